@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from cache_controller_process import Caches
+from extender_process import until
 
 from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path, build_object_path
 
@@ -38,6 +44,7 @@ class Storage:
     def __init__(self, api: ApiClient, name: str, folder: Path, *, refused: str = "", runs: bool = True) -> None:
         self.api, self.name, self.folder, self.refused, self.runs = api, name, folder, refused, runs
         self.ended: list[str] = []
+        self._answered: set[str] = set()
 
     async def open(self) -> None:
         await self.api.post(CLASSES, {"metadata": {"name": self.name}, "provisioner": PROVISIONER})
@@ -50,7 +57,9 @@ class Storage:
         while True:
             try:
                 for claim in await self.list(CLAIMS):
-                    if claim["spec"].get("storageClassName") == self.name and not claim["spec"].get("volumeName"):
+                    unbound = not claim["spec"].get("volumeName") and claim["metadata"]["uid"] not in self._answered
+                    if claim["spec"].get("storageClassName") == self.name and unbound:
+                        self._answered.add(claim["metadata"]["uid"])
                         await self._provision(claim)
                 for volume in await self.list(VOLUMES):
                     ours = volume["spec"].get("storageClassName") == self.name
@@ -155,3 +164,41 @@ def _place(word: str, places: dict[str, str]) -> str:
         if word == place or word.startswith(f"{place}/"):
             return real + word.removeprefix(place)
     return word
+
+
+@contextlib.asynccontextmanager
+async def storage_of(caches: Caches, folder: Path, **options: Any) -> AsyncIterator[Storage]:
+    """A StorageClass with its provisioner, for as long as the block."""
+    storage = Storage(caches.api, caches.unique("disk"), folder, **options)
+    await storage.open()
+    working = asyncio.create_task(storage.run())
+    try:
+        yield storage
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await storage.close()
+
+
+def reason_of(cache: Cache, namespace: str) -> str:
+    """Why the claim of a namespace is as it is."""
+    state = cache.status.pvc_status.get(namespace)
+    return next((each.reason for each in state.conditions if each.type == "Ready"), "") if state else ""
+
+
+def key_of(document: dict[str, Any]) -> str:
+    return str((document["metadata"].get("annotations") or {}).get(names.CACHE_ANNOTATION, ""))
+
+
+async def list_of(caches: Caches, path: str, key: str) -> list[str]:
+    found = msgspec.json.decode(await caches.api.get(path))["items"]
+    return [each["metadata"]["name"] for each in found if key_of(each) == key]
+
+
+async def nothing_is_left(caches: Caches, namespace: str, key: str) -> None:
+    async def gone() -> bool:
+        own = build_collection_path("v1", "persistentvolumeclaims", namespace)
+        left = [await list_of(caches, path, key) for path in (CLAIMS, CONFIG_MAPS, JOBS, VOLUMES, own)]
+        return not any(left)
+
+    await until(gone)

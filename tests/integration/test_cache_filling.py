@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import signal
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
-from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
-from cache_storage import CLAIMS, CONFIG_MAPS, JOBS, OURS, VOLUMES, Storage
+from cache_controller_process import CacheController, Caches, client_of, condition
+from cache_definitions import cache_definitions
+from cache_storage import (
+    CLAIMS,
+    CONFIG_MAPS,
+    JOBS,
+    OURS,
+    VOLUMES,
+    Storage,
+    key_of,
+    list_of,
+    nothing_is_left,
+    reason_of,
+    storage_of,
+)
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
+from accelkit.cachecontroller.delivery import FillSettings, Seen
+from accelkit.cachecontroller.filling import ImageDelivery
+from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.gkm import names
+from accelkit.gkm.objects import Cache
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -29,20 +44,8 @@ READERS = ["ReadWriteOnce", "ReadOnlyMany"]
 
 @pytest.fixture(scope="module")
 def crds(control_plane: Sandbox):
-    """The sandbox with the CRDs, which are gone at the end."""
-
-    async def install() -> list[str]:
-        async with client_of(control_plane.kubeconfig) as api:
-            return await install_crds(api)
-
-    async def remove(made: list[str]) -> None:
-        async with client_of(control_plane.kubeconfig) as api:
-            for path in made:
-                await api.delete(path)
-
-    made = asyncio.run(install())
-    yield control_plane
-    asyncio.run(remove(made))
+    with cache_definitions(control_plane, "cache-filling"):
+        yield control_plane
 
 
 @pytest.fixture(scope="module")
@@ -76,56 +79,19 @@ async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegi
             await made.close()
 
 
-@contextlib.asynccontextmanager
-async def storage_of(caches: Caches, folder: Path, **options):
-    """A StorageClass with its provisioner, for as long as the block."""
-    storage = Storage(caches.api, caches.unique("disk"), folder, **options)
-    await storage.open()
-    working = asyncio.create_task(storage.run())
-    try:
-        yield storage
-    finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        await storage.close()
-
-
 async def create(caches: Caches, storage: Storage, namespace: str, repository: str, **spec) -> str:
     await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
     given = {"delivery": "namespace", "storageClassName": storage.name, "podTemplate": NOWHERE}
     return await caches.create(namespace, repository, name="kernels", **{**given, **spec})
 
 
-async def publish(caches: Caches, repository: str, **facts):
-    """Push and sign an image; the registry's client has a loop of its own."""
-    return await asyncio.to_thread(caches.publish, repository, **facts)
-
-
 def is_ready(cache) -> bool:
     return condition(cache, "Ready")[0] == "True"
 
 
-async def list_of(caches: Caches, path: str, key: str) -> list[str]:
-    found = msgspec.json.decode(await caches.api.get(path))["items"]
-    return [
-        each["metadata"]["name"]
-        for each in found
-        if (each["metadata"].get("annotations") or {}).get(names.CACHE_ANNOTATION) == key
-    ]
-
-
-async def nothing_is_left(caches: Caches, namespace: str, key: str) -> None:
-    async def gone() -> bool:
-        own = build_collection_path("v1", "persistentvolumeclaims", namespace)
-        left = [await list_of(caches, path, key) for path in (CLAIMS, CONFIG_MAPS, JOBS, VOLUMES, own)]
-        return not any(left)
-
-    await until(gone)
-
-
 async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = await publish(caches, repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS, mountPath="/cache/here")
         cache = await caches.becomes(path, is_ready)
@@ -154,31 +120,42 @@ async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tm
 
 async def test_where_access_modes_are_refused_the_provisioners_words_are_told(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, refused="ReadOnlyMany", runs=False) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS)
-        shared = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] != "Pending")
-        del shared
-        # It goes on to a volume that is written and read by many; that is refused now, too.
-        storage.refused = "ReadWriteMany"
+        # It goes on to a volume that many could write; who only reads it needs no other.
+        cache = await caches.becomes(path, lambda cache: reason_of(cache, namespace) == "Extracting")
 
+        async def shared() -> bool:
+            claims = [each for each in await storage.list(CLAIMS) if key_of(each) == cache.key]
+            return any(
+                each["spec"]["accessModes"] == ["ReadWriteMany"] and each["spec"].get("volumeName") for each in claims
+            )
+
+        await until(shared)
     async with storage_of(caches, tmp_path, refused="ReadWriteMany", runs=False) as storage:
-        patch = {"spec": {"storageClassName": storage.name, "accessModes": ["ReadWriteMany"]}}
-        await caches.api.patch(path, patch)
+        await caches.api.patch(path, {"spec": {"storageClassName": storage.name, "accessModes": ["ReadWriteMany"]}})
         cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "AccessModeUnsupported")
         told = next(each.message for each in cache.status.conditions if each.type == "Ready")
         assert "the disk knows no access mode ReadWriteMany" in told
-        assert not await list_of(caches, JOBS, cache.key)
+
+        async def no_jobs() -> bool:
+            return not await list_of(caches, JOBS, cache.key)
+
+        await until(no_jobs)
         await caches.api.delete(path)
         await caches.gone(path)
-        await nothing_is_left(caches, namespace, cache.key)
+    # What the first class made is deleted by its provisioner, which is gone.
+    for each in await caches.volumes(cache.key):
+        await caches.api.delete(build_object_path(VOLUMES, each["metadata"]["name"]))
+    await nothing_is_left(caches, namespace, cache.key)
 
 
 async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(
     caches: Caches, controller: CacheController, tmp_path: Path
 ):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, runs=False) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS)
         key = f"{namespace}/kernels"
@@ -203,12 +180,12 @@ def restart(controller: CacheController) -> None:
 
 async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = await publish(caches, repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     layer = msgspec.json.decode(image.manifest)["layers"][0]["digest"]
-    lies = iter([True, True])
-    honest = misbehaviour.changed(b"of another digest")
+    lies = iter([True])
+    lie = misbehaviour.changed(b"of another digest")
     caches.registry.on(
-        "GET", f"/v2/{repository}/blobs/{layer}", lambda request: honest(request) if next(lies, False) else None
+        "GET", f"/v2/{repository}/blobs/{layer}", lambda request: lie(request) if next(lies, False) else None
     )
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository)
@@ -219,12 +196,12 @@ async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: 
 
 async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_name(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    first = await publish(caches, repository, signer=caches.signer)
+    first = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository)
         cache = await caches.becomes(path, is_ready)
         pod = await caches.pod(namespace, "kernels", "old")
-        second = await publish(caches, repository, kernel="mul", tag="v2", signer=caches.signer)
+        second = await caches.publish(repository, kernel="mul", tag="v2", signer=caches.signer)
         name = cache.spec.image.rpartition(":")[0]
         await caches.api.patch(path, {"spec": {"image": f"{name}:v2"}})
         pinned = names.name_pinned_claim(cache.key, second.digest)
@@ -256,7 +233,7 @@ async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_nam
 
 async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     secrets = build_collection_path("v1", "secrets", namespace)
     login = {"auths": {caches.registry.host: {"auth": "dTpw"}}}
     data = {".dockerconfigjson": msgspec.json.encode(login).decode()}
@@ -278,12 +255,34 @@ async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(cac
         await caches.gone(build_object_path(ours, copied["metadata"]["name"]))
 
 
-async def test_a_cluster_without_image_volumes_is_told_so(caches: Caches):
-    """Kubernetes 1.34 knows them, and drops them unless a gate is on."""
+async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
     path = await caches.create(namespace, repository, delivery="image")
-    cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] not in {"", "Pending"})
     # Triton's group files hold the path at which they were captured.
-    assert condition(cache, "Ready") == ("False", "NotRelocatable")
+    await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "NotRelocatable"))
+
+
+async def test_an_api_server_that_drops_image_volumes_is_told_from_one_that_keeps_them(caches: Caches):
+    """Kubernetes 1.34 drops the volume and its mounts unless a gate is on; the pods would run without."""
+    status = {
+        "resolvedDigest": f"sha256:{'1' * 64}",
+        "mountPath": "/cache",
+        "cacheFormat": "vllm",
+        "capturePath": "/cache",
+    }
+    document = {
+        "metadata": {"name": "kernels", "namespace": OURS},
+        "spec": {"image": "quay.io/a/b:v1"},
+        "status": status,
+    }
+    cache, seen = msgspec.convert(document, Cache), SeenObjects(str)
+    delivery = ImageDelivery(FillSettings("i", OURS))
+    ((name, body),) = delivery.plan(cache, seen).create
+    collection = build_collection_path(name.kind.api_version, name.kind.plural, OURS)
+    answer = await caches.api.post(collection, body)
+    await caches.api.delete(build_object_path(collection, name.name))
+    seen.put(name, msgspec.json.decode(answer, type=Seen))
+    (ready, _) = delivery.plan(cache, seen).states[OURS].conditions
+    assert (ready.status, ready.reason) == ("False", "ImageVolumesUnsupported")

@@ -43,12 +43,14 @@ class Watch:
         selector: of labels; empty for all objects of the kind.
         optional: whether the API server may not know the kind; then it is not watched.
         fields: selector of fields; empty for all objects.
+        namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
     """
 
     kind: Kind
     selector: str = SELECTOR
     optional: bool = False
     fields: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Watches:
             selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
             query = {name: text for name, text in selectors.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
-            self._add(build_collection_path(watch.kind.api_version, watch.kind.plural), Seen, replace, take, query)
+            self._add(_path(watch), Seen, replace, take, query)
         return served
 
     async def run(self) -> None:
@@ -128,10 +128,14 @@ class Watches:
     async def _find_obstacle(self, watch: Watch) -> str:
         """Return why objects of a kind are not shown; empty where they are."""
         try:
-            path = build_collection_path(watch.kind.api_version, watch.kind.plural)
+            path = _path(watch)
             await self._api.get(path, query={"limit": "1"})
         except ApiError as exc:
             if exc.not_found or exc.forbidden:
                 return f"{watch.kind.plural}: {exc.message}"
             raise
         return ""
+
+
+def _path(watch: Watch) -> str:
+    return build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)

@@ -7,32 +7,31 @@ path at which they were captured is served at that path alone.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, ObjectName, Patch, Seen, Shown, Watch
 from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod, read_labels
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
-from accelkit.kernelcache.formats.cache import VLLM
+from accelkit.kernelcache.formats.mounts import needs_rewriting
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
     "this cluster knows no image volumes; they are on from Kubernetes 1.35, by the gate ImageVolume before"
 )
-# vLLM's names of what it can load from anywhere; the others hold absolute paths, as Triton's group files do.
-_RELOCATABLE: Final = frozenset({"aot_compile"})
+# Nothing is captured there.
+_ANYWHERE: Final = ""
+_ASK_AGAIN_SECONDS: Final = 600.0
 _PREFETCH: Final = "prefetch"
-WATCHES: Final = (Watch(DAEMON_SETS),)
 
 
-def judge_relocatable(labels: ImageLabels) -> bool | None:
-    """Return whether files of an image work at any path as they are; None where its labels do not tell."""
-    if labels.format == VLLM:
-        return set(labels.cache_formats) <= _RELOCATABLE if labels.cache_formats else None
-    return False if labels.format in FORMATS else None
+def judge_relocatable(labels: ImageLabels) -> bool:
+    """Return whether files of an image work at any path as they are; what its labels do not tell does not."""
+    return not needs_rewriting(labels, _ANYWHERE)
 
 
 def find_obstacle(cache: Cache) -> str:
@@ -59,7 +58,10 @@ def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] 
     Returns:
         None where pods cannot get the image as it is. Such a volume is read-only by its nature.
     """
-    if not digest or find_obstacle(cache):
+    ready = find_condition(cache.status.conditions, ConditionType.READY)
+    # There the API server drops the volume, and the pod would start without the cache.
+    unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
+    if not digest or unknown or find_obstacle(cache):
         return None
     return {"image": _write_source(cache, digest)}, f"io.{cache.status.cache_format}.cache"
 
@@ -82,7 +84,7 @@ class ImageDelivery:
     @property
     def watches(self) -> tuple[Watch, ...]:
         """What it wants to be shown."""
-        return WATCHES
+        return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what a verified cache needs next."""
@@ -118,14 +120,14 @@ class ImageDelivery:
         if seen is None:
             if (refusal := shown.find_refusal(name)) is not None:
                 work.wakes.append(60.0)
-                # The API server drops the field, and then misses a volume's source.
-                unknown = refusal.reason == "Invalid" and "volume type" in refusal.message
-                text = f"{_UNKNOWN_FIELD} ({refusal.message})" if unknown else refusal.message
-                reason = Reason.IMAGE_VOLUMES_UNSUPPORTED.value if unknown else refusal.reason
-                return Condition(ConditionType.READY.value, "False", reason, text[:1024])
+                return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
             work.create.append((name, self._write(target, name)))
             return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
         if not _names_image(seen):
+            # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
+            work.wakes.append(_ASK_AGAIN_SECONDS)
+            if shown.now - _read_time(seen) > _ASK_AGAIN_SECONDS:
+                work.remove(name, seen)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
         self._follow_template(target, name, seen, work)
         work.copies += list_copies(target, self._settings, name, seen.metadata.uid)
@@ -190,6 +192,13 @@ class ImageDelivery:
 def _names_image(seen: Seen) -> bool:
     volumes = (((seen.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
+
+
+def _read_time(seen: Seen) -> float:
+    try:
+        return datetime.fromisoformat(seen.metadata.creation_timestamp or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _count(seen: Seen, name: str) -> int:

@@ -29,7 +29,6 @@ _UNKNOWN_BYTES: Final = 1 << 30
 _USER: Final = 65532
 _DEADLINE_SECONDS: Final = 1800
 _KEPT_SECONDS: Final = 3600
-_TRIES: Final = 1
 RESTRICTED: Final = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -173,7 +172,8 @@ def write_job(
         "kind": "Job",
         "metadata": metadata,
         "spec": {
-            "backoffLimit": _TRIES,
+            # Tries are ours, with growing pauses.
+            "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "template": {"metadata": {"labels": labels, "annotations": target.annotations}, "spec": pod},

@@ -17,14 +17,17 @@ import msgspec
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
-from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place, read_completed
 from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.cache import VLLM
 from accelkit.kernelcache.formats.cache_image import CacheImage
+from accelkit.kernelcache.formats.recorded import read_variables
 from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.registry import RegistryClient
@@ -179,7 +182,7 @@ async def _extract(
         signatures=describe_signers(verification.signatures) if verification is not None else (),
         extracted_at=format_time(request.clock()),
         verified_at=format_time(request.clock()) if verification is not None else "",
-        labels=image.labels,
+        labels=_complete(image.labels, place.partial / CACHE),
         cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",
     )
@@ -187,6 +190,13 @@ async def _extract(
         await run_to_completion(lambda: keep_signatures(place.partial, verification.material))
     await run_to_completion(lambda: place.publish(record))
     return record
+
+
+def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
+    """Return labels with what images of others do not say, and their files do."""
+    if labels.variables or labels.format != VLLM:
+        return labels
+    return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:

@@ -22,9 +22,6 @@ SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
-# A word of MCV's label `format`: models that were compiled ahead of time, which name no paths.
-AOT_COMPILE: Final = "aot_compile"
-
 # The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"

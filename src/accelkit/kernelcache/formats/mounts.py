@@ -9,16 +9,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM
-
-if TYPE_CHECKING:
-    from accelkit.kernelcache.formats.label_reading import ImageLabels
 
 MAX_EXTRA_MOUNTS: Final = 32
 MAX_PATH_BYTES: Final = 4096
@@ -80,6 +77,20 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     writable: bool = False
 
 
+class CaptureLabels(Protocol):
+    """What the labels of an image say of where it was captured; `ImageLabels` has it."""
+
+    @property
+    def format(self) -> str:
+        """Of the cache."""
+        ...
+
+    @property
+    def mounts(self) -> MountPlan | None:
+        """Where it has to appear in a workload; None where the image does not say."""
+        ...
+
+
 class _Extra(msgspec.Struct, rename="camel"):
     sub_path: str
     abs_path: str
@@ -115,7 +126,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
     return MountPlan(variable, value, (primary, *extras))
 
 
-def find_capture_path(labels: ImageLabels) -> str | None:
+def find_capture_path(labels: CaptureLabels) -> str | None:
     """Return the root at which a cache was captured; None where the image does not say, as with Triton's."""
     plan = labels.mounts
     if plan is None:
@@ -123,7 +134,7 @@ def find_capture_path(labels: ImageLabels) -> str | None:
     return plan.value.partition(",")[0] if labels.format == HABANA else plan.value
 
 
-def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
+def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
     """List the mounts by which a workload finds a cache.
 
     The root comes first, whole, at `mount_path`: frameworks keep more in it than what the labels name. Trees that were
@@ -146,7 +157,7 @@ def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
     return (root, *trees)
 
 
-def list_trees(labels: ImageLabels, mount_path: str) -> list[tuple[Mount, str]]:
+def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
     """List the trees that were captured beside the root, each with the path at which workloads see it.
 
     That is where it was captured; one that lay within the root goes where the root goes.
@@ -175,7 +186,7 @@ def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str])
     return rest if moved and first not in taken else sub_path
 
 
-def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
+def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     """List the variables of a container that has the mounts of `list_mounts`.
 
     For vLLM that includes Triton's folder, which vLLM itself leaves in the home folder: where no tree of it was
@@ -186,37 +197,6 @@ def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
     if labels.format == VLLM:
         variables.setdefault(names.TRITON_ROOT, posixpath.join(mount_path, _TRITON_WITHIN))
     return variables
-
-
-def needs_rewriting(labels: ImageLabels, mount_path: str) -> bool:
-    """Whether files of a cache may have to be rewritten before workloads see it at a path.
-
-    Not where it was captured at that very path, or where its format names no paths; unknown is yes.
-    """
-    relocatable = labels.format == HABANA or set(labels.cache_formats) == {names.AOT_COMPILE}
-    return not relocatable and find_capture_path(labels) != mount_path
-
-
-def find_path_seen(labels: ImageLabels, mount_path: str, within: str) -> str:
-    """Return where a workload sees a path of the cache.
-
-    Args:
-        labels: of the image.
-        mount_path: where it sees the root.
-        within: the path relative to the root; `.` for the root itself.
-    """
-    nearest = max(
-        (
-            (len(each.sub_path), each.sub_path, seen)
-            for each, seen in list_trees(labels, mount_path)
-            if within == each.sub_path or within.startswith(f"{each.sub_path}/")
-        ),
-        default=None,
-    )
-    if nearest is None:
-        return posixpath.normpath(posixpath.join(mount_path, within))
-    _, sub_path, seen = nearest
-    return posixpath.normpath(posixpath.join(seen, posixpath.relpath(within, sub_path)))
 
 
 def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:

@@ -27,14 +27,6 @@ _SAME: Final = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "of
 Value = bool | int | float | str | None
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """A variable that a workload sets otherwise than it was when the cache was made; texts as one would set them."""
-
-    name: str
-    recorded: str
-    given: str
-
-
 class _Factors(msgspec.Struct, frozen=True):
     env: dict[str, Any] = {}
 
@@ -68,25 +60,12 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
 
 
 def read_variables(cache: Path) -> dict[str, Value]:
-    """Return the same from the files of an extracted cache, as for images of others, which have no such label.
+    """Return the same from the files of an extracted cache: images of others have no such label.
 
     Files that cannot be read say nothing.
     """
     paths = sorted(cache.glob("torch_compile_cache/*/rank_*/*/cache_key_factors.json"))
     return _agree(env for path in paths[:_MAX_FILES] if (env := _read_factors(path)) is not None)
-
-
-def find_differences(recorded: Mapping[str, Value], given: Mapping[str, str]) -> tuple[Difference, ...]:
-    """Compare the variables of a container with those that were recorded.
-
-    A variable that the container does not set has vLLM's default, which is not known here, so nothing is said of it.
-    Nor is anything of a variable that was not recorded, since vLLM may not count it.
-    """
-    return tuple(
-        Difference(name, _write(recorded[name]), given[name])
-        for name in sorted(recorded.keys() & given.keys())
-        if _normalize(_write(recorded[name])) != _normalize(given[name])
-    )
 
 
 def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from accelkit.cachecontroller.deciding.judgement import (
@@ -173,3 +174,9 @@ def test_mounts_and_variables_follow_the_mount_path():
     assert (status.cache_format, status.capture_path, status.cache_bytes) == ("vllm", "/root/x", 7)
     assert status.mounts == [CacheMount("/cache")]
     assert status.variables["VLLM_CACHE_ROOT"] == "/cache"
+
+
+def test_the_status_says_which_variables_the_cache_was_captured_with():
+    labels = msgspec.structs.replace(VLLM, variables={"VLLM_USE_V1": True, "VLLM_PP_LAYER_PARTITION": None})
+    status = ask(cache(), Judgement(ASKED, NOW, DIGEST, labels=labels)).status
+    assert status.recorded_environment == {"VLLM_USE_V1": "1", "VLLM_PP_LAYER_PARTITION": ""}

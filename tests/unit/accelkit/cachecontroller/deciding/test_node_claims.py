@@ -240,6 +240,16 @@ def test_what_is_deleted_is_all_of_a_cache_that_no_pod_uses(seen):
     assert not MODE.plan_removal(of, seen).delete
 
 
+@pytest.mark.parametrize(
+    ("claim", "keeps"), [("kernels", True), (PINNED.name, True), ("kernels2", False), ("k", False)]
+)
+def test_a_pod_that_mounts_a_claim_of_a_longer_name_keeps_no_cache(seen, claim, keeps):
+    of = cache()
+    settle(seen, of)
+    mount(seen, claim)
+    assert bool(find_users(of, seen, [MODE])) == keeps
+
+
 def test_a_bound_claim_without_its_labels_is_found_by_its_volume(seen):
     of = cache()
     settle(seen, of)

@@ -78,7 +78,7 @@ def test_a_job_ends_by_itself():
     spec = job_of()["spec"]
     assert spec["activeDeadlineSeconds"]
     assert spec["ttlSecondsAfterFinished"]
-    assert spec["backoffLimit"] == 1
+    assert spec["backoffLimit"] == 0
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 

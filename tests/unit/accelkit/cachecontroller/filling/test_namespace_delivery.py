@@ -176,6 +176,16 @@ def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
     assert not cluster.all(CONFIG_MAPS)
 
 
+def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    cluster.use("llama")
+    assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster).delete
+    cluster.pods.clear()
+    cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster))
+    assert not cluster.all(CLAIMS)
+
+
 def test_another_cache_of_the_same_name_keeps_its_claims():
     cluster = Cluster()
     settle(cluster, cache_of(namespace="other"))

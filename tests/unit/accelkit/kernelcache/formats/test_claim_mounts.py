@@ -7,16 +7,16 @@ import json
 import pytest
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import read_labels
+from accelkit.kernelcache.formats import ImageLabels, read_labels
 from accelkit.kernelcache.formats.mounts import (
     ClaimMount,
     find_capture_path,
-    find_path_seen,
     list_mounts,
+    list_trees,
     list_variables,
-    needs_rewriting,
     translate_sub_path,
 )
+from accelkit.kernelcache.formats.relocation.moved_tree import MovedTree
 
 VLLM = {
     "io.kserve.km/cache-type": "torch-compile",
@@ -110,7 +110,7 @@ def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
 @pytest.mark.parametrize(
     ("within", "seen"),
     [
-        (".", "/cache"),
+        ("", "/cache"),
         ("torch_compile_cache/x", "/cache/torch_compile_cache/x"),
         ("triton", "/tmp/triton"),
         ("triton/K", "/tmp/triton/K"),
@@ -119,7 +119,11 @@ def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
     ],
 )
 def test_files_are_seen_where_their_tree_is_mounted(within: str, seen: str) -> None:
-    assert find_path_seen(read_labels(split(*TREES)), "/cache", within) == seen
+    assert moved_tree(read_labels(split(*TREES)), "/cache").find_path(within) == seen
+
+
+def moved_tree(labels: ImageLabels, mount_path: str) -> MovedTree:
+    return MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
 
 
 @pytest.mark.parametrize("path", ["/tmp/vllm", "/tmp/triton"])
@@ -129,28 +133,12 @@ def test_two_trees_at_one_path_are_refused(path: str) -> None:
         read_labels(split(TREES[0], second))
 
 
-@pytest.mark.parametrize(
-    ("labels", "path", "needed"),
-    [
-        (VLLM, "/tmp/vllm", False),
-        (VLLM, "/cache", True),
-        ({**VLLM, "cache.vllm.image/format": "aot_compile"}, "/cache", False),
-        ({**VLLM, "cache.vllm.image/format": "aot_compile,binary"}, "/cache", True),
-        ({"cache.triton.image/summary": "null"}, "/cache", True),
-        ({"io.kserve.km/cache-type": "habana-recipe"}, "/cache", False),
-        ({"io.kserve.km/cache-type": "jax-persistent"}, "/cache", True),
-    ],
-)
-def test_files_are_rewritten_unless_they_name_no_paths_or_the_right_ones(labels, path: str, *, needed: bool) -> None:
-    assert needs_rewriting(read_labels(labels), path) is needed
-
-
 def test_a_tree_within_the_root_goes_where_the_root_goes() -> None:
     labels = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm/triton", "env": "TRITON_CACHE_DIR"}))
     assert list_mounts(labels, "/cache")[1] == ClaimMount(
         "triton", "/cache/triton", "TRITON_CACHE_DIR", "/cache/triton"
     )
-    assert find_path_seen(labels, "/cache", "triton/K") == "/cache/triton/K"
+    assert moved_tree(labels, "/cache").find_path("triton/K") == "/cache/triton/K"
     beside = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm2/triton"}))
     assert list_mounts(beside, "/cache")[1].path == "/tmp/vllm2/triton"
 

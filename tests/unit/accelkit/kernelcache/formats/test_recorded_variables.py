@@ -1,4 +1,4 @@
-"""What vLLM recorded of its variables is in the image's label, and is compared with what a pod sets."""
+"""What vLLM recorded of its variables is in the image's label, and in the record of a cache without such a label."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import read_cache, read_labels, write_labels
 from accelkit.kernelcache.formats.recorded import (
     MAX_FACTORS_BYTES,
-    Difference,
-    find_differences,
     read_variables,
     write_texts,
 )
@@ -63,28 +61,6 @@ def test_files_that_cannot_be_read_say_nothing(tmp_path: Path, damage: bytes) ->
     vllm_binary(tmp_path, **KNOWN)
     write(tmp_path / "torch_compile_cache" / VLLM_HASH / "rank_1_0" / "backbone" / FACTORS, damage)
     assert own(read_variables(tmp_path)) == KNOWN
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"VLLM_USE_V1": "1", "VLLM_FUSED_MOE_CHUNK_SIZE": "65536"},
-        {"VLLM_USE_V1": "True", "VLLM_ATTENTION_BACKEND": "FLASH_ATTN", "VLLM_PP_LAYER_PARTITION": ""},
-        {"VLLM_CACHE_ROOT": "/cache", "HF_HOME": "/models"},
-    ],
-)
-def test_what_means_the_same_or_is_not_known_is_no_difference(given: dict[str, str]) -> None:
-    assert find_differences(KNOWN, given) == ()
-
-
-def test_what_differs_is_told_as_one_would_set_it() -> None:
-    given = {"VLLM_USE_V1": "0", "VLLM_PP_LAYER_PARTITION": "4,4", "VLLM_ATTENTION_BACKEND": "FLASHINFER"}
-    assert find_differences(KNOWN, given) == (
-        Difference("VLLM_ATTENTION_BACKEND", "FLASH_ATTN", "FLASHINFER"),
-        Difference("VLLM_PP_LAYER_PARTITION", "", "4,4"),
-        Difference("VLLM_USE_V1", "1", "0"),
-    )
 
 
 def test_variables_are_written_as_one_would_set_them() -> None:
