@@ -165,7 +165,7 @@ def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     low, high = _BACK_OFF
     doubled = float(low * 2 ** min(judgement.attempts - 1, 10))
     # Many caches of one registry must not come back all at once.
-    return min(high, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
+    return min(high, again_seconds, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
 def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:

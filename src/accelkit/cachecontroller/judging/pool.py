@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
 from accelkit.cachecontroller.judging.judge import Judge
@@ -107,6 +108,9 @@ class Judging:
         attempts = former.attempts if former is not None and former.question == question else 0
         started = time.perf_counter()
         judgement = await self._judge.judge(cache, question, attempts)
+        if judgement.attempts and former is not None and judgement.digest not in {"", former.digest}:
+            # Another image: somebody is about to sign it.
+            judgement = replace(judgement, attempts=1)
         refused = judgement.refused
         away = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE
         self._away = self._away | {registry} if away else self._away - {registry}
