@@ -87,6 +87,9 @@ _.node_annotations
 _.node_labels
 _.node_label_prefixes
 
+# Read by tarfile.
+_.linkname
+
 # Fields of GKM's custom resources, which are written or read as a whole.
 _.priority_class_name
 _.pv_name

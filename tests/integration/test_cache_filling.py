@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
-from cache_controller_process import CacheController, Caches, client_of, condition
-from cache_definitions import cache_definitions
+from cache_controller_process import Caches, CacheSite, cache_site, condition
 from cache_storage import (
     CLAIMS,
     CONFIG_MAPS,
@@ -25,9 +23,7 @@ from cache_storage import (
 )
 from conftest import Sandbox
 from extender_process import until
-from private_sigstore import PrivateSigstore
 from registries import misbehaviour
-from registries.hostile import HostileRegistry
 
 from accelkit.cachecontroller.delivery import FillSettings, Seen
 from accelkit.cachecontroller.filling import ImageDelivery
@@ -43,44 +39,19 @@ READERS = ["ReadWriteOnce", "ReadOnlyMany"]
 
 
 @pytest.fixture(scope="module")
-def crds(control_plane: Sandbox):
-    with cache_definitions(control_plane, "cache-filling"):
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def origin():
-    with HostileRegistry() as registry:
-        yield registry
-
-
-@pytest.fixture(scope="module")
-def signer():
-    return PrivateSigstore.new().key()
-
-
-@pytest.fixture(scope="module")
-def controller(crds: Sandbox, origin: HostileRegistry, tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("controller")
-    with CacheController(crds.kubeconfig, folder, "--plain-http", origin.host) as process:
-        yield process
+def site(control_plane: Sandbox, tmp_path_factory: pytest.TempPathFactory):
+    with cache_site(control_plane, tmp_path_factory.mktemp("site"), "cache-filling") as site:
+        yield site
 
 
 @pytest.fixture
-async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegistry, signer, tmp_path):
-    async with client_of(crds.kubeconfig) as api:
-        made = Caches(api, origin, tmp_path, signer)
-        try:
-            yield made
-        except AssertionError:
-            sys.stdout.write(controller.log.read_text()[-8000:])
-            raise
-        finally:
-            await made.close()
+async def caches(site: CacheSite, tmp_path: Path):
+    async with site.make_caches(tmp_path) as made:
+        yield made
 
 
 async def create(caches: Caches, storage: Storage, namespace: str, repository: str, **spec) -> str:
-    await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
+    await caches.policy(caches.images(repository))
     given = {"delivery": "namespace", "storageClassName": storage.name, "podTemplate": NOWHERE}
     return await caches.create(namespace, repository, name="kernels", **{**given, **spec})
 
@@ -151,9 +122,7 @@ async def test_where_access_modes_are_refused_the_provisioners_words_are_told(ca
     await nothing_is_left(caches, namespace, cache.key)
 
 
-async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(
-    caches: Caches, controller: CacheController, tmp_path: Path
-):
+async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(caches: Caches, site: CacheSite, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, runs=False) as storage:
@@ -162,20 +131,20 @@ async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(
         claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
         for place in (CLAIMS, JOBS):
             await until(lambda place=place: list_of(caches, place, key))
-            restart(controller)
+            restart(site)
         storage.runs = True
         await until(lambda: list_of(caches, claims, key))
-        restart(controller)
+        restart(site)
         await caches.becomes(path, is_ready)
-        restart(controller)
+        restart(site)
         await caches.api.delete(path)
         await caches.gone(path)
         await nothing_is_left(caches, namespace, key)
 
 
-def restart(controller: CacheController) -> None:
-    controller.end(signal.SIGKILL)
-    controller.start()
+def restart(site: CacheSite) -> None:
+    site.controller.end(signal.SIGKILL)
+    site.controller.start()
 
 
 async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
@@ -258,7 +227,7 @@ async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(cac
 async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, delivery="image")
     # Triton's group files hold the path at which they were captured.
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "NotRelocatable"))

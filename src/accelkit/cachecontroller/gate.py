@@ -13,6 +13,8 @@ from accelkit.gkm.objects import Cache
 
 log = logging.getLogger(__name__)
 
+# Until API servers ask by a configuration that was just written; their watches take a few hundredths of it.
+_SPREAD_SECONDS: Final = 0.5
 # Others may change the configuration, certificates are renewed, and caches go.
 _LOOK_SECONDS: Final = 30.0
 
@@ -31,6 +33,22 @@ class Gate:
     ) -> None:
         self._registration, self._caches, self._leads = registration, caches, leads
         self._turn = asyncio.Lock()
+        self._announced: list[Cache] = []
+
+    async def announce(self, cache: Cache) -> None:
+        """Have pods that mount a cache sent to the webhook before it is there, by any replica; returns when they are.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+            ConfigurationError: the certificate cannot be read.
+        """
+        self._announced.append(cache)
+        async with self._turn:
+            # One write is for all that were announced meanwhile.
+            if batch := self._announced:
+                self._announced = []
+                await self._registration.keep(list(self._caches()), batch)
+        await asyncio.sleep(_SPREAD_SECONDS)
 
     async def open(self, cache: Cache) -> None:
         """Have pods that mount a cache sent to the webhook.

@@ -203,12 +203,15 @@ class _Service:
             return [view.host for view in views if view.ready]
 
         tools = Tools(fill.image, find_hosts, build_image_volume)
-        server = WebhookServer(webhook.listen, lambda: seen.caches.values() if self._watches.read else None, tools)
-        self._metrics.show_webhook(lambda: server.answers)
         service = None if webhook.url else (fill.namespace, webhook.name, _SERVICE_PORT)
         endpoint = Endpoint(webhook.certificate, service, webhook.url)
         registration = Registration(writer, webhook.name, endpoint, (fill.namespace,))
-        return server, Gate(registration, seen.caches.values, self._leads)
+        gate = Gate(registration, seen.caches.values, self._leads)
+        server = WebhookServer(
+            webhook.listen, lambda: seen.caches.values() if self._watches.read else None, tools, gate.announce
+        )
+        self._metrics.show_webhook(lambda: server.answers)
+        return server, gate
 
     def _leads(self) -> bool:
         return self._begun and self._elector.leads()
