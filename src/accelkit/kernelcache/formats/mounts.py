@@ -27,6 +27,9 @@ _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
 
+# Of vLLM's formats the one whose files hold no paths.
+_RELOCATABLE: Final = "aot_compile"
+
 
 class Mount(msgspec.Struct, frozen=True):
     """A folder of the payload and where it has to appear.
@@ -88,6 +91,15 @@ class CaptureLabels(Protocol):
     @property
     def mounts(self) -> MountPlan | None:
         """Where it has to appear in a workload; None where the image does not say."""
+        ...
+
+
+class FormatLabels(CaptureLabels, Protocol):
+    """What they say of the files' format beside that."""
+
+    @property
+    def cache_formats(self) -> tuple[str, ...]:
+        """Of vLLM's caches."""
         ...
 
 
@@ -197,6 +209,15 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     if labels.format == VLLM:
         variables.setdefault(names.TRITON_ROOT, posixpath.join(mount_path, _TRITON_WITHIN))
     return variables
+
+
+def needs_rewriting(labels: FormatLabels, mount_path: str) -> bool:
+    """Whether files of a cache may have to be rewritten before workloads see it at a path.
+
+    Not where it was captured at that very path, or where its format names no paths; unknown is yes.
+    """
+    relocatable = labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
+    return not relocatable and find_capture_path(labels) != mount_path
 
 
 def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:
