@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -98,10 +101,8 @@ class Bed:
     async def close(self) -> None:
         self.kill()
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
-        for pod in await self.list(build_collection_path("v1", "pods", self.namespace)):
-            paths.append(f"{build_collection_path('v1', 'pods', self.namespace)}/{pod['metadata']['name']}")
-        for each in await self.list(self._caches):
-            paths.append(f"{self._caches}/{each['metadata']['name']}")
+        for collection in (self._pods, self._caches):
+            paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
         for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
             try:
                 await self.api.delete(path, {"gracePeriodSeconds": 0})
@@ -145,6 +146,10 @@ class Bed:
     # What others write.
 
     @property
+    def _pods(self) -> str:
+        return build_collection_path("v1", "pods", self.namespace)
+
+    @property
     def _caches(self) -> str:
         return build_collection_path(names.API, "gkmcaches", self.namespace)
 
@@ -171,21 +176,22 @@ class Bed:
     async def delete(self, name: str = "add") -> None:
         await self.api.delete(f"{self._caches}/{name}")
 
-    async def pod(self, name: str, claim: str = "add", *, phase: str = "Running") -> Json:
+    async def pod(self, name: str, claim: str = "add", *, phase: str = "Running", copied: bool = False) -> Json:
         """Make a pod of the node that mounts a claim, as far as the kubelet has come with it."""
-        pods = build_collection_path("v1", "pods", self.namespace)
-        volume = {"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}
+        volumes: list[Json] = [{"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}]
+        if copied:
+            volumes.append({"name": names.name_private_copy("kernels"), "emptyDir": {}})
         spec = {
             "nodeName": self.node,
             "tolerations": [{"operator": "Exists"}],
             "automountServiceAccountToken": False,
             "containers": [{"name": "main", "image": "busybox"}],
-            "volumes": [volume],
+            "volumes": volumes,
         }
         async with asyncio.timeout(DEADLINE):
             while True:
                 try:
-                    made = json.loads(await self.api.post(pods, {"metadata": {"name": name}, "spec": spec}))
+                    made: Json = json.loads(await self.api.post(self._pods, {"metadata": {"name": name}, "spec": spec}))
                     break
                 except ApiError as exc:
                     # The namespace's ServiceAccount comes a moment after it.
@@ -200,12 +206,10 @@ class Bed:
         state = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
         container = {"name": "main", "image": "busybox", "imageID": "", "ready": True, "restartCount": 0}
         status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
-        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}/status"
-        await self.api.patch(path, {"status": status})
+        await self.api.patch(f"{self._pods}/{name}/status", {"status": status})
 
     async def delete_pod(self, name: str) -> None:
-        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}"
-        await self.api.delete(path, {"gracePeriodSeconds": 0})
+        await self.api.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
 
     # What is seen.
 
@@ -272,7 +276,7 @@ async def image(host: str, folder: Path, repository: str, kernel: str = "add_ker
 
 @contextmanager
 def measured(what: str) -> Iterator[Callable[[], float]]:
-    """Tell how long something took, with `pytest -s`."""
+    """Log how long something took: `pytest -o log_cli=true -o log_cli_level=INFO` shows it."""
     began = time.monotonic()
     yield lambda: time.monotonic() - began
-    print(f"{what}: {time.monotonic() - began:.2f} s")
+    log.info("%s: %.2f s", what, time.monotonic() - began)
