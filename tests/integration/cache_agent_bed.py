@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,20 @@ class Bed:
                 env=environ | {"DOCKER_CONFIG": str(self.folder)},
             )
 
+    def make_verdicts_older(self, seconds: float) -> None:
+        """Let all that was verified be longer ago, while the agent does not run."""
+        ledger = self.store / ".agent.json"
+        known = json.loads(ledger.read_text())
+        known["satisfied"] = {
+            folder: {policies: at - seconds for policies, at in by_policies.items()}
+            for folder, by_policies in known["satisfied"].items()
+        }
+        ledger.write_text(json.dumps(known))
+        for path in self.store.glob("sha256-*/complete.json"):
+            record = json.loads(path.read_text())
+            then = datetime.fromisoformat(record["verified_at"]) - timedelta(seconds=seconds)
+            path.write_text(json.dumps({**record, "verified_at": then.isoformat()}))
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -208,6 +223,12 @@ class Bed:
         status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
         await self.api.patch(f"{self._pods}/{name}/status", {"status": status})
 
+    async def poke(self) -> None:
+        """Have the agent look now, by a change of its node."""
+        card = Card("card-0", "simulated", f"sim {next(_numbers)}", 16 * GIB, index=0, target="cuda:90")
+        annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (card,)))}
+        await self.api.patch(f"{NODES}/{self.node}", {"metadata": {"annotations": annotations}})
+
     async def delete_pod(self, name: str) -> None:
         await self.api.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
 
@@ -246,6 +267,12 @@ class Bed:
             assert time.monotonic() < deadline, f"{await self.report()}\n{self.log.read_text()[-4000:]}"
             await asyncio.sleep(0.05)
 
+    async def until_used(self, digest: str) -> None:
+        """Wait until the node tells of a pod."""
+        async with asyncio.timeout(DEADLINE):
+            while not (await self.entry(digest)).get("pods"):
+                await asyncio.sleep(0.05)
+
     async def until_true(self, question: Callable[[], Any]) -> None:
         deadline = time.monotonic() + DEADLINE
         while not question():
@@ -272,6 +299,23 @@ async def image(host: str, folder: Path, repository: str, kernel: str = "add_ker
         return made
 
     return await asyncio.to_thread(make)
+
+
+def run_command(*arguments: str) -> None:
+    """Run a command of accelkit to its end."""
+    subprocess.run([sys.executable, "-m", "accelkit", *arguments], check=True, timeout=DEADLINE, capture_output=True)
+
+
+@contextmanager
+def scanning(folder: Path, pods: Path) -> Iterator[None]:
+    """Run `accelkit cache-scan` beside the agent."""
+    command = [sys.executable, "-m", "accelkit", "cache-scan", "--folder", str(folder), "--pods-folder", str(pods)]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 @contextmanager

@@ -1,15 +1,16 @@
-"""The cache agent as a process, on a real API server, with least rights: what it fetches, links, reports and collects."""
+"""The cache agent as a process, on a real API server, with least rights: what it fetches, links, tells and collects."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
+import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cache_agent_bed import CRDS, DEADLINE, RULES, Bed, image, measured
+from cache_agent_bed import CRDS, DEADLINE, GIB, RULES, Bed, image, measured, run_command, scanning
 from cluster_objects import kubeconfig_of, load_yaml
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
@@ -18,6 +19,8 @@ from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+
+log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -37,18 +40,23 @@ def agent_kubeconfig(control_plane) -> Path:
                 except ApiError as exc:
                     if not exc.already_exists:
                         raise
-            deadline = time.monotonic() + DEADLINE
-            for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
-                while True:
-                    try:
-                        await api.get(path)
-                        break
-                    except ApiError as exc:
-                        assert time.monotonic() < deadline, exc
-                        await asyncio.sleep(0.1)
+            async with asyncio.timeout(DEADLINE):
+                for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
+                    await answers(api, path)
         return await kubeconfig_of(control_plane, "cache-agent", {"rules": RULES})
 
     return asyncio.run(prepare())
+
+
+async def answers(api: ApiClient, path: str) -> None:
+    """Wait until a collection is there."""
+    while True:
+        try:
+            await api.get(path)
+        except ApiError:
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture
@@ -155,13 +163,14 @@ async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(
     host = hostile_registry.host
     one, two = [await image(host, tmp_path, "team/add", kernel) for kernel in ("one", "two")]
     await bed.create(host)
-    # Each takes about a kilobyte.
-    bed.start("--max-gib", "0.0000015")
+    # Each says 561 bytes, and takes 583 with its paths rewritten.
+    bed.start("--max-gib", f"{900 / GIB:.15f}")
     await bed.cache(f"{host}/team/add:v1", one.digest, "one")
     await bed.until("Ready", one.digest, "one")
     await bed.cache(f"{host}/team/add:v1", two.digest, "two")
     found = await bed.until("Extracted", two.digest, "two", status="False", reason="OverBudget")
-    assert "1610 bytes" in found["message"]
+    assert "it needs 561 bytes, and of the 899 bytes" in found["message"]
+    assert "583 bytes are taken" in found["message"]
     await bed.delete("one")
     await bed.until("Ready", two.digest, "two")
     await bed.until_true(lambda: len(bed.folders()) == 1)
@@ -178,15 +187,7 @@ async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pod
     await bed.cache(f"{host}/team/add:v1", old.digest)
     await bed.until("Ready", old.digest)
     await bed.pod("starts", phase="Pending")
-    await bed.until_true(lambda: ".agent.json" in {path.name for path in bed.store.iterdir()})
-
-    async def told() -> bool:
-        return bool((await bed.entry(old.digest)).get("pods"))
-
-    deadline = time.monotonic() + DEADLINE
-    while not await told():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await bed.until_used(old.digest)
     await bed.resolve(new.digest)
     await bed.until("Extracted", new.digest)
     found = await bed.until("Ready", new.digest, status="False", reason="Pending")
@@ -242,6 +243,7 @@ async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_regis
     await bed.cache(f"{host}/team/add:v1", made.digest)
     await bed.until("Ready", made.digest)
     bed.kill()
+    # It is away for longer than this lasts.
     hostile_registry.on("*", ".*", misbehaviour.failing(503))
     asked = len(hostile_registry.requests)
     bed.start()
@@ -262,28 +264,107 @@ async def test_a_deleted_cache_leaves_nothing(bed: Bed, hostile_registry: Hostil
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
     await bed.until("Ready", made.digest)
+    await bed.pod("runs")
+    await bed.until_used(made.digest)
     await bed.delete()
-    await bed.until_true(lambda: not bed.folders() and not bed.link().is_symlink())
-    deadline = time.monotonic() + DEADLINE
-    while await bed.report():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await bed.until_true(lambda: not bed.link().is_symlink())
+    async with asyncio.timeout(DEADLINE):
+        while await bed.report():
+            await asyncio.sleep(0.05)
+    assert bed.folders(), "a pod has it still"
+    await bed.delete_pod("runs")
+    await bed.until_true(lambda: not bed.folders())
 
 
-async def test_two_hundred_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
-    host = hostile_registry.host
-    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(20)]
+async def test_a_registry_that_is_away_is_asked_again(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+    host, away = hostile_registry.host, [True]
+    made = await image(host, tmp_path, "team/add")
+    failing = misbehaviour.failing(503)
+    hostile_registry.on("*", ".*", lambda request: failing(request) if away[0] else None)
     await bed.create(host)
     bed.start()
-    with measured("200 caches"):
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    found = await bed.until("Ready", made.digest, status="False", reason="RegistryUnavailable")
+    assert "failure 1" in found["message"]
+    away[0] = False
+    await bed.until("Ready", made.digest)
+
+
+async def test_a_registry_that_is_away_after_a_verdicts_time_takes_nothing_back(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host, away = hostile_registry.host, [False]
+    made = await image(host, tmp_path, "team/add")
+    failing = misbehaviour.failing(503)
+    hostile_registry.on("*", ".*", lambda request: failing(request) if away[0] else None)
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    bed.kill()
+    bed.make_verdicts_older(2 * 24 * 3600)
+    away[0] = True
+    bed.start()
+    async with asyncio.timeout(DEADLINE):
+        while "RegistryUnavailable" not in (found := await bed.condition("Ready", made.digest))["message"]:
+            await asyncio.sleep(0.05)
+    assert found["status"] == "True"
+    assert (await bed.condition("Extracted", made.digest))["status"] == "True"
+    assert bed.leads_to(made.digest)
+    away[0] = False
+    async with asyncio.timeout(DEADLINE):
+        while (await bed.condition("Ready", made.digest))["message"]:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    scans, pods = tmp_path / "scans", tmp_path / "pods"
+    scans.mkdir()
+    await bed.create(host)
+    bed.start("--scan-folder", str(scans))
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    pinned = names.name_pinned_claim(f"{bed.namespace}/add", made.digest)
+    uid = (await bed.pod("hits", pinned, copied=True))["metadata"]["uid"]
+    copy = pods / uid / "volumes/kubernetes.io~empty-dir" / names.name_private_copy("kernels")
+    copy.mkdir(parents=True)
+    run_command("cache", "private-copy", "--from", str(bed.link()), "--to", str(copy))
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    await bed.until("Effective", made.digest, reason="Hits")
+    key = copy / ("A" * 52)
+    key.mkdir()
+    (key / "add_kernel.cubin").write_bytes(b"made anew")
+    (scans / "copies.json").unlink()
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    found = await bed.until("Effective", made.digest, status="False", reason="Misses")
+    assert f"1 of 1 pods made 1 files themselves: {bed.namespace}/hits (1); kernels of Triton" in found["message"]
+    assert (await bed.entry(made.digest))["pods"] == [
+        {"podNamespace": bed.namespace, "podName": "hits", "missedFiles": 1}
+    ]
+
+
+async def test_many_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+    host, count = hostile_registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
+    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(10)]
+    await bed.create(host)
+    bed.start()
+    with measured(f"{count} caches"):
         await asyncio.gather(
             *(
-                bed.cache(f"{host}/team/cache{number % 20}:v1", made[number % 20].digest, f"cache-{number}")
-                for number in range(200)
+                bed.cache(f"{host}/team/cache{number % 10}:v1", made[number % 10].digest, f"cache-{number}")
+                for number in range(count)
             )
         )
-        for number in range(200):
-            await bed.until("Ready", made[number % 20].digest, f"cache-{number}")
-    assert len(bed.folders()) == 20
+        for number in range(count):
+            await bed.until("Ready", made[number % 10].digest, f"cache-{number}")
+    assert len(bed.folders()) == 10
     status = Path(f"/proc/{bed.pid}/status").read_text()
-    print(next(line for line in status.splitlines() if line.startswith("VmHWM")))
+    log.info(next(line for line in status.splitlines() if line.startswith("VmHWM")))

@@ -105,13 +105,17 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
     return reports, left_out
 
 
+def _list_names(folder: int) -> list[str]:
+    return os.listdir(folder)
+
+
 def _find_copies(pods: int) -> tuple[list[tuple[str, str]], int]:
     """Return pods and volumes of copies, and how many more there are than are looked at."""
     copies: list[tuple[str, str]] = []
     left_out = 0
-    for uid in sorted(filter(_UID.fullmatch, os.listdir(pods))):
+    for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
         with _descend(pods, (uid, *_VOLUMES)) as volumes:
-            present = os.listdir(volumes) if volumes is not None else ()
+            present = _list_names(volumes) if volumes is not None else ()
         names = sorted(name for name in present if _COPY.fullmatch(name))
         taken = names[: min(_MAX_COPIES_PER_POD, MAX_COPIES - len(copies))]
         copies += [(uid, name) for name in taken]
