@@ -24,14 +24,14 @@ UNSEEN = MissedFiles(bounded=True)
         ([MissedFiles()], "True", "Hits", "1 pods have made no file"),
         ([MissedFiles(), UNSEEN], "True", "Hits", "1 pods have made no file"),
         ([TRITON], "False", "Misses", "kernels of Triton"),
-        ([VLLM, MissedFiles()], "False", "Misses", "1 of 2 pods made 2 files themselves: team/p0 (2); files in folders of"),
+        ([VLLM, MissedFiles()], "False", "Misses", "1 of 2 pods made 2 files themselves: team/p0 (2); files"),
         ([NEW_KEY], "False", "Misses", "1 new folders of vLLM's cache: its key differs, as by a VLLM_* variable"),
-        ([NEW_KEY], "False", "Misses", "the model's path, an address of the pod, or another version of vLLM or of the driver"),
+        ([NEW_KEY], "False", "Misses", "the model's path, an address of the pod, or another version of vLLM"),
         ([OTHER], "False", "Misses", "no framework that is known here"),
         ([MissedFiles(7, bounded=True)], "False", "Misses", "made at least 7 files"),
         ([MissedFiles(1, {MissKind.OTHER: 1})] * 8, "False", "Misses", "8 of 8 pods made 8 files"),
     ],
-)  # fmt: skip
+)
 def test_the_condition_says_who_and_the_likely_reason(missed, status, reason, words):
     found = describe_effect([(f"team/p{number}", each) for number, each in enumerate(missed)])
     assert (found.status, found.reason) == (status, reason)

@@ -195,7 +195,7 @@ def test_of_a_refused_new_digest_it_is_said_that_pods_get_the_former_one():
 def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
     known = replace(SERVED, pods=(pod("hits"), pod("misses"), pod("unseen")))
     missed = {"uid-hits": MissedFiles(), "uid-misses": MissedFiles(3)}
-    found = entry(known, **{uid: each for uid, each in missed.items()})
+    found = entry(known, **missed)
     assert [(each.pod_name, each.missed_files) for each in found.pods] == [("hits", 0), ("misses", 3), ("unseen", None)]
     assert told(found, "Effective") == ("False", "Misses")
     assert "1 of 2 pods made 3 files themselves: team/misses (3)" in message(found, "Effective")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import A, FOREIGN, TODAY, folder, learned, stored, wish, world
+from agent_worlds import FOREIGN, TODAY, A, folder, learned, stored, wish, world
 
 from accelkit.cacheagent.planning.observed import OwnNode
 from accelkit.cacheagent.planning.standing import Step, assess

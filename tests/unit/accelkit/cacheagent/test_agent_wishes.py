@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agent_worlds import A, MOUNT
+from agent_worlds import MOUNT, A
 
 from accelkit.cacheagent.planning.wishes import is_delivered_here, read_wish
 from accelkit.errors import CacheError
