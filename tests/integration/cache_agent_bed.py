@@ -11,15 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from private_sigstore import PrivateSigstore
-from registries.artifact import Artifact
-from registries.caches import cache_folder, publish, sign
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -288,39 +285,3 @@ class Bed:
 
     def folders(self) -> set[str]:
         return {path.name for path in self.store.glob("sha256-*")}
-
-
-async def image(host: str, folder: Path, repository: str, kernel: str = "add_kernel") -> Artifact:
-    """Push a signed image of a small cache."""
-
-    def make() -> Artifact:
-        made = publish(host, cache_folder(folder / repository / kernel, kernel=kernel), repository)
-        sign(host, made, KEY, repository)
-        return made
-
-    return await asyncio.to_thread(make)
-
-
-def run_command(*arguments: str) -> None:
-    """Run a command of accelkit to its end."""
-    subprocess.run([sys.executable, "-m", "accelkit", *arguments], check=True, timeout=DEADLINE, capture_output=True)
-
-
-@contextmanager
-def scanning(folder: Path, pods: Path) -> Iterator[None]:
-    """Run `accelkit cache-scan` beside the agent."""
-    command = [sys.executable, "-m", "accelkit", "cache-scan", "--folder", str(folder), "--pods-folder", str(pods)]
-    process = subprocess.Popen(command)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-
-
-@contextmanager
-def measured(what: str) -> Iterator[Callable[[], float]]:
-    """Log how long something took: `pytest -o log_cli=true -o log_cli_level=INFO` shows it."""
-    began = time.monotonic()
-    yield lambda: time.monotonic() - began
-    log.info("%s: %.2f s", what, time.monotonic() - began)
