@@ -14,14 +14,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from accelkit.cacheagent.disk.ledger import Ledger, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import CompletionRecord
 from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place
-from accelkit.kernelcache.extraction.listing import list_extracted
+from accelkit.kernelcache.extraction.listing import Listing, list_extracted
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
+from accelkit.kernelcache.extraction.record import read_boot_id
 from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
@@ -62,7 +65,7 @@ class Store:
             self._claims.mkdir(parents=True, exist_ok=True)
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
-            await self.refresh()
+            await self._note_boot(await self.refresh())
             # Of an empty store there is nothing to know.
             self.ledger.lost &= bool(self.stored)
         except OSError as exc:
@@ -71,8 +74,8 @@ class Store:
                 next_step="mount the host's folder writable for this user, or name another with --folder",
             ) from exc
 
-    async def refresh(self) -> None:
-        """Read anew what lies there.
+    async def refresh(self) -> Listing:
+        """Read anew what lies there; return it.
 
         Raises:
             OSError: it cannot be read.
@@ -82,6 +85,7 @@ class Store:
         self.stored = {folder: self._describe(folder, record) for folder, record in found.items()}
         self.broken = frozenset(path.name for path in listing.unusable)
         self.links = self._read_links()
+        return listing
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
         """Take over what was extracted, or found to satisfy these policies.
@@ -177,6 +181,19 @@ class Store:
                 except OSError as exc:
                     # It is in nobody's way but its own.
                     log.warning("%s cannot be deleted: %s", path, exc)
+
+    async def _note_boot(self, listing: Listing) -> None:
+        """Note of what is whole that it is so in this run of the kernel, lest its files are counted again and again."""
+        boot = read_boot_id()
+        for each in listing.caches:
+            if boot is None or each.record.boot == boot:
+                continue
+            renewed = msgspec.structs.replace(each.record, boot=boot)
+            try:
+                async with lock_place(each.place, 0.0):
+                    each.place.renew(renewed)
+            except (CacheError, OSError) as exc:
+                log.warning("the record of %s stays as it is: %s", each.place.folder.name, exc)
 
     def _find_place(self, folder: str) -> Place:
         return Place(folder, self.root / folder, "")

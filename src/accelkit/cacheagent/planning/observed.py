@@ -65,12 +65,13 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MountingPod:
-    """A pod of the node that mounts claims and has not ended.
+    """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
 
     Attributes:
         claims: of its volumes.
         copies: volumes that are private copies of caches, with the claims that were copied.
         starting: whether one of its containers has yet to be created for the first time.
+        readable: whether this is known of it; else it may have been given anything.
     """
 
     uid: str
@@ -79,6 +80,7 @@ class MountingPod:
     claims: frozenset[str]
     copies: Mapping[str, str] = field(default_factory=dict)
     starting: bool = False
+    readable: bool = True
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

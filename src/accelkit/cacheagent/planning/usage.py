@@ -75,6 +75,10 @@ def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, 
     uses: dict[str, dict[str, frozenset[str]]] = {
         uid: dict(by_key) for uid, by_key in world.uses.items() if uid in present
     }
+    for pod in world.pods:
+        if not pod.readable:
+            former = uses.setdefault(pod.uid, {})
+            former[""] = former.get("", frozenset()).union(world.stored)
     for key, own in usage.items():
         for folder, pods in own.pods.items():
             for pod in pods:

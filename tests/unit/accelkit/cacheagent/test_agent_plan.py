@@ -129,6 +129,13 @@ def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
     assert plan(stored=BOTH, uses=before.uses).collect == (folder(A), folder(B))
 
 
+def test_for_a_pod_that_nobody_can_read_everything_stays():
+    odd = replace(pod("odd"), claims=frozenset(), readable=False)
+    made = plan(wish(B), stored=BOTH, links={link(): folder(B)}, pods=(odd,))
+    assert made.collect == ()
+    assert made.uses["uid-odd"][""] == {folder(A), folder(B)}
+
+
 def test_a_pod_keeps_each_digest_that_it_may_have_been_given():
     """Nobody sees which container was created before the link moved, and which after."""
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}

@@ -7,6 +7,7 @@ import fcntl
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from agent_worlds import LABELS, MOUNT, A, B, folder
 
@@ -16,7 +17,7 @@ from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.planning.world import WITHDRAWN
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.extraction import CompletionRecord
-from accelkit.kernelcache.extraction.record import read_boot_id, write_record
+from accelkit.kernelcache.extraction.record import read_boot_id, read_record, write_record
 
 LINK = "0123456789abcdef0123"
 
@@ -83,6 +84,24 @@ async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, 
     assert (store.stored, store.broken) == ({}, frozenset({folder(A)}))
     assert await store.collect(folder(A))
     assert not path.exists()
+
+
+async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_path, monkeypatch):
+    whole, cut = extracted(tmp_path), extracted(tmp_path, B)
+    for path in (whole, cut):
+        record = read_record(path)
+        assert record is not None
+        write_record(path, msgspec.structs.replace(record, boot="another run"))
+    (cut / "cache" / "k.cubin").write_bytes(b"")
+    store = await opened(tmp_path)
+    assert set(store.stored) == {folder(A)}
+    monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
+    renewed = read_record(whole)
+    assert renewed is not None
+    assert renewed.boot == read_boot_id()
+    (cut / "complete.json").unlink()
+    await store.refresh()
+    assert set(store.stored) == {folder(A)}
 
 
 async def test_links_are_moved_in_one_step_and_lead_relatively(tmp_path):
