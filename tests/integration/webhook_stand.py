@@ -11,9 +11,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.webhook.mutation import Tools
@@ -65,9 +65,9 @@ class Stand:
 class _RecordingServer(WebhookServer):
     """A webhook that records each question before it answers."""
 
-    def __init__(self, record: Path, listen: Listen, find_caches: Callable[[], list[Cache] | None], gate: Gate) -> None:
+    def __init__(self, record: Path, *arguments: Any) -> None:
         self._record = record
-        super().__init__(listen, find_caches, Tools(IMAGE), gate.announce)
+        super().__init__(*arguments)
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         if path == PATH:
@@ -85,7 +85,9 @@ class _Serving:
         endpoint = Endpoint(tls.certificate, url=f"https://127.0.0.1:{port}")
         self._registration = Registration(api, CONFIGURATION, endpoint, ["accelkit"])
         gate = Gate(self._registration, lambda: self.find() or [], lambda: True)
-        self._server = _RecordingServer(folder / "record", Listen("127.0.0.1", port, tls), self.find, gate)
+        listen = Listen("127.0.0.1", port, tls)
+        told = (gate.announce, self._registration.read_announced)
+        self._server = _RecordingServer(folder / "record", listen, self.find, Tools(IMAGE), *told)
 
     def find(self) -> list[Cache] | None:
         if len(self.caches) < 2:

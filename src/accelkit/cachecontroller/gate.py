@@ -14,7 +14,7 @@ from accelkit.gkm.objects import Cache
 log = logging.getLogger(__name__)
 
 # Until API servers ask by a configuration that was just written; their watches take a few hundredths of it.
-_SPREAD_SECONDS: Final = 0.5
+_SPREAD_SECONDS: Final = 0.2
 # Others may change the configuration, certificates are renewed, and caches go.
 _LOOK_SECONDS: Final = 30.0
 
@@ -47,7 +47,12 @@ class Gate:
             # One write is for all that were announced meanwhile.
             if batch := self._announced:
                 self._announced = []
-                await self._registration.keep(list(self._caches()), batch)
+                try:
+                    await self._registration.keep(list(self._caches()), batch)
+                except BaseException:
+                    # The others of them try for themselves.
+                    self._announced = [*(each for each in batch if each is not cache), *self._announced]
+                    raise
         await asyncio.sleep(_SPREAD_SECONDS)
 
     async def open(self, cache: Cache) -> None:
