@@ -130,8 +130,11 @@ class Registration:
         }
         written = not _contains(present, wanted)
         if written:
-            if present:
-                wanted["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
+            if not present:
+                # Of two that make it at once, one finds it there and looks again.
+                empty = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": self._name}}
+                present = msgspec.json.decode(await self._api.post(CONFIGURATIONS, empty))
+            wanted["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
             query = {"fieldManager": FIELD_MANAGER, "force": "true"}
             await self._api.patch(self._path, wanted, kind="apply", query=query)
         if exactness is not self._exactness:

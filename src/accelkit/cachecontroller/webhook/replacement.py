@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from accelkit.cachecontroller.webhook.claims import CacheClaim
-from accelkit.cachecontroller.webhook.copying import build_container, build_volume, name_copy
+from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, name_copy
 from accelkit.cachecontroller.webhook.places import Places, find_places
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first
 from accelkit.gkm.objects import Cache, CacheStatus, Delivery
@@ -37,12 +37,12 @@ def replace_volume(
     copied = name_copy(name)
     # Where the copy is there, this was done before, and somebody has added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
-    mounts = [(who, mount) for who, mount in list_mounts(pod, name) if who.get("name") != copied]
+    mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:
         _translate_folder(mount, claim.cache.status)
     writable = not forced and any(not mount.get("readOnly") for _, mount in mounts)
     within = set_source(volume, claim, build_image_volume)
-    copies = [(who, mount) for who, mount in list_mounts(pod, copied) if who.get("name") != copied]
+    copies = [(who, mount) for who, mount in list_mounts(pod, copied) if not fills_copy(who, mount)]
     places = find_places(pod, claim, [*mounts, *copies])
     if not mounts or not (writable or (places.seen and claim.mount_path)):
         for _, mount in mounts:
