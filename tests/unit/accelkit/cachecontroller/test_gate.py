@@ -84,6 +84,7 @@ def api():
 def make_replica(api, certificate, monkeypatch):
     """A replica that knows some caches."""
     monkeypatch.setattr(module, "_SPREAD_SECONDS", 0)
+    monkeypatch.setattr(module, "_SPREAD_WRITES", 0)
 
     def make(*names):
         known = [cache(each) for each in names]
