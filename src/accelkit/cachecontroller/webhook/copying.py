@@ -73,6 +73,11 @@ def build_container(
     }
 
 
+def fills_copy(container: Object, mount: Object) -> bool:
+    """Return whether a mount is by which an init container of ours reads a cache or fills a copy of it."""
+    return str(container.get("name", "")).startswith(PREFIX) and mount.get("mountPath") in {_FROM, _TO}
+
+
 def _build_security_context(volume: str, pod: Object) -> Object:
     """Return what the strictest pod security allows, as the user whom the files are for where that is known."""
     spec = pod["spec"]
