@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,8 +23,11 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one request.
-_GATHER_SECONDS: Final = 0.1
+# Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
+# costs: so most of the time nothing is written.
+_GATHER_SECONDS: Final = 0.05
+_REST: Final = 3.0
+_MOST_REST_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = (1.0, 30.0)
 
 _report = msgspec.json.Decoder(CacheNode)
@@ -56,12 +60,14 @@ class StatusWriter:
 
     async def run(self) -> None:
         """Write until cancelled; what fails is tried again."""
-        failures = 0
+        failures, took = 0, 0.0
         while True:
             await self._wake.wait()
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.sleep(max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, _REST * took)))
             self._wake.clear()
+            began = time.monotonic()
             failed = [namespace for namespace in self._list_namespaces() if not await self._try_write(namespace)]
+            took = time.monotonic() - began
             failures = failures + 1 if failed else 0
             if failed:
                 low, high = _RETRY_SECONDS
