@@ -36,8 +36,9 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one plan.
+# Together, many changes cost one plan; of many caches each takes its time, and as long a rest follows.
 _GATHER_SECONDS: Final = 0.02
+_MOST_REST_SECONDS: Final = 0.5
 # The disk changes without a word, and so do scans.
 _LOOK_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
@@ -153,12 +154,12 @@ class CacheAgent:
         await self._workers.end()
 
     async def _run(self) -> None:
-        pause = _LOOK_SECONDS
+        pause, rest = _LOOK_SECONDS, _GATHER_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.sleep(rest)
             self._wake.clear()
             self._memory.planned_at = now = time.monotonic()
             pause = _LOOK_SECONDS
@@ -173,6 +174,7 @@ class CacheAgent:
                 self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
                 continue
             self._disk_errors.clear()
+            rest = max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, time.monotonic() - now))
             if due is not None:
                 pause = max(0.0, min(_LOOK_SECONDS, due - now))
 

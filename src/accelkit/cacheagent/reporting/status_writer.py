@@ -26,8 +26,11 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one request.
-_GATHER_SECONDS: Final = 0.1
+# Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
+# costs: so most of the time nothing is written.
+_GATHER_SECONDS: Final = 0.05
+_REST: Final = 3.0
+_MOST_REST_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = (1.0, 30.0)
 
 _report = msgspec.json.Decoder(CacheNode)
@@ -72,13 +75,15 @@ class StatusWriter:
         """Write until cancelled; what fails is tried again."""
         # By namespace; one that is being deleted takes no report, and must not hold up the others.
         failing: dict[str, _Failing] = {}
+        took = 0.0
         while True:
             due = min((each.retry_at for each in failing.values()), default=math.inf)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if due == math.inf else max(0.0, due - time.monotonic())):
                     await self._wake.wait()
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.sleep(max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, _REST * took)))
             self._wake.clear()
+            began = time.monotonic()
             namespaces = sorted({*(self._wanted or {}), *self._known})
             failing = {namespace: each for namespace, each in failing.items() if namespace in namespaces}
             for namespace in namespaces:
@@ -89,6 +94,7 @@ class StatusWriter:
                     failing.pop(namespace, None)
                 else:
                     failing[namespace] = former.again()
+            took = time.monotonic() - began
 
     async def _try_write(self, namespace: str) -> bool:
         try:
