@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from cluster_objects import changed, objects, settled_objects
 from conftest import BIN, REPOSITORY, Sandbox
-from impersonation import impersonating
+from impersonation import acting_as
 
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHES, FINALIZER, SIGNER_POLICIES
@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 DEFINITIONS = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
 ROLE = "accelkit.kubernetes.kernel_cache"
 CONTROLLER, AGENT = (f"system:serviceaccount:accelkit:accelkit-cache-{name}" for name in ("controller", "agent"))
+NODE_NAME = "authentication.kubernetes.io/node-name"
 SIGNER = {"name": "ci", "keyless": {"issuer": "https://i.example", "subject": "https://s.example"}}
 SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
 SETTINGS = {
@@ -120,7 +121,7 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
 
     reports = build_collection_path("gkm.io/v1alpha1", "gkmcachenodes", "default")
     kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode"}
-    async with impersonating(sandbox, AGENT, node="node-2") as agent:
+    async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE_NAME: "node-2"}) as agent:
         other = {**kind, "metadata": {"name": "node-1"}}
         await is_refused(agent, reports, other, by="reports of its own node only")
         owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}
@@ -137,7 +138,7 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
     await api.delete(f"{reports}/node-2")
 
     labels = {"app.kubernetes.io/component": "kernel-cache"}
-    async with impersonating(sandbox, CONTROLLER) as controller:
+    async with acting_as(sandbox.kubeconfig, CONTROLLER) as controller:
         for path, by in (("/etc", "no volumes but those"), ("/var/lib/accelkit/kernel-caches/../..", "no volumes")):
             await is_refused(controller, "/api/v1/persistentvolumes", volume(path, labels), by=by)
         await is_refused(
