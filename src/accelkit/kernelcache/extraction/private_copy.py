@@ -77,7 +77,7 @@ class _Found:
 
 def make_private_copy(
     source: Path, target: Path, moved: MovedTree | None = None, *, seconds: float = 900.0
-) -> PrivateCopy:
+) -> PrivateCopy | None:
     """Copy a cache, once.
 
     Args:
@@ -87,15 +87,19 @@ def make_private_copy(
         seconds: how long it may take.
 
     Returns:
-        What was copied, now or before.
+        What was copied, now or before; None where the workload has it since, and lets nobody else look.
 
     Raises:
         CacheError: the source is no folder, the target is in use otherwise or has too little room, it took too long, or
             a file that names others cannot be rewritten.
         OSError: the disk is full, or cannot be written.
     """
-    if (done := _read_marker(target)) is not None:
-        return done
+    try:
+        if (done := _read_marker(target)) is not None:
+            return done
+    except PermissionError:
+        # A folder of a pod is open to all of its users until one of them closes it, as `chmod -R` does.
+        return None
     deadline = time.monotonic() + seconds
     if not source.is_dir() or not target.is_dir():
         raise CacheError(f"{source if not source.is_dir() else target} is no folder")
@@ -254,6 +258,8 @@ def _clear(target: Path) -> None:
 def _read_marker(target: Path) -> PrivateCopy | None:
     try:
         done = msgspec.json.decode((target / MARKER).read_bytes(), type=PrivateCopy)
+    except PermissionError:
+        raise
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return done if done.version == _VERSION else None
