@@ -152,7 +152,8 @@ async def _answers(api: ApiClient, path: str) -> bool:
     try:
         await api.get(path)
     except ApiError as exc:
-        if exc.not_found:
+        # A new kind is not there, and then not read yet.
+        if exc.not_found or exc.status == 429:
             return False
         raise
     return True
