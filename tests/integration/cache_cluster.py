@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,8 @@ async def _answers(api: ApiClient, path: str) -> bool:
     try:
         await api.get(path)
     except ApiError as exc:
-        # A new kind is not there, and then not read yet.
-        if exc.not_found or exc.status == 429:
+        # A kind that was just defined is not served, and then its storage begins.
+        if exc.not_found or exc.status == HTTPStatus.TOO_MANY_REQUESTS:
             return False
         raise
     return True

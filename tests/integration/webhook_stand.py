@@ -15,8 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.webhook.mutation import Tools
-from accelkit.cachecontroller.webhook.registration import Endpoint, Registration
+from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Registration
 from accelkit.cachecontroller.webhook.server import WebhookServer
 from accelkit.gkm.names import CACHES, CLUSTER_CACHES
 from accelkit.gkm.objects import Cache
@@ -64,14 +65,15 @@ class Stand:
 class _RecordingServer(WebhookServer):
     """A webhook that records each question before it answers."""
 
-    def __init__(self, record: Path, listen: Listen, find_caches: Callable[[], list[Cache] | None]) -> None:
+    def __init__(self, record: Path, listen: Listen, find_caches: Callable[[], list[Cache] | None], gate: Gate) -> None:
         self._record = record
-        super().__init__(listen, find_caches, Tools(IMAGE))
+        super().__init__(listen, find_caches, Tools(IMAGE), gate.announce)
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
-        pod = json.loads(body)["request"]["object"]
-        with self._record.open("a") as file:
-            file.write(f"{pod['metadata']['name']}\n")
+        if path == PATH:
+            pod = json.loads(body)["request"]["object"]
+            with self._record.open("a") as file:
+                file.write(f"{pod['metadata']['name']}\n")
         return await super().handle(method, path, body)
 
 
@@ -82,7 +84,8 @@ class _Serving:
         self._changed = asyncio.Event()
         endpoint = Endpoint(tls.certificate, url=f"https://127.0.0.1:{port}")
         self._registration = Registration(api, CONFIGURATION, endpoint, ["accelkit"])
-        self._server = _RecordingServer(folder / "record", Listen("127.0.0.1", port, tls), self.find)
+        gate = Gate(self._registration, lambda: self.find() or [], lambda: True)
+        self._server = _RecordingServer(folder / "record", Listen("127.0.0.1", port, tls), self.find, gate)
 
     def find(self) -> list[Cache] | None:
         if len(self.caches) < 2:

@@ -1,1 +1,1 @@
-"""The cache agent of a node: prepares what its cards can load, and says what it has."""
+"""The cache agent: prepares verified kernel caches on its node, and tells what became of them."""

@@ -68,6 +68,7 @@ class Reason(StrEnum):
     MISSES = "Misses"
     NOT_MEASURED = "NotMeasured"
     FAILED_ON_NODES = "FailedOnNodes"
+    IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

@@ -30,6 +30,7 @@ DIGEST_ANNOTATION: Final = "cache.accelkit.io/digest"
 MOUNT_ANNOTATION: Final = "cache.accelkit.io/mount"
 WRITABLE_ANNOTATION: Final = "cache.accelkit.io/writable"
 PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
+VOLUME_PREFIX: Final = "accelkit-cache-"
 FINALIZER: Final = "cache.accelkit.io/in-use"
 FIELD_MANAGER: Final = "accelkit-cache-controller"
 
@@ -88,7 +89,7 @@ def name_volume(key: str, namespace: str, digest: str = "") -> str:
     """
     whole = f"{key}\n{namespace}\n{digest}"
     kind = short_digest(digest) if digest else "current"
-    return f"accelkit-cache-{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
+    return f"{VOLUME_PREFIX}{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
 
 
 def name_folder(digest: str, mount_path: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.gkm.names import POLICY_API
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
@@ -51,6 +52,7 @@ _STEPS: Final = (
         Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
         Kind("DaemonSet", "daemonsets", ("apps/v1",)),
         Kind("Deployment", "deployments", ("apps/v1",)),
+        Kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", _ADMISSION),
     ),
     (
         _LEASE,
@@ -70,6 +72,7 @@ _STEPS: Final = (
     ),
     (
         Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", _ADMISSION),
+        Kind("SignerPolicy", "signerpolicies", (POLICY_API,)),
         _NAMESPACE,
     ),
 )

@@ -44,6 +44,11 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {**PLACE, "wake": False, "replicas": 3, "policy": "spread"},
         {"guard_all_pods": True, "assignment_writers": ["system:serviceaccount:other:scheduler"]},
     ],
+    "kernel_cache": [
+        {"pull_secret_namespaces": ["a", "b/c"], "registry_mirrors": {"a": "b"}, "max_gib": 1, "min_free_gib": 1},
+        {**PLACE, "webhook": False, "metrics_port": 0, "scan": False, "adopt": True},
+        {"registry_ca": str(Path(__file__)), "metrics_from": [{"podSelector": {}}], "replicas": 1},
+    ],
     "scheduler": [
         {"extender_url": "https://10.0.0.1:1", "image_pull_secrets": ["registry"]},
         {"dns_policy": "Default", "host_folders": ["/etc/ssl"]},

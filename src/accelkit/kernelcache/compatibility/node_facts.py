@@ -70,7 +70,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Make facts of what the node's agent published of its cards; None where its inventory is unknown.
 
         Args:
-            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain.
+            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain,
+                unless the card says itself what kernels for it are compiled for.
             cpu_architecture: of the node.
             driver_version: of its NVIDIA driver, which an inventory does not tell.
             cuda_version: the newest CUDA that this driver supports.
@@ -80,12 +81,13 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _convert_card(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
-    backend = find_vendor_backend(card.vendor)
+    named, _, arch = card.target.partition(":")
+    backend = find_backend(named) if named else find_vendor_backend(card.vendor)
     on_cuda = backend is not None and backend.cuda_toolkit
     return GpuFacts(
         id=card.id,
         backend=backend.name if backend is not None else None,
-        arch=backend.find_architecture(card.model) if backend is not None else None,
+        arch=arch or (backend.find_architecture(card.model) if backend is not None else None),
         product=card.model or None,
         driver_version=driver_version if on_cuda else None,
         cuda_version=cuda_version if on_cuda else None,

@@ -108,7 +108,7 @@ class World:
 
     async def renew(self):
         paths = {"authority": self.signer, "watched": self.watched}
-        await run_renewal(self.api, namespace="d", secret=SERVER, renew_before=MONTH, **paths)
+        await run_renewal(self.api, namespace="d", secrets=[SERVER], renew_before=MONTH, **paths)
 
     @property
     def events(self):

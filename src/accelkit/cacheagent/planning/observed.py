@@ -1,0 +1,166 @@
+"""What the agent reads of pods and of its own node, with no more of each object than it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import InventoryError
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.object_meta import ObjectMeta
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+# The copies that pods write into, as the kubelet calls their folders.
+COPY_PREFIX: Final = "accelkit-cache-"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Claim(msgspec.Struct, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _Claim | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    volumes: list[_Volume] | None = None
+    containers: list[_Named] = []
+    init_containers: list[_Named] | None = None
+
+
+class _State(msgspec.Struct):
+    waiting: msgspec.Raw | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    state: _State = msgspec.field(default_factory=_State)
+    restart_count: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = "Pending"
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class Pod(msgspec.Struct):
+    """A pod of the node."""
+
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+@dataclass(frozen=True)
+class MountingPod:
+    """A pod of the node that mounts claims and has not ended.
+
+    Attributes:
+        claims: of its volumes.
+        copies: volumes that are private copies of caches.
+        starting: whether one of its containers has yet to be created for the first time.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    claims: frozenset[str]
+    copies: frozenset[str] = frozenset()
+    starting: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def trim_pod(pod: Pod) -> None:
+    """Take from a pod what is not looked at."""
+    pod.metadata.annotations = pod.metadata.labels = None
+
+
+def read_mounting_pod(pod: Pod) -> MountingPod | None:
+    """Return what a pod mounts; None where it mounts no claim, or has ended."""
+    volumes = pod.spec.volumes or ()
+    claims = {each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None}
+    if not claims or pod.status.phase in _ENDED:
+        return None
+    copies = {each.name for each in volumes if each.name.startswith(COPY_PREFIX) and not each.persistent_volume_claim}
+    meta = pod.metadata
+    return MountingPod(
+        meta.uid, meta.namespace, meta.name, frozenset(claims), frozenset(copies), starting=_is_starting(pod)
+    )
+
+
+def _is_starting(pod: Pod) -> bool:
+    # A container that crashes again and again has begun: it must not hold up a new digest.
+    if pod.status.phase != "Running":
+        return True
+    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    declared = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    return len(statuses) < declared or any(
+        each.state.waiting is not None and not each.restart_count for each in statuses
+    )
+
+
+class _NodeInfo(msgspec.Struct):
+    architecture: str = ""
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+
+
+class Node(msgspec.Struct):
+    """The agent's own node."""
+
+    metadata: ObjectMeta
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+@dataclass(frozen=True)
+class OwnNode:
+    """What a cache is judged against.
+
+    Attributes:
+        facts: cards and CPU; cards are None where the node's inventory is unknown.
+        cards: as its inventory has them.
+        hostname: by which labels name the node.
+        problem: why the inventory is unknown though there is one, as a sentence.
+    """
+
+    facts: NodeFacts
+    cards: tuple[Card, ...] = ()
+    hostname: str = ""
+    problem: str = ""
+
+    def number_of(self, card_id: str) -> int | None:
+        """Return the number by which users know a card; None where there is no such card."""
+        for place, card in enumerate(self.cards):
+            if card.id == card_id:
+                return place if card.number is None else card.number
+        return None
+
+
+def read_own_node(node: Node) -> OwnNode:
+    """Read what a node's inventory says; one that cannot be read leaves the cards unknown, not absent."""
+    architecture = node.status.node_info.architecture or None
+    hostname = (node.metadata.labels or {}).get(HOSTNAME_LABEL, node.metadata.name)
+    text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
+    unknown = NodeFacts(cpu_architecture=architecture)
+    if text is None:
+        return OwnNode(unknown, hostname=hostname)
+    try:
+        cards = decode_inventory(text).cards
+    except InventoryError as exc:
+        return OwnNode(unknown, hostname=hostname, problem=f"the node's inventory cannot be used: {exc}")
+    facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture)
+    return OwnNode(facts, cards, hostname)

@@ -1,0 +1,126 @@
+"""How far a cache has come on this node, and what is to be done about it next; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accelkit.cacheagent.planning.wishes import Refusal, Wish
+from accelkit.cacheagent.planning.world import GIB, Attempt, Learned, World
+from accelkit.gkm.conditions import Reason
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
+
+
+class Step(StrEnum):
+    """What is to be done next for a cache.
+
+    NOTHING: it is waited for somebody else. LEARN: its image's labels are to be read. EXTRACT: its files are to be
+    fetched. VERIFY: they lie here, and the present policies have yet to be satisfied. SERVE: pods get them.
+    WITHDRAW: pods must not get them.
+    """
+
+    NOTHING = "nothing"
+    LEARN = "learn"
+    EXTRACT = "extract"
+    VERIFY = "verify"
+    SERVE = "serve"
+    WITHDRAW = "withdraw"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One cache on this node.
+
+    Attributes:
+        step: what is next, whether or not it may be begun now.
+        learned: what is known of its image; None before.
+        verdicts: on the node's cards; None before.
+        refusal: why it is withdrawn; None where it is not.
+        attempt: how the last work on it ended, if that failed and still counts.
+    """
+
+    wish: Wish
+    step: Step
+    learned: Learned | None = None
+    verdicts: CompatibilityVerdicts | None = None
+    refusal: Refusal | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def needs_bytes(self) -> int:
+        """What its files are expected to take on the disk."""
+        learned = self.learned.size_bytes if self.learned is not None else 0
+        return max(learned, self.wish.cache_bytes)
+
+
+def assess(world: World, wish: Wish) -> Progress:
+    """Return how far a cache has come."""
+    if not wish.folder:
+        return Progress(wish, Step.NOTHING if wish.refusal is None else Step.WITHDRAW, refusal=wish.refusal)
+    learned = world.find_learned(wish)
+    verdicts = judge(learned.labels, world.node.facts) if learned is not None else None
+    standing = world.standings[wish.key]
+    attempt = world.attempts.get(wish.key)
+    if attempt is not None and attempt.about != world.describe_work(wish):
+        attempt = None
+    refusal = wish.refusal or standing.refusal
+    # When it is due it is tried again, since an image may be signed later; until then, and meanwhile, pods get nothing.
+    if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
+        refusal = Refusal(attempt.reason, attempt.message)
+    if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
+        refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
+    step = _choose_step(world, wish, learned) if refusal is None else Step.WITHDRAW
+    return Progress(wish, step, learned, verdicts, refusal, attempt)
+
+
+def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
+    standing, stored = world.standings[wish.key], world.stored.get(wish.folder)
+    if wish.verified is not True or standing.undecided is not None:
+        return Step.NOTHING
+    if stored is not None:
+        return Step.SERVE if world.is_satisfied(wish) else Step.VERIFY
+    return Step.LEARN if learned is None else Step.EXTRACT
+
+
+def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:
+    """Return in one word why no card of a node can use a cache."""
+    return Reason.INCOMPATIBLE if verdicts.cards else Reason.NO_CARDS
+
+
+@dataclass(frozen=True)
+class NoRoom:
+    """Why there is no room for a cache."""
+
+    reason: Reason
+    message: str
+
+
+def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes: int) -> NoRoom | None:
+    """Return why a cache finds no room; None where it does.
+
+    Args:
+        world: with the disk's limits.
+        progress: of the cache.
+        taken_bytes: by all caches that lie in the store.
+        promised_bytes: to extractions that are under way.
+    """
+    disk, needed = world.disk, progress.needs_bytes
+    if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
+        return NoRoom(
+            Reason.OVER_BUDGET,
+            f"it needs {format_gib(needed)}, and of the {format_gib(disk.max_bytes)} that caches may take here "
+            f"{format_gib(taken_bytes + promised_bytes)} are taken; raise --max-gib, or delete caches",
+        )
+    if disk.free_bytes - promised_bytes - needed < disk.min_free_bytes:
+        return NoRoom(
+            Reason.NODE_FULL,
+            f"it needs {format_gib(needed)}, and of the {format_gib(disk.free_bytes)} that are free here "
+            f"{format_gib(disk.min_free_bytes)} must stay so, beside {format_gib(promised_bytes)} for extractions "
+            "under way; free some space, or lower --min-free-gib",
+        )
+    return None
+
+
+def format_gib(size_bytes: int) -> str:
+    """Return an amount for people."""
+    return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

@@ -1,0 +1,101 @@
+"""Which pods of the node use which cache, and which of its digests their containers may have been given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from accelkit.cacheagent.planning.observed import MountingPod
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import WITHDRAWN, World
+from accelkit.gkm import names
+
+_SHORT: Final = 12
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The pods of one cache on the node.
+
+    Attributes:
+        pods: by the folder that they use.
+        following: those that mount the claim whose path is the link.
+    """
+
+    pods: Mapping[str, tuple[MountingPod, ...]] = field(default_factory=dict)
+    following: tuple[MountingPod, ...] = ()
+
+    @property
+    def starting(self) -> tuple[MountingPod, ...]:
+        """Those that follow the link and have yet to create a container."""
+        return tuple(pod for pod in self.following if pod.starting)
+
+
+def find_usage(world: World) -> dict[str, Usage]:
+    """Return the pods of each cache that has any."""
+    claims, pinned = _index_claims(world.wishes.values())
+    folders = _index_folders(world)
+    found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
+    following: dict[str, list[MountingPod]] = defaultdict(list)
+    for pod in world.pods:
+        for claim in pod.claims:
+            for wish in claims.get((pod.namespace, claim), ()):
+                following[wish.key].append(pod)
+                for folder in _list_followed(world, wish, pod):
+                    found[wish.key][folder][pod.uid] = pod
+            for wish in pinned.get((pod.namespace, claim[: -_SHORT - 1]), ()):
+                for folder in folders.get(claim[-_SHORT:], ()):
+                    found[wish.key][folder][pod.uid] = pod
+    return {
+        key: Usage(
+            {folder: tuple(pods.values()) for folder, pods in found.get(key, {}).items()},
+            tuple(following.get(key, ())),
+        )
+        for key in {*found, *following}
+    }
+
+
+def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, frozenset[str]]]:
+    """Return what the pods of the node may have been given: what is recorded of them, and what they use now.
+
+    A pod keeps what it once was given, since nobody sees which of its containers were created when.
+    """
+    present = {pod.uid for pod in world.pods}
+    uses: dict[str, dict[str, frozenset[str]]] = {
+        uid: dict(by_key) for uid, by_key in world.uses.items() if uid in present
+    }
+    for key, own in usage.items():
+        for folder, pods in own.pods.items():
+            for pod in pods:
+                by_key = uses.setdefault(pod.uid, {})
+                by_key[key] = by_key.get(key, frozenset()) | {folder}
+    return uses
+
+
+def _list_followed(world: World, wish: Wish, pod: MountingPod) -> Iterable[str]:
+    linked = world.links.get(wish.link, WITHDRAWN)
+    recorded = world.uses.get(pod.uid, {}).get(wish.key, frozenset())
+    return recorded if linked == WITHDRAWN else {*recorded, linked}
+
+
+def _index_claims(
+    wishes: Iterable[Wish],
+) -> tuple[dict[tuple[str, str], list[Wish]], dict[tuple[str, str], list[Wish]]]:
+    claims: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+    pinned: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        base = names.name_pinned_claim(wish.key, "").removesuffix("-")
+        for namespace in wish.namespaces:
+            claims[namespace, wish.name].append(wish)
+            pinned[namespace, base].append(wish)
+    return claims, pinned
+
+
+def _index_folders(world: World) -> dict[str, list[str]]:
+    """Return the names of folders by the digits that end the claim of a digest."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for folder in {*world.stored, *(wish.folder for wish in world.wishes.values() if wish.folder)}:
+        found[folder.removeprefix("sha256-")[:_SHORT]].append(folder)
+    return found

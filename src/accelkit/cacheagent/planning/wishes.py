@@ -1,0 +1,133 @@
+"""What caches ask of a node: which digest, for which mount path, and whether the controller found it verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from accelkit.errors import CacheError
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition
+from accelkit.gkm.objects import Cache, Delivery
+from accelkit.kernelcache.extraction.folder import Place
+from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_reference
+from accelkit.kernelcache.signatures import RejectionReason
+
+# Words for "nobody could ask", which refuse nothing.
+_UNDECIDED: Final = frozenset(
+    {
+        Reason.PENDING,
+        Reason.RETRYING,
+        Reason.REGISTRY_UNAVAILABLE,
+        Reason.PULL_SECRET_UNREADABLE,
+        RejectionReason.TRUST_ROOT_UNAVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a digest is not handed out: a reason for programs, a sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one cache asks of each node.
+
+    One that names no digest asks for nothing now; what pods got of it before, they may still have.
+
+    Attributes:
+        key: `NAMESPACE/NAME`, or `/NAME`.
+        namespaces: where pods use it.
+        image: pinned to the digest; None where it names none.
+        mount_path: where workloads see it.
+        folder: name of its folder in the store; empty without a digest.
+        verified: whether somebody whom the policies name signed it; None where that is not known now.
+        refusal: why it is refused; None where it is not.
+        secrets: log-ins of the registry, in the namespace of the cache.
+        cache_bytes: what its files take, as the image says; 0 where it does not.
+    """
+
+    key: str
+    namespaces: tuple[str, ...]
+    image: Reference | None = None
+    mount_path: str = ""
+    folder: str = ""
+    verified: bool | None = None
+    refusal: Refusal | None = None
+    secrets: tuple[str, ...] = ()
+    cache_bytes: int = 0
+
+    @property
+    def namespace(self) -> str:
+        """Of the cache; empty for a ClusterGKMCache."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the cache."""
+        return names.name_claim(self.key)
+
+    @property
+    def digest(self) -> str:
+        """What is asked for; empty where nothing is."""
+        return (self.image.digest or "") if self.image is not None else ""
+
+    @property
+    def link(self) -> str:
+        """Name of its link in the folder of links."""
+        return Path(names.build_link_path(self.key)).name
+
+
+def is_delivered_here(cache: Cache) -> bool:
+    """Return whether nodes hold the files of a cache."""
+    return cache.status.delivery == Delivery.NODE
+
+
+def read_wish(cache: Cache) -> Wish:
+    """Return what a cache asks of nodes, whose files they hold.
+
+    Raises:
+        CacheError: its status cannot be followed; the sentence says why.
+    """
+    status = cache.status
+    verified = find_condition(status.conditions, ConditionType.VERIFIED)
+    wish = Wish(
+        key=cache.key,
+        namespaces=cache.namespaces,
+        verified=_read_verified(verified),
+        refusal=_read_refusal(verified),
+    )
+    if not status.resolved_digest:
+        return wish
+    if not is_digest(status.resolved_digest):
+        raise CacheError(f"the status of {cache.key} names the digest {status.resolved_digest[:80]!r}, which is none")
+    image = parse_reference(status.resolved_image or cache.spec.image).with_digest(status.resolved_digest)
+    place = Place.of(Path("/"), status.resolved_digest, status.mount_path or None)
+    folder = names.name_folder(status.resolved_digest, status.mount_path)
+    if place.folder.name != folder:
+        raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not in its plain form")
+    return replace(
+        wish,
+        image=image,
+        mount_path=status.mount_path,
+        folder=folder,
+        secrets=tuple(each.name for each in cache.spec.image_pull_secrets if each.name),
+        cache_bytes=max(0, status.cache_bytes),
+    )
+
+
+def _read_verified(condition: Condition | None) -> bool | None:
+    if condition is None or condition.status not in {"True", "False"} or condition.reason in _UNDECIDED:
+        return None
+    return condition.status == "True"
+
+
+def _read_refusal(condition: Condition | None) -> Refusal | None:
+    if _read_verified(condition) is not False or condition is None:
+        return None
+    return Refusal(condition.reason, condition.message)

@@ -1,0 +1,124 @@
+"""Writes what became of the caches of the node: into its GKMCacheNode of each namespace and its ClusterGKMCacheNode."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.cacheagent.planning.observed import HOSTNAME_LABEL
+from accelkit.cacheagent.reporting.status_patch import build_status_patch
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.gkm.objects import API_VERSION, CacheNode, NodeStatus
+from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import delete_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.reporting import OnceReporter
+
+log = logging.getLogger(__name__)
+
+# Together, many changes cost one request.
+_GATHER_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = (1.0, 30.0)
+
+_report = msgspec.json.Decoder(CacheNode)
+
+
+class StatusWriter:
+    """Brings the reports of the node to what they ought to say.
+
+    Args:
+        api: an open client.
+        node: this node's name.
+        known: the reports as the API server has them, by namespace; kept by the watches, and here after each answer.
+        on_failure: called where one cannot be written.
+    """
+
+    def __init__(
+        self, api: ApiClient, node: str, known: dict[str, NodeStatus], on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        self._api, self._node, self._known = api, node, known
+        self._on_failure = on_failure
+        self._wanted: Mapping[str, NodeStatus] | None = None
+        self._hostname = node
+        self._wake = asyncio.Event()
+        self._errors = OnceReporter(log)
+
+    def offer(self, wanted: Mapping[str, NodeStatus], hostname: str) -> None:
+        """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
+        self._wanted, self._hostname = wanted, hostname or self._node
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled; what fails is tried again."""
+        failures = 0
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_GATHER_SECONDS)
+            self._wake.clear()
+            failed = [namespace for namespace in self._list_namespaces() if not await self._try_write(namespace)]
+            failures = failures + 1 if failed else 0
+            if failed:
+                low, high = _RETRY_SECONDS
+                await asyncio.sleep(min(high, low * 2 ** min(failures - 1, 10)))
+                self._wake.set()
+
+    def _list_namespaces(self) -> list[str]:
+        return sorted({*(self._wanted or {}), *self._known})
+
+    async def _try_write(self, namespace: str) -> bool:
+        try:
+            await self._write(namespace)
+        except ApiError as exc:
+            self._on_failure()
+            where = f"of namespace {namespace}" if namespace else "of the cluster"
+            self._errors.report(f"{namespace} {exc}", f"the report {where} cannot be written: {exc}")
+            return False
+        return True
+
+    async def _write(self, namespace: str) -> None:
+        wanted, known = (self._wanted or {}).get(namespace), self._known.get(namespace)
+        collection = _find_collection(namespace)
+        path = build_object_path(collection, self._node)
+        if wanted is None:
+            if known is not None:
+                await delete_if_present(self._api, path)
+                self._known.pop(namespace, None)
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if known is None:
+            known = await self._create(collection, namespace, path)
+        patch = build_status_patch(known, wanted, now)
+        if patch is None:
+            return
+        try:
+            answer = await self._api.patch(f"{path}/status", patch)
+        except ApiError as exc:
+            if exc.not_found:
+                self._known.pop(namespace, None)
+            raise
+        self._known[namespace] = _report.decode(answer).status
+
+    async def _create(self, collection: str, namespace: str, path: str) -> NodeStatus:
+        metadata: dict[str, Any] = {"name": self._node, "labels": {HOSTNAME_LABEL: self._hostname}}
+        if namespace:
+            metadata["namespace"] = namespace
+        kind = "GKMCacheNode" if namespace else "ClusterGKMCacheNode"
+        try:
+            answer = await self._api.post(collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
+        except ApiError as exc:
+            if not exc.already_exists:
+                raise
+            answer = await self._api.get(path)
+        return _report.decode(answer).status
+
+
+def _find_collection(namespace: str) -> str:
+    if not namespace:
+        return names.CLUSTER_CACHE_NODES
+    return build_collection_path(API_VERSION, "gkmcachenodes", namespace)

@@ -1,0 +1,63 @@
+"""The command `accelkit cache-scan`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Final
+
+import click
+
+from accelkit import __version__
+from accelkit.cacheagent.scanning.document import SCAN_SECONDS, write_document
+from accelkit.cacheagent.scanning.walk import PODS_FOLDER, scan_copies
+from accelkit.errors import ConfigurationError
+from accelkit.logs import ErrorReporter
+
+log = logging.getLogger(__name__)
+
+# Workloads come first.
+_NICENESS: Final = 10
+
+
+@click.command("cache-scan", short_help="Count which kernels workloads had to make themselves.")
+@click.version_option(__version__, prog_name="accelkit cache-scan")
+@click.option(
+    "--folder",
+    required=True,
+    envvar="ACCELKIT_SCAN_FOLDER",
+    type=click.Path(path_type=Path),
+    help="Folder that is shared with the cache agent.",
+)
+@click.option(
+    "--pods-folder",
+    envvar="ACCELKIT_PODS_FOLDER",
+    type=click.Path(path_type=Path),
+    default=PODS_FOLDER,
+    show_default=True,
+    help="Where the kubelet keeps the volumes of pods.",
+)
+def cache_scan(folder: Path, pods_folder: Path) -> None:
+    """Look again and again at the private copies of caches, and tell the cache agent what their pods made themselves.
+
+    It runs beside the agent because it has to read the folders of pods, and has neither token nor network of its own to
+    use.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder", next_step="name the folder that the cache agent shares")
+    os.nice(_NICENESS)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    errors = ErrorReporter(log)
+    while not stop.is_set():
+        try:
+            write_document(folder, *scan_copies(pods_folder))
+        except OSError as exc:
+            errors.report(str(exc), f"private copies cannot be looked at: {exc}; the cache agent goes without")
+        else:
+            errors.clear()
+        stop.wait(SCAN_SECONDS)

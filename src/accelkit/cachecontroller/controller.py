@@ -1,0 +1,257 @@
+"""Looks at one cache after another, and brings what is there to what ought to be there.
+
+A pass begins from what the API server shows alone, so one that was interrupted at any point is begun anew, by this
+controller or by another one, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from accelkit.cachecontroller.applier import Applier
+from accelkit.cachecontroller.deciding.former_digests import FormerDigests
+from accelkit.cachecontroller.deciding.judgement import Decision, Question, decide
+from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
+from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
+from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
+from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.judging.coverage import Coverage
+from accelkit.cachecontroller.judging.pool import Judging
+from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.news import News
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.worklist import Worklist
+from accelkit.errors import AccelkitError, ApiError, NotLeadingError
+from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
+from accelkit.gkm.names import FINALIZER
+from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus, Delivery, PvcStatus
+
+log = logging.getLogger(__name__)
+
+# Changes come in swarms; a cache is looked at once for all of a swarm.
+_SETTLE_SECONDS: Final = 0.1
+_PASSES: Final = 4
+_BACK_OFF_SECONDS: Final = (0.5, 60.0)
+
+
+class Controller:
+    """Keeps all caches as they ought to be, while this replica leads.
+
+    Args:
+        seen: what the API server shows.
+        coverage: its SignerPolicies.
+        applier: writes.
+        news: writes events.
+        metrics: counts passes that fail.
+        gate: opens before a cache gets claims; None where there is no webhook.
+        again_seconds: after which an image is judged anew.
+
+    Attributes:
+        modes: ways of delivery that are served.
+        judging: of images; both are set before anything runs.
+    """
+
+    def __init__(
+        self,
+        seen: SeenObjects,
+        coverage: Coverage,
+        applier: Applier,
+        news: News,
+        *,
+        metrics: ControllerMetrics,
+        gate: Gate | None = None,
+        again_seconds: float,
+    ) -> None:
+        self._seen, self._coverage = seen, coverage
+        self._applier, self._news, self._metrics = applier, news, metrics
+        self._gate = gate
+        self._again_seconds = again_seconds
+        self._work: Worklist[str] = Worklist()
+        self._failures: dict[str, int] = {}
+        self._former = FormerDigests()
+        self.modes: Mapping[Delivery, DeliveryMode] = {}
+        self.judging: Judging | None = None
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    def mark(self, key: str | None) -> None:
+        """Have a cache looked at; None for all, those included that have left objects behind."""
+        for each in (key,) if key is not None else self._seen.list_keys():
+            self._work.add(each, _SETTLE_SECONDS)
+
+    def ask(self, cache: Cache) -> Question | None:
+        """Return what is to be judged of a cache; None where nothing is."""
+        asked = self._coverage.ask(cache)
+        return asked if isinstance(asked, Question) and not cache.metadata.deletion_timestamp else None
+
+    def stop(self) -> None:
+        """Look at nothing more, since another replica leads."""
+        self._work.clear()
+        self._failures.clear()
+
+    async def run(self) -> None:
+        """Look at caches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_PASSES):
+                group.create_task(self._work_on())
+
+    async def _work_on(self) -> None:
+        while True:
+            key = await self._work.take()
+            try:
+                await self._pass(key)
+                self._failures.pop(key, None)
+            except NotLeadingError:
+                self._work.drop(key)
+            except AccelkitError as exc:
+                self._retry(key, exc)
+            except Exception:
+                # A defect: of this cache alone, and told with its traceback.
+                log.exception("%s cannot be looked at", key)
+                self._retry(key, None)
+            finally:
+                self._work.done(key)
+
+    def _retry(self, key: str, exc: AccelkitError | None) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        low, high = _BACK_OFF_SECONDS
+        delay = min(high, low * 2 ** min(failures - 1, 10))
+        self._metrics.failures.inc()
+        # Somebody else wrote first, or deleted it, which the watch is about to say.
+        expected = isinstance(exc, ApiError) and (exc.conflict or exc.not_found) and failures == 1
+        if exc is not None and not expected:
+            log.warning("%s is looked at again in %g s: %s", key, delay, exc)
+        self._work.add(key, delay)
+
+    async def _pass(self, key: str) -> None:
+        assert self.judging is not None  # noqa: S101 - set before anything runs
+        cache = self._seen.caches.get(key)
+        if cache is None:
+            self.judging.forget(key)
+            self._former.forget(key)
+            await self._sweep(_name_gone(key))
+        elif cache.metadata.deletion_timestamp:
+            self.judging.forget(key)
+            await self._remove(cache)
+        elif FINALIZER not in (cache.metadata.finalizers or ()):
+            # Before anything is made that it has to see deleted.
+            await self._applier.set_finalizers(cache, [*(cache.metadata.finalizers or ()), FINALIZER])
+            self.mark(key)
+        else:
+            await self._maintain(cache, self.judging)
+
+    async def _maintain(self, cache: Cache, judging: Judging) -> None:
+        now, key = self._seen.now, cache.key
+        asked = self._coverage.ask(cache)
+        judgement = judging.find_judgement(key)
+        decision = decide(cache, asked, judgement, now=now, again_seconds=self._again_seconds)
+        judging.plan(cache, decision.judge_at)
+        chosen = choose_delivery(cache)
+        status = msgspec.structs.replace(decision.status, delivery=chosen.value)
+        decided = msgspec.structs.replace(cache, status=status)
+        kept, look_again = self._former.select(decided, self._seen, time.monotonic())
+        decided.status = msgspec.structs.replace(status, previous_digests=kept)
+        plan = await self._deliver(decided, decision, chosen)
+        present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes)
+        await self._write(cache, present)
+        waits = [each for each in (plan.wake_after, look_again) if each]
+        if waits:
+            self._work.add(key, min(waits))
+
+    async def _deliver(self, cache: Cache, decision: Decision, chosen: Delivery) -> DeliveryPlan:
+        """Carry out what the chosen way plans, and take away what the others have left."""
+        plan = DeliveryPlan() if chosen in self.modes else _say_unserved(cache, chosen)
+        if not (decision.serves or decision.withdrawn):
+            return plan
+        if decision.serves and self._gate is not None:
+            await self._gate.open(cache)
+        for delivery, mode in self.modes.items():
+            if delivery is chosen and decision.serves and cache.namespaces:
+                await self._carry_out(cache, mode, mode.plan(cache, self._seen))
+                # As it is now, so that what was refused again is not told as being tried.
+                plan = mode.plan(cache, self._seen)
+            else:
+                await self._carry_out(cache, mode, mode.plan_removal(cache, self._seen))
+        return plan
+
+    async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
+        wrote = await self._applier.apply(cache, mode, plan)
+        if wrote:
+            # What was written may call for more, and refusals are shown in the next pass.
+            self._work.add(cache.key, _SETTLE_SECONDS)
+        elif plan.create or plan.patch or plan.delete:
+            self._work.add(cache.key, 5.0)
+        return wrote
+
+    async def _sweep(self, cache: Cache) -> bool:
+        """Delete what is left of a cache; return whether there was anything."""
+        found = False
+        for mode in self.modes.values():
+            plan = mode.plan_removal(cache, self._seen)
+            found |= bool(plan.delete)
+            await self._carry_out(cache, mode, plan)
+        return found
+
+    async def _remove(self, cache: Cache) -> None:
+        finalizers = cache.metadata.finalizers or []
+        if FINALIZER not in finalizers:
+            return
+        users = find_users(cache, self._seen, self.modes.values())
+        if users:
+            await self._write(cache, describe_removal(cache, users))
+            return
+        if await self._sweep(cache):
+            # Asked for; what the API server did not take is asked for again before the cache goes.
+            return
+        await self._applier.set_finalizers(cache, [each for each in finalizers if each != FINALIZER])
+        log.info("%s is removed", cache.key)
+
+    async def _write(self, cache: Cache, present: CacheStatus) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        former = cache.status
+        generation = cache.metadata.generation
+        conditions = merge_conditions(former.conditions, present.conditions, now=now, generation=generation)
+        states = {
+            name: msgspec.structs.replace(
+                each,
+                conditions=merge_conditions(
+                    former.pvc_status[name].conditions if name in former.pvc_status else (),
+                    each.conditions,
+                    now=now,
+                    generation=generation,
+                ),
+            )
+            for name, each in present.pvc_status.items()
+        }
+        written = msgspec.structs.replace(
+            present,
+            conditions=conditions,
+            pvc_status=states,
+            observed_generation=generation,
+            last_updated=former.last_updated,
+        )
+        if written == former:
+            return
+        written.last_updated = now
+        await self._applier.write_status(cache, written)
+        await self._news.tell(cache, former.conditions, conditions)
+
+
+def _say_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
+    text = f"delivery {chosen.value} is not served here, as the controller's log says; choose another one"
+    ready = state(ConditionType.READY, Reason.INVALID_SPEC, text, holds=False)
+    return DeliveryPlan(states={name: PvcStatus(conditions=[ready]) for name in cache.namespaces})
+
+
+def _name_gone(key: str) -> Cache:
+    """Return what stands for a cache that is gone, when what it left is looked for."""
+    namespace, _, name = key.partition("/")
+    return Cache(CacheMeta(name=name, namespace=namespace))

@@ -1,0 +1,184 @@
+"""What a cache's status says of its nodes, namespaces and pods; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.cachecontroller.deciding.judgement import Decision
+from accelkit.cachecontroller.deciding.node_views import (
+    NodeView,
+    count,
+    is_failure,
+    list_some,
+    summarize_compatible,
+    summarize_nodes,
+    view_nodes,
+)
+from accelkit.cachecontroller.delivery import Shown
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
+from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, PvcStatus
+
+_WRITABLE_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
+_SHOWN: Final = 5
+
+
+def choose_delivery(cache: Cache) -> Delivery:
+    """Return how a cache comes to pods, where users leave it open."""
+    spec = cache.spec
+    if spec.delivery is not Delivery.AUTO:
+        return spec.delivery
+    shared = bool(_WRITABLE_BY_MANY & set(spec.access_modes)) and bool(spec.storage_class_name)
+    return Delivery.NAMESPACE if shared else Delivery.NODE
+
+
+def judge_ready(
+    cache: Cache,
+    delivery: Delivery,
+    views: Sequence[NodeView],
+    states: Mapping[str, PvcStatus],
+    existing: Collection[str],
+) -> tuple[Condition, Condition]:
+    """Return Ready and Degraded of a verified cache.
+
+    Args:
+        cache: to tell its namespaces.
+        delivery: how it comes to pods.
+        views: what the nodes say.
+        states: by namespace.
+        existing: the namespaces that exist.
+    """
+    if not cache.namespaces:
+        text = "no workloadNamespaces: name the namespaces whose pods are to use it"
+        return _refuse(Reason.NO_NAMESPACES, text)
+    here = {name: _find_ready(states.get(name)) for name in cache.namespaces if name in existing}
+    if not here:
+        return _refuse(
+            Reason.NAMESPACE_MISSING, f"{list_some(cache.namespaces)}: no such namespace; it goes on once there is"
+        )
+    failures = [f"{name}: {each.message or each.reason}" for name, each in here.items() if each and is_failure(each)]
+    reasons = [each.reason for each in here.values() if each and is_failure(each)]
+    by_node = delivery is Delivery.NODE
+    for view in views if by_node else ():
+        if (failure := view.failure) is not None:
+            failures.append(f"node {view.node}: {failure.message or failure.reason}")
+            reasons.append(Reason.FAILED_ON_NODES)
+    ready_nodes = [view.node for view in views if view.ready]
+    ready_here = [name for name, each in here.items() if each is not None and each.status == "True"]
+    some = bool(ready_here) and (bool(ready_nodes) or not by_node)
+    if failures:
+        shown = "; ".join(failures[:_SHOWN]) + (
+            f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        )
+        return (
+            state(ConditionType.READY, reasons[0], shown, holds=False),
+            state(ConditionType.DEGRADED, reasons[0], shown, holds=True),
+        )
+    healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
+    if len(ready_here) < len(here):
+        waiting = next(each for each in here.values() if each is None or each.status != "True")
+        text = waiting.message if waiting is not None else "nothing is known of its claims yet"
+        return state(ConditionType.READY, Reason.PENDING, text, holds=False), healthy
+    if not some:
+        return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
+    where = f"{len(ready_nodes)} of {len(views)} nodes" if by_node else f"{len(ready_here)} namespaces"
+    return state(ConditionType.READY, Reason.READY, f"pods get it in {where}", holds=True), healthy
+
+
+def assemble_status(
+    cache: Cache,
+    decision: Decision,
+    states: Mapping[str, PvcStatus],
+    shown: Shown,
+    nodes: Collection[str],
+) -> CacheStatus:
+    """Return the whole status, with conditions without times.
+
+    Args:
+        cache: with what was decided in its status, `delivery` too.
+        decision: what pods get.
+        states: by namespace, as the way of delivery has them.
+        shown: reports, namespaces and pods.
+        nodes: those that exist.
+    """
+    status, delivery = cache.status, Delivery(cache.status.delivery)
+    resolved, verified = decision.conditions
+    views = view_nodes(cache, status.resolved_digest, shown.list_reports(cache), nodes)
+    by_node = delivery is Delivery.NODE
+    if decision.serves:
+        existing = [each for each in cache.namespaces if each in shown.namespaces]
+        ready, degraded = judge_ready(cache, delivery, views, states, existing)
+        if resolved.status == "False":
+            degraded = state(ConditionType.DEGRADED, resolved.reason, resolved.message, holds=True)
+        of_nodes = summarize_nodes(views) if by_node else []
+        missing = {name: say_missing(name) for name in cache.namespaces if name not in shown.namespaces}
+        conditions = [ready, resolved, verified, *of_nodes, degraded]
+        found = {**states, **missing}
+    elif status.resolved_digest:
+        # Nothing was learnt: what was known stays, but for the two that say so.
+        found, conditions = (
+            status.pvc_status,
+            [next((new for new in decision.conditions if new.type == each.type), each) for each in status.conditions],
+        )
+    else:
+        ready = state(ConditionType.READY, verified.reason, verified.message, holds=False)
+        outdated = [each for each in summarize_nodes(views) if each.type == ConditionType.OUTDATED] if by_node else []
+        found, conditions = {}, [ready, resolved, verified, *outdated]
+    claims = {each.pvc_name for each in found.values() if each.pvc_name}
+    leaving = sum(
+        pod.leaving and bool(claims & pod.claims) for each in cache.namespaces for pod in shown.list_pods(each)
+    )
+    owners = {each.pvc_owner for each in found.values()} - {"Unknown"}
+    return msgspec.structs.replace(
+        status,
+        pvc_owner=owners.pop() if len(owners) == 1 else "Unknown",
+        pvc_status=dict(found),
+        conditions=conditions,
+        counts=count(views, leaving) if by_node else count_pods(cache, states, shown),
+    )
+
+
+def count_pods(cache: Cache, states: Mapping[str, PvcStatus], shown: Shown) -> CacheCounts:
+    """Count pods and their nodes where no node reports, from the pods that mount the claims."""
+    pods = [
+        pod
+        for namespace in cache.namespaces
+        for pod in shown.list_pods(namespace)
+        if namespace in states and states[namespace].pvc_name in pod.claims
+    ]
+    nodes = {pod.node for pod in pods if pod.node}
+    running = sum(bool(pod.node) and not pod.leaving for pod in pods)
+    return CacheCounts(
+        node_cnt=len(nodes),
+        node_in_use_cnt=len(nodes),
+        pod_running_cnt=running,
+        pod_deleting_cnt=sum(pod.leaving for pod in pods),
+    )
+
+
+def say_missing(namespace: str) -> PvcStatus:
+    """Return the state of a namespace that does not exist."""
+    text = f"there is no namespace {namespace}; it goes on once there is"
+    return PvcStatus(conditions=[state(ConditionType.READY, Reason.NAMESPACE_MISSING, text, holds=False)])
+
+
+def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
+    if not views:
+        return Reason.PENDING, "no node with cards has taken it up yet"
+    compatible = summarize_compatible([view for view in views if view.current is not None])
+    if compatible.status == "False":
+        return Reason(compatible.reason), compatible.message
+    return Reason.EXTRACTING, f"{len(views)} nodes prepare it, and none is ready yet"
+
+
+def _find_ready(status: PvcStatus | None) -> Condition | None:
+    return find_condition(status.conditions, ConditionType.READY) if status is not None else None
+
+
+def _refuse(reason: Reason, message: str) -> tuple[Condition, Condition]:
+    return (
+        state(ConditionType.READY, reason, message, holds=False),
+        state(ConditionType.DEGRADED, reason, "it is ready nowhere", holds=False),
+    )

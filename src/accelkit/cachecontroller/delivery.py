@@ -1,0 +1,258 @@
+"""What a way of delivery is asked, and what it answers: pure functions of a cache and what the API server shows.
+
+One pass goes over one cache: the controller shows what is there, `plan` says what to create, patch and delete and how
+each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each
+change of a watched object begins; so an answer has to be right for a controller that knows only what it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from accelkit.gkm.objects import Cache, CacheNode, PvcStatus
+from accelkit.model.object_meta import ObjectMeta
+
+# Of whatever is made for a cache; `gkm.names.build_labels` puts it there.
+SELECTOR: Final = "app.kubernetes.io/part-of=accelkit,app.kubernetes.io/component=kernel-cache"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of objects: `batch/v1`, `Job`, `jobs`."""
+
+    api_version: str
+    kind: str
+    plural: str
+
+
+CLAIMS: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUMES: Final = Kind("v1", "PersistentVolume", "persistentvolumes")
+JOBS: Final = Kind("batch/v1", "Job", "jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A kind that a way of delivery wants to see.
+
+    Attributes:
+        kind: of the objects.
+        selector: of labels; empty for all objects of the kind.
+        optional: whether the API server may not know the kind; then it is not watched.
+        fields: selector of fields; empty for all objects.
+        namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
+    """
+
+    kind: Kind
+    selector: str = SELECTOR
+    optional: bool = False
+    fields: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """Which object; `namespace` is empty for those of the cluster."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+
+class SeenMeta(ObjectMeta, rename="camel", omit_defaults=True):
+    """metadata of an object that was seen."""
+
+    finalizers: list[str] | None = None
+
+
+class Seen(msgspec.Struct, omit_defaults=True):
+    """An object as the API server shows it; whoever may write there may have written anything into it."""
+
+    metadata: SeenMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+    # Of a StorageClass.
+    provisioner: str = ""
+    # Of a VolumeSnapshotClass.
+    driver: str = ""
+    # Of an Event.
+    reason: str = ""
+    message: str = ""
+    involved_object: dict[str, Any] = msgspec.field(name="involvedObject", default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an object could not be written when that was last tried.
+
+    Attributes:
+        reason: ClaimExists where an object that is not ours has the name, else that of the API server (Forbidden…).
+        message: a sentence.
+    """
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPod:
+    """A pod that mounts claims, or image volumes, and has not ended.
+
+    Attributes:
+        namespace: of the pod and its claims.
+        name: of the pod.
+        claims: names of those that its volumes are of.
+        images: references of its image volumes.
+        node: empty where it waits for one.
+        leaving: whether it is being deleted.
+    """
+
+    namespace: str
+    name: str
+    claims: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+    node: str = ""
+    leaving: bool = False
+
+
+class Shown(Protocol):
+    """What the API server shows, of one moment."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    @property
+    def namespaces(self) -> Mapping[str, bool]:
+        """The namespaces that exist, and whether each is being deleted."""
+
+    def find(self, name: ObjectName) -> Seen | None:
+        """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
+
+    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
+        """Return the objects that carry a cache's labels and, in their annotation, its key; tenants may copy both."""
+
+    def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
+        """Return all objects of a watched kind that match its selector."""
+
+    def find_refusal(self, name: ObjectName) -> Refusal | None:
+        """Return why an object could not be written when that was last tried, within the last minute."""
+
+    def list_pods(self, namespace: str) -> list[ClaimPod]:
+        """Return the pods of a namespace that mount claims or images and have not ended."""
+
+    def list_reports(self, cache: Cache) -> list[CacheNode]:
+        """Return what nodes report of the caches of its namespace, or of the cluster's."""
+
+    @property
+    def policies(self) -> Mapping[str, dict[str, Any]]:
+        """What each SignerPolicy of the cluster says, its `spec`, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A merge patch of an object; with `uid`, of that very one."""
+
+    name: ObjectName
+    body: Mapping[str, Any]
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """An object to be deleted, if it still is that of the UID; what depends on it goes in the background."""
+
+    name: ObjectName
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretCopy:
+    """A pull secret that pods of ours need in another namespace; it goes with what they belong to.
+
+    Attributes:
+        source: namespace and name.
+        target: namespace and name; what is there already is left as it is.
+        owner: the Job or DaemonSet.
+        owner_uid: of it.
+    """
+
+    source: tuple[str, str]
+    target: tuple[str, str]
+    owner: ObjectName
+    owner_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPlan:
+    """What a cache needs next, and how it fares.
+
+    Attributes:
+        create: whole manifests, in order, with apiVersion, kind and namespace. Where the name is taken, the object is
+            read, and shown in the next pass as any other if `owns` it, else as a refusal ClaimExists.
+        patch: of objects that were seen.
+        delete: of objects that were seen.
+        states: by workload namespace: names, owner and conditions (Ready at least).
+        image: reference of the image volume of which pods get the files; empty where they get them by a claim.
+        wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
+        copies: of pull secrets, which pods of ours wait for.
+    """
+
+    create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
+    patch: tuple[Patch, ...] = ()
+    delete: tuple[Deletion, ...] = ()
+    states: Mapping[str, PvcStatus] = field(default_factory=dict)
+    image: str = ""
+    wake_after: float = 0.0
+    copies: tuple[SecretCopy, ...] = ()
+
+
+class DeliveryMode(Protocol):
+    """A way in which the files of a cache come to pods."""
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """What it wants to be shown beside claims, volumes, namespaces, pods and reports."""
+
+    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what a verified cache needs next.
+
+        Args:
+            cache: its status holds what was decided in this pass: a verified `resolved_digest`, `mount_path`,
+                `cache_bytes` and `previous_digests`. It is not being deleted.
+            shown: what is there. States are expected for each of `cache.namespaces`; of one that does not exist, the
+                controller says so itself.
+        """
+
+    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what to delete of all that this way made for a cache, which no pod uses any more; states are not read.
+
+        It is also asked of each way that a cache does not use, so that a changed `delivery` leaves nothing.
+        """
+
+    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+        """Return whether an object is one that this way made for a cache, by more than labels where they can lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillSettings:
+    """What the Jobs of a delivery run with.
+
+    Attributes:
+        image: of accelkit, with digest where there is one.
+        namespace: accelkit's own.
+        service_account: of Jobs; empty for none (the namespace's default, without a token).
+        registry_arguments: of `accelkit cache …`: `--mirror`, `--plain-http`; files cannot be passed so.
+        trusted_root: content of the trusted root, JSON; None for the one that comes with the release.
+        registry_ca: PEM of authorities of registries; None for those of the system.
+    """
+
+    image: str
+    namespace: str
+    service_account: str = ""
+    registry_arguments: tuple[str, ...] = ()
+    trusted_root: bytes | None = None
+    registry_ca: bytes | None = None
