@@ -37,6 +37,7 @@ class Stand:
     def __init__(self, folder: Path, kubeconfig: Path, port: int) -> None:
         self.certificate, self.key, self.record = folder / "tls.crt", folder / "tls.key", folder / "record"
         self.record.touch()
+        self.port = port
         self._arguments = [str(folder), str(kubeconfig), str(port)]
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None

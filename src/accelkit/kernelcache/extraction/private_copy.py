@@ -57,7 +57,6 @@ class PrivateCopy(msgspec.Struct, frozen=True):
         size_bytes: of them.
         skipped: links, devices and the like that were left out.
         mount_path: for which files that name others were rewritten; empty where they stayed as they were.
-        copied_at: seconds since 1970; what is newer was written by the workload.
         version: of this record.
     """
 
@@ -65,7 +64,6 @@ class PrivateCopy(msgspec.Struct, frozen=True):
     size_bytes: int
     skipped: int = 0
     mount_path: str = ""
-    copied_at: float = 0.0
     version: int = _VERSION
 
 
@@ -118,7 +116,7 @@ def make_private_copy(
     for each in reversed(found):
         if stat.S_ISDIR(each.status.st_mode):
             os.utime(target / each.path, ns=(each.status.st_atime_ns, each.status.st_mtime_ns))
-    done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "", time.time())
+    done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "")
     _write_marker(target, done)
     return done
 
