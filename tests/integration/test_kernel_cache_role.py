@@ -1,0 +1,195 @@
+"""The role kernel_cache on a real API server: what it makes, holds to, keeps for users, and takes away again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cluster_objects import changed, objects, settled_objects
+from conftest import BIN, REPOSITORY, Sandbox
+from impersonation import acting_as
+
+from accelkit.errors import ApiError
+from accelkit.gkm.names import CACHES, FINALIZER, SIGNER_POLICIES
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.paths import build_collection_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+DEFINITIONS = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
+ROLE = "accelkit.kubernetes.kernel_cache"
+CONTROLLER, AGENT = (f"system:serviceaccount:accelkit:accelkit-cache-{name}" for name in ("controller", "agent"))
+NODE = "authentication.kubernetes.io/node-name"
+SIGNER = {"name": "ci", "keyless": {"issuer": "https://i.example", "subject": "https://s.example"}}
+SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
+SETTINGS = {
+    "kernel_cache_webhook": False,
+    "kernel_cache_metrics_port": 0,
+    "kernel_cache_agent_user": 0,
+    "kernel_cache_timeout": 60,
+    "kernel_cache_pull_secret_namespaces": ["default"],
+    "kernel_cache_signer_policies": [{"name": "acme", "spec": SPEC}],
+}
+
+
+class Role:
+    """Runs the role against a sandbox."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
+        self._sandbox, self._folder = sandbox, folder
+
+    def run(self, entry: str, *, check: bool = True, **settings: Any) -> str:
+        task = {"ansible.builtin.import_role": {"name": ROLE, "tasks_from": entry}}
+        given = {**SETTINGS, "kernel_cache_image": self._sandbox.facts.image, **settings}
+        play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [task]}
+        play["vars"]["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
+        path = self._folder / "play.json"
+        path.write_text(json.dumps([play]))
+        done = subprocess.run(
+            [BIN / "ansible-playbook", path],
+            cwd=REPOSITORY,
+            env=self._sandbox.environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+async def is_refused(api: ApiClient, path: str, body: Any, *, by: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        await api.post(path, body)
+    assert by in str(caught.value)
+
+
+async def test_the_role_comes_holds_and_goes(control_plane, tmp_path):
+    role = Role(control_plane, tmp_path)
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        await api.post("/api/v1/namespaces", {"metadata": {"name": "accelkit"}})
+        await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": "true"}}})
+        try:
+            before = await settled_objects(control_plane)
+            await refuses_what_others_made(api, role)
+            assert changed(role.run("main")) > 0
+            assert changed(role.run("main")) == 0
+            await holds_who_it_bounds(control_plane, api)
+            await keeps_what_users_made(api, role)
+            await goes_without_a_trace(control_plane, role, before)
+        finally:
+            await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
+            await api.delete("/api/v1/namespaces/accelkit")
+
+
+async def refuses_what_others_made(api: ApiClient, role: Role) -> None:
+    """A definition of the same name that accelkit did not make."""
+    names = {"kind": "GKMCache", "listKind": "GKMCacheList", "plural": "gkmcaches", "singular": "gkmcache"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "gkm.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    await api.post(DEFINITIONS, {"metadata": {"name": "gkmcaches.gkm.io"}, "spec": spec})
+    said = " ".join(role.run("preflight", check=False).split())
+    assert "the resource definitions gkmcaches.gkm.io serve caches of this kind already" in said
+    assert "set kernel_cache_adopt: true" in said
+    await api.delete(f"{DEFINITIONS}/gkmcaches.gkm.io")
+    await gone(api, f"{DEFINITIONS}/gkmcaches.gkm.io")
+
+
+async def gone(api: ApiClient, path: str) -> None:
+    deadline = time.monotonic() + 30
+    while await get_if_present(api, path) is not None:
+        assert time.monotonic() < deadline, path
+        await asyncio.sleep(0.2)
+
+
+async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
+    """Agents to their own node, the controller to its folder, everybody else from the status."""
+    cache = {"metadata": {"name": "kept"}, "spec": {"image": "quay.io/acme/cache:v1"}}
+    caches = build_collection_path("gkm.io/v1alpha1", "gkmcaches", "default")
+    await api.post(caches, {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache", **cache})
+    with pytest.raises(ApiError, match="only the cache controller writes the status"):
+        await api.patch(f"{caches}/kept/status", {"status": {"resolvedDigest": f"sha256:{'0' * 64}"}})
+
+    reports = build_collection_path("gkm.io/v1alpha1", "gkmcachenodes", "default")
+    kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode"}
+    async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE: "node-2"}) as agent:
+        other = {**kind, "metadata": {"name": "node-1"}}
+        await is_refused(agent, reports, other, by="reports of its own node only")
+        owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}
+        await is_refused(agent, reports, owned, by="no finalizers")
+        await agent.post(reports, {**kind, "metadata": {"name": "node-2"}})
+        await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-2"}})
+        with pytest.raises(ApiError, match="names no other node"):
+            await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-1"}})
+        for path in (f"{caches}/kept", f"{caches}/kept/status"):
+            with pytest.raises(ApiError, match="forbidden"):
+                await agent.patch(path, {"metadata": {"labels": {"a": "b"}}})
+        with pytest.raises(ApiError, match="forbidden"):
+            await agent.get("/api/v1/namespaces/accelkit/secrets/accelkit-ca")
+    await api.delete(f"{reports}/node-2")
+
+    labels = {"app.kubernetes.io/component": "kernel-cache"}
+    async with acting_as(sandbox.kubeconfig, CONTROLLER) as controller:
+        for path, by in (("/etc", "no volumes but those"), ("/var/lib/accelkit/kernel-caches/../..", "no volumes")):
+            await is_refused(controller, "/api/v1/persistentvolumes", volume(path, labels), by=by)
+        await is_refused(
+            controller, "/api/v1/persistentvolumes", volume("/var/lib/accelkit/kernel-caches/x", {}), by="labels"
+        )
+        jobs = build_collection_path("batch/v1", "jobs", "accelkit")
+        for pod, by in (
+            ({"containers": [{"name": "c", "image": "evil"}]}, "accelkit's image alone"),
+            ({"hostNetwork": True, "containers": []}, "sees nothing of its host"),
+            ({"volumes": [{"name": "v", "secret": {"secretName": "accelkit-ca"}}]}, "none of accelkit's keys"),
+        ):
+            container = {"name": "c", "image": sandbox.facts.image}
+            whole = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container], **pod}
+            whole["containers"] = whole["containers"] or [container]
+            job = {"metadata": {"name": "j", "labels": labels}, "spec": {"template": {"spec": whole}}}
+            await is_refused(controller, jobs, job, by=by)
+        with pytest.raises(ApiError, match="forbidden"):
+            await controller.post(build_collection_path("batch/v1", "jobs", "default"), {"metadata": {"name": "j"}})
+
+
+def volume(path: str, labels: dict[str, str]) -> dict[str, Any]:
+    spec = {
+        "capacity": {"storage": "1Mi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": path, "type": "Directory"},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "default", "name": "kept"},
+    }
+    return {"metadata": {"name": "refused", "labels": labels}, "spec": spec}
+
+
+async def keeps_what_users_made(api: ApiClient, role: Role) -> None:
+    """Without the controller nobody would take its finalizer off."""
+    path = f"{CACHES.replace('/gkmcaches', '/namespaces/default/gkmcaches')}/kept"
+    await api.post(SIGNER_POLICIES, {"apiVersion": "accelkit.io/v1alpha1", "kind": "SignerPolicy"} | own("mine"))
+    said = " ".join(role.run("remove").split())
+    assert "users made GKMCache default kept, SignerPolicy mine" in said
+    cache = msgspec.json.decode(await api.get(path))
+    assert FINALIZER not in cache["metadata"].get("finalizers", [])
+    policies = msgspec.json.decode(await api.get(SIGNER_POLICIES))["items"]
+    assert [each["metadata"]["name"] for each in policies] == ["mine"]
+
+
+def own(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": SPEC}
+
+
+async def goes_without_a_trace(sandbox: Sandbox, role: Role, before: dict[str, Any]) -> None:
+    assert changed(role.run("remove", kernel_cache_purge=True)) > 0
+    deadline = time.monotonic() + 60
+    while (after := await objects(sandbox)) != before:
+        differing = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        assert time.monotonic() < deadline, differing
+        await asyncio.sleep(0.5)
