@@ -4,8 +4,8 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants build release docs
-.PHONY: lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
+.PHONY: e2e roads triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
+.PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
 
 help: ## Show this.
@@ -53,6 +53,12 @@ forms: .venv/dev ## kube-scheduler under a real systemd, and in services configu
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
 
+triton-lookup: .venv/dev ## Triton's own lookup on caches that were extracted. Installs it beside, 290 MB from the package index.
+	test -x build/triton/bin/python || $(PYTHON) -m venv build/triton
+	build/triton/bin/pip install --quiet --disable-pip-version-check --no-deps $(TRITON)
+	ACCELKIT_TRITON_PYTHON=build/triton/bin/python $(BIN)/pytest tests/integration/test_triton_lookup.py
+TRITON ?= triton==3.9.0
+
 roads: .venv/dev ## The roads to an installation, as shipped, each on a new kind cluster. ROADS names some of them.
 	$(BIN)/python scripts/roads.py $(ROADS)
 
@@ -75,7 +81,7 @@ undeploy-examples-nfd-rocm: .venv/demo ## Take them away again.
 	$(BIN)/accelkit examples undeploy nfd-rocm
 
 example-images: .venv/dev ## The images that they name, made, signed and pushed to a registry of your own. IMAGES has its options.
-	$(BIN)/python scripts/cache_example_images.py $(IMAGES)
+	@$(BIN)/python scripts/cache_example_images.py $(IMAGES)
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python

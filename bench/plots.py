@@ -52,16 +52,12 @@ def draw_latency(axes: Axes, results: Results) -> None:
         (line,) = axes.plot(
             nodes, [each["p50_ms"] for each in together], marker="o", label=f"{name.partition('/')[2]}, median"
         )
-        axes.plot(
-            nodes,
-            [each["p99_ms"] for each in together],
-            color=line.get_color(),
-            linestyle=":",
-            label=f"{name.partition('/')[2]}, p99",
-        )
+        axes.plot(nodes, [each["p99_ms"] for each in together], color=line.get_color(), linestyle=":")
     floor = [results[key][policies[0]]["busy"]["together"]["floor_p50_ms"] for _, key in sizes]
     axes.plot(nodes, floor, color="grey", linestyle="--", marker="o", label="floor, median")
-    axes.set(xscale="log", yscale="log", xlabel="nodes of 8 cards", ylabel="filter and prioritize, ms")
+    axes.set(xscale="log", yscale="log", xlabel="nodes of 8 cards", ylabel="filter and prioritize, ms (dotted: p99)")
+    times = [0.25, 0.5, 1, 2, 4, 8]
+    axes.set_yticks(times, map(str, times))
     axes.set_xticks(nodes, [f"{size:,}" for size in nodes])
     axes.minorticks_off()
     axes.legend()

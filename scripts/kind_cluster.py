@@ -11,6 +11,8 @@ from pathlib import Path
 
 SCENARIO = Path(__file__).resolve().parent.parent / "extensions/molecule/default/files"
 SNAPSHOT = Path(__file__).with_name("snapshot.py")
+# For what the kernels of the cards are compiled, in turns; those of the example caches are for both.
+TARGETS = "cuda:75 hip:gfx90a"
 CREATE_SECONDS = 600
 READY = "180s"
 POD_SECONDS = 120
@@ -48,7 +50,7 @@ class KindCluster:
         self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={READY}")
         self.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces", f"--timeout={READY}")
         for worker in self.nodes[1:]:
-            self.shell(worker, (SCENARIO / "simulated.sh").read_text())
+            self.shell(worker, f'targets="{TARGETS}"\n{(SCENARIO / "simulated.sh").read_text()}')
 
     def delete(self) -> None:
         """Delete the cluster; docker may need more than one try to end a container in time."""

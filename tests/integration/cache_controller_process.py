@@ -1,37 +1,39 @@
-"""The real `accelkit cache-controller` as a process, a registry, and the objects of caches, for the tests beside this."""
+"""The real `accelkit cache-controller` as a process, and the objects of caches, for the tests beside this module."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from cache_definitions import cache_definitions
 from extender_process import until
 from ports import free_port
-from private_sigstore import Signer
+from private_sigstore import PrivateSigstore, Signer
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
-from ruamel.yaml import YAML
 
+from accelkit.cachecontroller.webhook.registration import CONFIGURATIONS
 from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACES, VOLUMES = "/api/v1/namespaces", "/api/v1/persistentvolumes"
-_FOLDER = Path(__file__).parents[2] / "roles/kernel_cache/files/crds"
-_BUSY = 429
 _numbers = itertools.count()
 
 
@@ -74,15 +76,20 @@ class Caches:
     def __init__(self, api: ApiClient, registry: HostileRegistry, folder: Path, signer: Signer) -> None:
         self.api, self.registry, self._folder, self.signer = api, registry, folder, signer
         self._made: list[str] = []
+        self._pods: list[str] = []
 
-    def publish(
+    def images(self, repository: str) -> str:
+        """Return the pattern of all images of a team."""
+        return f"{self.registry.host}/{repository.partition('/')[0]}/**"
+
+    async def publish(
         self, repository: str, *, kernel: str = "add", tag: str = "v1", signer: Signer | None = None
     ) -> Artifact:
         """Push a cache image, signed where a signer is given; what has its digest is returned."""
-        folder = self._folder / f"cache-{next(_numbers)}"
-        image = publish(self.registry.host, cache_folder(folder, kernel=kernel), repository, tag)
+        folder = cache_folder(self._folder / f"cache-{next(_numbers)}", kernel=kernel)
+        image = await asyncio.to_thread(publish, self.registry.host, folder, repository, tag)
         if signer is not None:
-            sign(self.registry.host, image, signer, repository)
+            await asyncio.to_thread(sign, self.registry.host, image, signer, repository)
         return image
 
     async def namespace(self, name: str | None = None) -> str:
@@ -101,7 +108,9 @@ class Caches:
         self._made.append(build_object_path(names.SIGNER_POLICIES, name))
         return name
 
-    async def create(self, namespace: str, repository: str, *, name: str = "", tag: str = "v1", **spec: Any) -> str:
+    async def create(
+        self, namespace: str, repository: str, *, name: str = "", tag: str = "v1", kept: bool = False, **spec: Any
+    ) -> str:
         """Create a GKMCache, or a ClusterGKMCache where no namespace is given; its path is returned."""
         name = name or self.unique("cache")
         collection = build_collection_path(names.API, "gkmcaches", namespace) if namespace else names.CLUSTER_CACHES
@@ -111,7 +120,8 @@ class Caches:
             collection, {"apiVersion": names.API, "kind": kind, "metadata": {"name": name}, "spec": body}
         )
         path = build_object_path(collection, name)
-        self._made.append(path)
+        if not kept:
+            self._made.append(path)
         return path
 
     async def read(self, path: str) -> Cache:
@@ -154,7 +164,8 @@ class Caches:
         account = build_object_path(build_collection_path("v1", "serviceaccounts", namespace), "default")
         await until(lambda: answers(self.api.get(account)))
         await self.api.post(collection, {"metadata": {"name": name}, "spec": spec})
-        return build_object_path(collection, name)
+        self._pods.append(build_object_path(collection, name))
+        return self._pods[-1]
 
     async def events(self, namespace: str, name: str) -> set[str]:
         """Return the reasons of the events of an object."""
@@ -170,9 +181,68 @@ class Caches:
         await until(missing, seconds=seconds)
 
     async def close(self) -> None:
-        for path in reversed(self._made):
+        for path in self._pods:
             with contextlib.suppress(ApiError):
-                await self.api.delete(path)
+                await self.api.delete(path, {"gracePeriodSeconds": 0})
+        for path in reversed(self._made):
+            await delete_if_present(self.api, path)
+        # Their finalizer is taken off by the controller, which still runs.
+        for path in self._made:
+            await self.gone(path, seconds=120)
+
+
+@dataclass(frozen=True)
+class CacheSite:
+    """A control plane with the CRDs, a registry, and a controller of which one runs at a time."""
+
+    kubeconfig: Path
+    folder: Path
+    registry: HostileRegistry
+    signer: Signer
+    controller: CacheController
+
+    @contextlib.asynccontextmanager
+    async def make_caches(self, folder: Path) -> AsyncIterator[Caches]:
+        """What a test makes, deleted at its end."""
+        async with ApiClient(load_connection(self.kubeconfig), timeout_seconds=30) as api:
+            made = Caches(api, self.registry, folder, self.signer)
+            try:
+                yield made
+            finally:
+                await made.close()
+
+    @contextlib.asynccontextmanager
+    async def serve_webhook(self, api: ApiClient, folder: Path) -> AsyncIterator[str]:
+        """Another controller in the place of this one, which serves the webhook; yields its configuration's path."""
+        authority, port, name = Authority("webhook"), free_port(), "cache-controller"
+        pair = authority.issue_server("webhook", ("127.0.0.1",))
+        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
+            (folder / file).write_bytes(content)
+        files = ["--webhook-cert", str(folder / "tls.crt"), "--webhook-key", str(folder / "tls.key")]
+        where = ["--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}", "--webhook-name", name]
+        self.controller.end(signal.SIGTERM)
+        path = build_object_path(CONFIGURATIONS, name)
+        try:
+            with CacheController(self.kubeconfig, folder, "--plain-http", self.registry.host, *where, *files):
+                yield path
+        finally:
+            # Without it, nobody answers for the pods that it names.
+            await delete_if_present(api, path)
+            self.controller.start()
+
+
+@contextlib.contextmanager
+def cache_site(sandbox: Any, folder: Path, namespace: str) -> Iterator[CacheSite]:
+    """A controller that judges anew every two seconds."""
+    with cache_definitions(sandbox, namespace), HostileRegistry() as registry:
+        options = ["--plain-http", registry.host, "--judge-again-seconds", "2"]
+        with CacheController(sandbox.kubeconfig, folder, *options) as controller:
+            yield CacheSite(sandbox.kubeconfig, folder, registry, PrivateSigstore.new().key(), controller)
+
+
+def digest_of(cache: Cache) -> str:
+    """Return the digest that pods get."""
+    return cache.status.resolved_digest
 
 
 def build_policy(name: str, images: str, signer: Signer) -> dict[str, Any]:
@@ -191,8 +261,7 @@ async def answers(request: Awaitable[object]) -> bool:
     try:
         await request
     except ApiError as exc:
-        # A kind that was just made is being set up.
-        if not exc.not_found and exc.status != _BUSY:
+        if not exc.not_found:
             raise
         return False
     return True
@@ -201,28 +270,3 @@ async def answers(request: Awaitable[object]) -> bool:
 def condition(cache: Cache, type_: str) -> tuple[str, str]:
     """Return status and reason of a condition; empty where it is not there."""
     return next(((each.status, each.reason) for each in cache.status.conditions if each.type == type_), ("", ""))
-
-
-async def install_crds(api: ApiClient) -> list[str]:
-    """Create the CRDs and wait until they are served; those that were not there before are returned."""
-    made = []
-    documents = [each for path in sorted(_FOLDER.glob("*.yaml")) for each in YAML(typ="safe").load_all(path)]
-    for document in documents:
-        with contextlib.suppress(ApiError):
-            await api.post(CRDS, document)
-            made.append(build_object_path(CRDS, document["metadata"]["name"]))
-    for path in (
-        names.CACHES,
-        names.CLUSTER_CACHES,
-        names.CACHE_NODES,
-        names.CLUSTER_CACHE_NODES,
-        names.SIGNER_POLICIES,
-    ):
-        await until(lambda path=path: answers(api.get(path)))
-    return made
-
-
-@contextlib.asynccontextmanager
-async def client_of(kubeconfig: Path) -> AsyncIterator[ApiClient]:
-    async with ApiClient(load_connection(kubeconfig), timeout_seconds=30) as api:
-        yield api

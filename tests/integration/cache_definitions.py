@@ -7,10 +7,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPOSITORY
 from ruamel.yaml import YAML
 
 from accelkit.errors import ApiError
@@ -19,7 +19,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-FOLDER = REPOSITORY / "roles" / "kernel_cache" / "files" / "crds"
+FOLDER = Path(__file__).parents[2] / "roles" / "kernel_cache" / "files" / "crds"
 STRICT = {"fieldValidation": "Strict", "fieldManager": "tests"}
 DRY = {**STRICT, "dryRun": "All"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -49,19 +49,19 @@ async def install(sandbox: Any, crds: list[dict[str, Any]], namespace: str) -> N
             await api.patch(f"{DEFINITIONS}/{each['metadata']['name']}", each, kind="apply", query=STRICT)
         for each in crds:
             await until(lambda name=each["metadata"]["name"]: established(api, name), each["metadata"]["name"])
-        for each in PLURALS.values():
+        for path in PLURALS.values():
             # Established is written before each of its handlers is there.
-            await until(lambda path=each: served(api, path), f"{each} is not served")
+            await until(lambda path=path: served(api, path), f"{path} is not served")
         await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
 
 
 async def remove(sandbox: Any, crds: list[dict[str, Any]], namespace: str) -> None:
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         paths = [f"{DEFINITIONS}/{each['metadata']['name']}" for each in crds] + [f"/api/v1/namespaces/{namespace}"]
-        for each in paths:
-            await api.delete(each)
-        for each in paths:
-            await until(lambda path=each: gone(api, path), f"{each} stays")
+        for path in paths:
+            await api.delete(path)
+        for path in paths:
+            await until(lambda path=path: gone(api, path), f"{path} stays")
 
 
 async def until(accept: Any, what: str) -> None:
@@ -118,7 +118,8 @@ class CacheApi:
 
     async def take(self, each: Mapping[str, Any]) -> dict[str, Any]:
         """Return an object as it would be kept."""
-        return json.loads(await self.api.post(self.path(each["kind"]), each, query=DRY))
+        taken: dict[str, Any] = json.loads(await self.api.post(self.path(each["kind"]), each, query=DRY))
+        return taken
 
     async def refusal(self, each: Mapping[str, Any]) -> str:
         """Return in which words an object is refused, as it must be."""

@@ -23,6 +23,8 @@ GROUP = "pod-group.scheduling.sigs.k8s.io/name"
 SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
 COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+# Kubernetes' own, from 1.37 on, with the feature gate GenericWorkload.
+OWN_POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _TEMPLATES = Path(__file__).parents[2] / "roles" / "extender" / "templates"
@@ -117,8 +119,10 @@ class Site:
         gated: bool = True,
         label: str = GROUP,
         scheduler: str = NAME,
+        own: bool = False,
     ) -> Json:
-        labels = {label: group} | ({} if size is None else {SIZE: str(size)})
+        """Create a pod; `own` says whether spec.schedulingGroup names its group, and no label."""
+        labels = ({} if own else {label: group}) | ({} if size is None else {SIZE: str(size)})
         among = {"matchExpressions": [{"key": "accelkit-test", "operator": "In", "values": self.nodes}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [among]}}
         spec = {
@@ -126,6 +130,7 @@ class Site:
             "affinity": {"nodeAffinity": required},
             "tolerations": [{"operator": "Exists"}],
             **({"schedulingGates": [{"name": GATE}]} if gated else {}),
+            **({"schedulingGroup": {"podGroupName": group}} if own else {}),
         }
         return await self.world.pod(memory, spec=spec, labels=labels)
 

@@ -149,6 +149,12 @@ def test_an_extraction_is_measured_with_or_without_what_it_is_compared_to():
     assert compared == (["three_to_ours"] if shutil.which("skopeo") else [])
 
 
+def test_a_delivery_is_not_measured_where_no_cluster_is_given():
+    done = run_only("cache_delivery.py", "--mib", "4", "--rounds", "1", "--caches", "3", KUBECONFIG="")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["skipped"]
+
+
 def test_every_benchmark_is_run_with_all_others():
     assert {path.stem for path in BENCH.glob("*.py") if "argparse" in path.read_text()} - NOT_BENCHMARKS == set(
         load("run_all").NAMES

@@ -1,83 +1,38 @@
-"""`accelkit cache-controller` on a real API server: what it makes of caches, and what it leaves alone."""
+"""What `accelkit cache-controller` makes of images, on a real API server: digests, verdicts, and what it leaves be."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
+import json
+from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
+from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
 from registries.caches import sign
-from registries.hostile import HostileRegistry
 
 from accelkit.gkm import names
-from accelkit.gkm.objects import Cache
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-MANY = 200
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def crds(control_plane: Sandbox):
-    """The sandbox with the CRDs, which are gone at the end."""
-
-    async def install() -> list[str]:
-        async with client_of(control_plane.kubeconfig) as api:
-            return await install_crds(api)
-
-    async def remove(made: list[str]) -> None:
-        async with client_of(control_plane.kubeconfig) as api:
-            for path in made:
-                await api.delete(path)
-
-    made = asyncio.run(install())
-    yield control_plane
-    asyncio.run(remove(made))
-
-
-@pytest.fixture(scope="module")
-def origin():
-    """A registry in this process, which tells what it was asked."""
-    with HostileRegistry() as registry:
-        yield registry
-
-
-@pytest.fixture(scope="module")
-def signer():
-    """Whose key policies name."""
-    return PrivateSigstore.new().key()
-
-
-@pytest.fixture(scope="module")
-def controller(crds: Sandbox, origin: HostileRegistry, tmp_path_factory: pytest.TempPathFactory):
-    """A controller that judges anew every two seconds."""
-    folder = tmp_path_factory.mktemp("controller")
-    options = ["--plain-http", origin.host, "--judge-again-seconds", "2"]
-    with CacheController(crds.kubeconfig, folder, *options) as process:
-        yield process
+def site(control_plane: Sandbox, tmp_path_factory: pytest.TempPathFactory):
+    """A controller that judges anew every two seconds, and a registry that tells what it was asked."""
+    with cache_site(control_plane, tmp_path_factory.mktemp("site"), "cache-verdicts") as site:
+        yield site
 
 
 @pytest.fixture
-async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegistry, signer, tmp_path):
+async def caches(site: CacheSite, tmp_path: Path):
     """What a test makes, deleted at its end."""
-    async with client_of(crds.kubeconfig) as api:
-        made = Caches(api, origin, tmp_path, signer)
-        try:
-            yield made
-        except AssertionError:
-            print(controller.log.read_text()[-8000:])
-            raise
-        finally:
-            await made.close()
-
-
-def digest_of(cache: Cache) -> str:
-    return cache.status.resolved_digest
+    async with site.make_caches(tmp_path) as made:
+        yield made
 
 
 def refuse() -> web.Response:
@@ -86,8 +41,8 @@ def refuse() -> web.Response:
 
 async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    policy = await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    policy = await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     cache = await caches.becomes(path, lambda cache: cache.status.counts and condition(cache, "Verified")[0] == "True")
     assert digest_of(cache) == image.digest
@@ -121,13 +76,14 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
 
 async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     reports = build_collection_path(names.API, "gkmcachenodes", namespace)
     for node in ("node-1", "node-that-is-gone"):
         await caches.api.post(reports, {"apiVersion": names.API, "kind": "GKMCacheNode", "metadata": {"name": node}})
-        entry = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}], "pods": [{"podName": "a"}]}
+        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": MOMENT}
+        entry = {"conditions": [ready], "pods": [{"podName": "a"}]}
         status = {"nodeName": node, "caches": {"kernels": {image.digest: entry}, "other": {image.digest: entry}}}
         await caches.api.patch(f"{build_object_path(reports, node)}/status", {"status": status})
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("True", "Ready"))
@@ -137,8 +93,8 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
 
 async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository)
+    await caches.policy(caches.images(repository))
     caches.registry.requests.clear()
     path = await caches.create(namespace, repository)
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified")[0] == "False")
@@ -147,18 +103,18 @@ async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches:
     assert await caches.claims(namespace) == {}
     assert caches.registry.received("GET", f"/v2/{repository}/manifests/.*")
     assert not caches.registry.received("GET", f"/v2/{repository}/blobs/.*")
-    sign(caches.registry.host, image, caches.signer, repository)
+    await asyncio.to_thread(sign, caches.registry.host, image, caches.signer, repository)
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
 
 async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     caches.registry.requests.clear()
     path = await caches.create(namespace, repository)
     await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "NotCovered"))
     assert not caches.registry.received("*", f"/v2/{repository}/.*")
-    policy = await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    policy = await caches.policy(caches.images(repository))
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
     await caches.api.delete(build_object_path(names.SIGNER_POLICIES, policy))
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "NotCovered"))
@@ -172,8 +128,8 @@ async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Cach
 
 async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    images = f"{caches.registry.host}/{repository.split('/')[0]}/**"
+    image = await caches.publish(repository, signer=caches.signer)
+    images = caches.images(repository)
     await caches.policy(images)
     path = await caches.create(namespace, repository)
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
@@ -188,8 +144,8 @@ async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
 
 async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    first = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    first = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     cache = await caches.becomes(path, lambda cache: digest_of(cache) == first.digest)
     claim = names.name_pinned_claim(cache.key, first.digest)
@@ -199,11 +155,11 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
 
     await until(made)
     await caches.pod(namespace, claim)
-    caches.publish(repository, kernel="unsigned")
+    await caches.publish(repository, kernel="unsigned")
     cache = await caches.becomes(path, lambda cache: condition(cache, "Degraded") == ("True", "NoSignatures"))
     assert digest_of(cache) == first.digest
     assert condition(cache, "Verified")[0] == "True"
-    second = caches.publish(repository, kernel="signed", signer=caches.signer)
+    second = await caches.publish(repository, kernel="signed", signer=caches.signer)
     cache = await caches.becomes(path, lambda cache: digest_of(cache) == second.digest)
     # A pod has the first one's claim.
     assert cache.status.previous_digests == [first.digest]
@@ -213,8 +169,8 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
 
 async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     away = [True]
     caches.registry.on("GET", f"/v2/{repository}/.*", lambda _: refuse() if away[0] else None)
     path = await caches.create(namespace, repository)
@@ -228,141 +184,18 @@ async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(cac
     assert condition(cache, "Verified")[0] == "True"
 
 
-async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches):
-    here, later, repository = await caches.namespace(), caches.unique("later"), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
-    path = await caches.create("", repository, workloadNamespaces=[here, later])
-    name = path.rpartition("/")[2]
-
-    def missing(cache) -> bool:
-        states = cache.status.pvc_status
-        return later in states and states[later].conditions[0].reason == "NamespaceMissing"
-
-    cache = await caches.becomes(path, missing)
-    assert name in await caches.claims(here)
-    assert cache.status.pvc_status[here].pvc_owner == "Agent"
-    await caches.namespace(later)
-
-    async def made() -> bool:
-        return name in await caches.claims(later)
-
-    await until(made)
-
-
-async def test_a_claim_of_another_is_not_touched(caches: Caches):
+async def test_claims_wait_for_the_webhook_which_gives_pods_the_digest(caches: Caches, site: CacheSite, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
-    claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
-    key = f"{namespace}/kernels"
-    # It says of itself that it is ours.
-    meta = {"name": "kernels", "labels": names.build_labels(key), "annotations": {names.CACHE_ANNOTATION: key}}
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "storageClassName": ""}
-    await caches.api.post(claims, {"metadata": meta, "spec": spec})
-    before = (await caches.claims(namespace))["kernels"]
-    path = await caches.create(namespace, repository, name="kernels")
-    cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "ClaimExists"))
-    assert condition(cache, "Verified")[0] == "True"
-    assert all(each["spec"]["claimRef"]["name"] != "kernels" for each in await caches.volumes(key))
-    # A pod that mounts it does not keep the cache, and the deletion leaves the claim.
-    await caches.pod(namespace, "kernels")
-    await caches.api.delete(path)
-    await caches.gone(path)
-    after = (await caches.claims(namespace))["kernels"]
-    assert (after["spec"], after["metadata"]["uid"]) == (before["spec"], before["metadata"]["uid"])
-    assert "deletionTimestamp" not in after["metadata"]
-
-
-async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Caches):
-    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
-    await caches.create(namespace, repository, name="kernels")
-    claim = build_object_path(build_collection_path("v1", "persistentvolumeclaims", namespace), "kernels")
-
-    def bound(uid: str = ""):
-        async def question() -> str:
-            found = (await caches.claims(namespace)).get("kernels")
-            if found is None or found["status"].get("phase") != "Bound" or found["metadata"]["uid"] == uid:
-                return ""
-            return str(found["metadata"]["uid"])
-
-        return question
-
-    uid = await until(bound())
-    await caches.api.delete(claim)
-    second = await until(bound(uid))
-    assert second != uid
-    await caches.api.patch(claim, {"metadata": {"labels": {key: None for key in names.build_labels("a/b")}}})
-
-    async def labelled() -> bool:
-        meta = (await caches.claims(namespace))["kernels"]["metadata"]
-        return meta.get("labels", {}).get(names.CACHE_LABEL) == "kernels" and meta["uid"] == second
-
-    await until(labelled)
-
-
-async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Caches):
-    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
-    path = await caches.create(namespace, repository, name="kernels")
-
-    async def made() -> bool:
-        return len(await caches.claims(namespace)) == 2
-
-    await until(made)
-    pod = await caches.pod(namespace, "kernels")
-    await caches.api.delete(path)
-    cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "InUse")
-    assert f"{namespace}/user" in cache.status.conditions[0].message
-    assert len(await caches.claims(namespace)) == 2
-    await caches.api.delete(pod, {"gracePeriodSeconds": 0})
-    await caches.gone(path)
-
-    async def nothing() -> bool:
-        return not await caches.claims(namespace) and not await caches.volumes(cache.key)
-
-    await until(nothing)
-
-
-async def test_a_controller_that_is_killed_goes_on(caches: Caches, controller: CacheController):
-    namespace, team = await caches.namespace(), caches.unique("team")
-    repositories = [f"{team}/app-{number}" for number in range(3)]
-    images = [caches.publish(each, kernel=f"k{n}", signer=caches.signer) for n, each in enumerate(repositories)]
-    await caches.policy(f"{caches.registry.host}/{team}/**")
-    paths = []
-    for each in repositories:
-        paths.append(await caches.create(namespace, each))
-        # At whatever step it is: the Lease was its own, so it leads again at once.
-        controller.end(signal.SIGKILL)
-        controller.start()
-    for path, image in zip(paths, images, strict=True):
-        cache = await caches.becomes(path, lambda cache, image=image: digest_of(cache) == image.digest)
-        assert cache.metadata.finalizers == [names.FINALIZER]
-
-    async def all_there() -> bool:
-        claims = await caches.claims(namespace)
-        return len([each for each in claims.values() if each["status"].get("phase") == "Bound"]) == 6
-
-    await until(all_there)
-
-
-async def test_two_hundred_caches_at_once(caches: Caches):
-    namespace, team = await caches.namespace(), caches.unique("team")
-    image = caches.publish(f"{team}/app", signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{team}/**")
-    paths = await asyncio.gather(*(caches.create(namespace, f"{team}/app") for _ in range(MANY)))
-    assert len(paths) == MANY
-
-    async def all_verified() -> bool:
-        listed = await caches.api.get(build_collection_path(names.API, "gkmcaches", namespace))
-        return listed.count(f'"resolvedDigest":"{image.digest}"'.encode()) == MANY
-
-    await until(all_verified, seconds=90, every=0.5)
-
-    async def all_made() -> bool:
-        return len(await caches.claims(namespace)) == 2 * MANY
-
-    await until(all_made, seconds=90, every=0.5)
+    image = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
+    async with site.serve_webhook(caches.api, tmp_path) as webhook:
+        path = await caches.create(namespace, repository, name="kernels")
+        cache = await caches.becomes(
+            path, lambda cache: "kernels" in [each.pvc_name for each in cache.status.pvc_status.values()]
+        )
+        configuration = json.loads(await caches.api.get(webhook))["webhooks"][0]
+        assert f"{namespace}/kernels" in configuration["matchConditions"][0]["expression"]
+        pod = json.loads(await caches.api.get(await caches.pod(namespace, "kernels")))
+        claimed = [each["persistentVolumeClaim"] for each in pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
+        assert claimed == [{"claimName": names.name_pinned_claim(cache.key, image.digest), "readOnly": True}]
+        assert pod["metadata"]["annotations"][names.PINNED_ANNOTATION]

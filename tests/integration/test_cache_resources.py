@@ -79,7 +79,7 @@ GOOD = [
     cache(image=f"[::1]:5000/acme/cache:v1@{DIGEST}"),
     cache(image="localhost:5000/acme/cache__x", delivery="image", mountPath="/root/.cache"),
     cache(mountPath="", size="", storageClassName=""),
-    cache(mountPath="/a/..b/c.d/.e//", size="1.5Gi", delivery="namespace", imagePullSecrets=[{"name": "a.b"}]),
+    cache(mountPath="/a/..b/c.d/.e", size="1.5Gi", delivery="namespace", imagePullSecrets=[{"name": "a.b"}]),
     cache(accessModes=["ReadWriteOnce", "ReadOnlyMany"], delivery="node"),
 ]
 
@@ -106,6 +106,8 @@ LONG = [f"n{number}" for number in range(1025)]
         ({"mountPath": "/a/../b"}, "mountPath has no parts . or .."),
         ({"mountPath": "/.."}, "mountPath has no parts . or .."),
         ({"mountPath": "//"}, "mountPath is not the root of the container"),
+        ({"mountPath": "/a//b"}, "mountPath has no double slashes and none at its end"),
+        ({"mountPath": "/a/"}, "mountPath has no double slashes and none at its end"),
         ({"mountPath": "/a:b"}, "mountPath has no colon and no control characters"),
         ({"mountPath": "/a\nb"}, "mountPath has no colon and no control characters"),
         ({"mountPath": "/" + "a" * 1024}, "may not be more than 1024"),

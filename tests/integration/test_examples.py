@@ -1,12 +1,18 @@
-"""The example manifests of GKM on a real API server that knows GKM's kinds."""
+"""The example manifests of GKM on a real API server that knows GKM's kinds, as accelkit defines them.
+
+ACCELKIT_GKM_EXAMPLES names a folder of manifests that GKM's own generator made.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
+from ruamel.yaml import YAML
 
 from accelkit.errors import ApiError
 from accelkit.examples.custom import NO_CUSTOM
@@ -22,29 +28,10 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict", "dryRun": "All"}
 
 
-def definition(kind: str, scope: str) -> dict:
-    """Return as much of GKM's definition of a kind as creating objects needs."""
-    name = kind.lower()
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{name}s.gkm.io"},
-        "spec": {
-            "group": "gkm.io",
-            "scope": scope,
-            "names": {"kind": kind, "plural": f"{name}s", "singular": name, "listKind": f"{kind}List"},
-            "versions": [
-                {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}},
-            ],
-        },
-    }
-
-
-KINDS = [definition("GKMCache", "Namespaced"), definition("ClusterGKMCache", "Cluster")]
+CRDS = Path(__file__).parents[2] / "roles" / "kernel_cache" / "files" / "crds"
+KINDS = [YAML(typ="safe").load(path.read_text()) for path in sorted(CRDS.glob("*gkmcache*.yaml"))]
+# Of each kind: the path below which it is, without a namespace.
+PLACES = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
 
 
 @pytest.fixture
@@ -63,6 +50,7 @@ async def until(accept, what: str) -> None:
 @pytest.fixture
 async def gkm(api):
     """GKM's kinds are known to the cluster, for this test."""
+    assert len(KINDS) == 4
     for each in KINDS:
         await api.post(DEFINITIONS, each)
 
@@ -134,19 +122,29 @@ async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
 
 @pytest.mark.usefixtures("gkm")
 async def test_the_api_server_takes_every_example_word_for_word(api):
-    seen = set()
-    for example in ALL_EXAMPLES:
-        for item in build_objects(example, NO_CUSTOM):
-            # A dry run knows no namespace that it made, so the default one stands for it.
-            metadata = {**item["metadata"], "namespace": "default"} if "namespace" in item["metadata"] else None
-            place = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
-            root = place.get(item["kind"], "/apis/gkm.io/v1alpha1")
-            path = (
-                f"{root}{'/namespaces/default' if metadata else ''}/{item['kind'].lower()}s/{item['metadata']['name']}"
-            )
-            await api.patch(path, {**item, "metadata": metadata or item["metadata"]}, kind="apply", query=STRICT)
-            seen.add(item["kind"])
-    assert seen == {"Namespace", "Pod", "DaemonSet", "GKMCache", "ClusterGKMCache"}
+    taken = {await take(api, item) for example in ALL_EXAMPLES for item in build_objects(example, NO_CUSTOM)}
+    assert taken == {"Namespace", "Pod", "DaemonSet", "GKMCache", "ClusterGKMCache"}
+
+
+async def take(api, item: dict) -> str:
+    """Have the API server apply an object strictly, without storing it; return its kind."""
+    # A dry run knows no namespace that it made, so the default one stands for it.
+    metadata = {**item["metadata"], "namespace": "default"} if "namespace" in item["metadata"] else item["metadata"]
+    root = PLACES.get(item["kind"], "/apis/gkm.io/v1alpha1")
+    folder = f"{root}/namespaces/default" if "namespace" in metadata else root
+    path = f"{folder}/{item['kind'].lower()}s/{metadata['name']}"
+    await api.patch(path, {**item, "metadata": metadata}, kind="apply", query=STRICT)
+    return item["kind"]
+
+
+@pytest.mark.usefixtures("gkm")
+async def test_the_api_server_takes_gkms_own_manifests_word_for_word(api):
+    if not (folder := os.environ.get("ACCELKIT_GKM_EXAMPLES")):
+        pytest.skip("ACCELKIT_GKM_EXAMPLES does not name manifests that GKM's generator made")
+    files = sorted(Path(folder).glob("*.yaml"))
+    kinds = [{await take(api, item) for item in YAML(typ="safe").load_all(path.read_text()) if item} for path in files]
+    assert kinds
+    assert all(each & {"GKMCache", "ClusterGKMCache"} for each in kinds)
 
 
 @pytest.mark.usefixtures("gkm")

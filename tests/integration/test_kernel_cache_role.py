@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 DEFINITIONS = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
 ROLE = "accelkit.kubernetes.kernel_cache"
 CONTROLLER, AGENT = (f"system:serviceaccount:accelkit:accelkit-cache-{name}" for name in ("controller", "agent"))
-NODE = "authentication.kubernetes.io/node-name"
+NODE_NAME = "authentication.kubernetes.io/node-name"
 SIGNER = {"name": "ci", "keyless": {"issuer": "https://i.example", "subject": "https://s.example"}}
 SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
 SETTINGS = {
@@ -121,7 +121,7 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
 
     reports = build_collection_path("gkm.io/v1alpha1", "gkmcachenodes", "default")
     kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode"}
-    async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE: "node-2"}) as agent:
+    async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE_NAME: "node-2"}) as agent:
         other = {**kind, "metadata": {"name": "node-1"}}
         await is_refused(agent, reports, other, by="reports of its own node only")
         owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}

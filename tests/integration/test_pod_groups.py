@@ -11,9 +11,22 @@ import pytest
 from cluster_objects import kubeconfig_of
 from extender_process import MEMORY, PODS, Process, client_of, inventory, until, world_of
 from impersonation import find_refusal
-from pod_groups_site import ACCOUNT, COSCHEDULING, GATE, NAME, POD_GROUPS, SIZE, Site, prepare, read_role, tidy_up
+from pod_groups_site import (
+    ACCOUNT,
+    COSCHEDULING,
+    GATE,
+    NAME,
+    OWN_POD_GROUPS,
+    POD_GROUPS,
+    SIZE,
+    Site,
+    prepare,
+    read_role,
+    tidy_up,
+)
 from real_scheduler import build_configuration, run_scheduler
 
+from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
@@ -188,6 +201,35 @@ async def test_the_pod_group_of_coscheduling_says_the_size(site):
     await site.relabel(pods[0], SIZE, "1")
     pods.append(await site.pod(group, 8, label=COSCHEDULING))
     await site.bound(pods)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+async def test_kubernetes_own_pod_group_says_the_size(site, gated):
+    try:
+        await site.world.api.get(OWN_POD_GROUPS)
+    except ApiError as exc:
+        pytest.skip(f"no PodGroups of Kubernetes' own ({exc.status}): they need 1.37 and the gate GenericWorkload")
+    await site.add_nodes(1)
+    group = site.name()
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    kind = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+    await site.world.api.post(OWN_POD_GROUPS, {**kind, "metadata": {"name": group}, "spec": spec})
+    pods = [await site.pod(group, 8, own=True, gated=gated)]
+    if gated:
+        await site.told(pods, "PodGroupWaiting", "1 of 2 pods are there")
+    assert await site.placed(pods) == [None]
+    assert await site.used() == 0
+    pods.append(await site.pod(group, 8, own=True, gated=gated))
+    await site.bound(pods)
+    # A second one finds no card, and keeps none.
+    other = site.name()
+    await site.world.api.post(OWN_POD_GROUPS, {**kind, "metadata": {"name": other}, "spec": spec})
+    late = await site.pods(other, 2, 8, own=True, gated=gated)
+    await site.told(late, "PodGroupWaiting" if gated else "FailedScheduling", "")
+    assert await site.placed(late) == [None, None]
+    for pod in pods:
+        await site.world.delete(pod, seconds=0)
+    await site.bound(late)
 
 
 async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):

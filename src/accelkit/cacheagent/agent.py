@@ -214,6 +214,7 @@ class CacheAgent:
             log.warning("what pods were given is not known any more; nothing is collected until these have ended")
         return World(
             now=now,
+            today=time.time(),
             node=node,
             wishes=wishes,
             unreadable=frozenset(watches.unreadable),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -123,6 +124,8 @@ def _classify(error: AccelkitError) -> tuple[str, bool]:
         return Reason.PULL_SECRET_UNREADABLE, False
     if isinstance(error, RegistryError):
         return (Reason.REGISTRY_UNAVAILABLE if error.retryable else Reason.EXTRACTION_FAILED), False
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return Reason.NODE_FULL, False
     return (Reason.EXTRACTION_FAILED if isinstance(error, CacheError) else Reason.RETRYING), False
 
 

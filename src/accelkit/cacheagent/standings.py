@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,10 @@ class Standings:
         assert wish.image is not None  # noqa: S101 - as above
         namespace = wish.namespace or None
         covering = self.narrow(wish)
-        standing = Standing(build_request(self._root, wish, covering).policy_digest or "")
+        standing = Standing(
+            build_request(self._root, wish, covering).policy_digest or "",
+            believed_seconds=covering.find_verdict_ttl(wish.image, namespace) if covering.policies else math.inf,
+        )
         broken = self._set.find_broken(wish.image, namespace)
         if broken is not None:
             return replace(standing, undecided=Refusal(Reason.POLICY_UNREADABLE, broken))

@@ -64,7 +64,12 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
 @click.option("--webhook-cert", type=FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
 @click.option("--webhook-key", type=FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
 @click.option(
-    "--webhook-name", envvar="ACCELKIT_WEBHOOK_NAME", help="The MutatingWebhookConfiguration that leads there."
+    "--webhook-name",
+    envvar="ACCELKIT_WEBHOOK_NAME",
+    help="Of the MutatingWebhookConfiguration that calls it, and of the Service in --namespace that leads there.",
+)
+@click.option(
+    "--webhook-url", default="", envvar="ACCELKIT_WEBHOOK_URL", help="https://HOST:PORT in the place of that Service."
 )
 @click.option(
     "--job-service-account", default="", envvar="ACCELKIT_JOB_SERVICE_ACCOUNT", help="Of Jobs that fill claims."
@@ -130,7 +135,7 @@ def _read_webhook(options: dict[str, Any]) -> WebhookOptions | None:
         )
     files = TlsFiles(certificate, key, None)
     make_context(files)
-    return WebhookOptions(Listen(_ANYWHERE, port, files), name)
+    return WebhookOptions(Listen(_ANYWHERE, port, files), certificate, name, options["webhook_url"])
 
 
 def _read(path: Path | None) -> bytes | None:

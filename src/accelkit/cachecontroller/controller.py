@@ -21,6 +21,7 @@ from accelkit.cachecontroller.deciding.judgement import Decision, Question, deci
 from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
+from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.metrics import ControllerMetrics
@@ -28,9 +29,9 @@ from accelkit.cachecontroller.news import News
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import AccelkitError, ApiError, NotLeadingError
-from accelkit.gkm.conditions import merge_conditions
+from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
 from accelkit.gkm.names import FINALIZER
-from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus, Delivery
+from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus, Delivery, PvcStatus
 
 log = logging.getLogger(__name__)
 
@@ -46,30 +47,36 @@ class Controller:
     Args:
         seen: what the API server shows.
         coverage: its SignerPolicies.
-        modes: ways of delivery.
         applier: writes.
         news: writes events.
         metrics: counts passes that fail.
+        gate: opens before a cache gets claims; None where there is no webhook.
         again_seconds: after which an image is judged anew.
+
+    Attributes:
+        modes: ways of delivery that are served.
+        judging: of images; both are set before anything runs.
     """
 
     def __init__(
         self,
         seen: SeenObjects,
         coverage: Coverage,
-        modes: Mapping[Delivery, DeliveryMode],
         applier: Applier,
         news: News,
         *,
         metrics: ControllerMetrics,
+        gate: Gate | None = None,
         again_seconds: float,
     ) -> None:
-        self._seen, self._coverage, self._modes = seen, coverage, modes
+        self._seen, self._coverage = seen, coverage
         self._applier, self._news, self._metrics = applier, news, metrics
+        self._gate = gate
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
         self._former = FormerDigests()
+        self.modes: Mapping[Delivery, DeliveryMode] = {}
         self.judging: Judging | None = None
 
     def __len__(self) -> int:
@@ -146,7 +153,7 @@ class Controller:
         asked = self._coverage.ask(cache)
         judgement = judging.find_judgement(key)
         decision = decide(cache, asked, judgement, now=now, again_seconds=self._again_seconds)
-        judging.plan(key, decision.judge_at)
+        judging.plan(cache, decision.judge_at)
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)
         decided = msgspec.structs.replace(cache, status=status)
@@ -161,10 +168,12 @@ class Controller:
 
     async def _deliver(self, cache: Cache, decision: Decision, chosen: Delivery) -> DeliveryPlan:
         """Carry out what the chosen way plans, and take away what the others have left."""
-        plan = DeliveryPlan()
+        plan = DeliveryPlan() if chosen in self.modes else _say_unserved(cache, chosen)
         if not (decision.serves or decision.withdrawn):
             return plan
-        for delivery, mode in self._modes.items():
+        if decision.serves and self._gate is not None:
+            await self._gate.open(cache)
+        for delivery, mode in self.modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
                 await self._carry_out(cache, mode, mode.plan(cache, self._seen))
                 # As it is now, so that what was refused again is not told as being tried.
@@ -185,7 +194,7 @@ class Controller:
     async def _sweep(self, cache: Cache) -> bool:
         """Delete what is left of a cache; return whether there was anything."""
         found = False
-        for mode in self._modes.values():
+        for mode in self.modes.values():
             plan = mode.plan_removal(cache, self._seen)
             found |= bool(plan.delete)
             await self._carry_out(cache, mode, plan)
@@ -195,7 +204,7 @@ class Controller:
         finalizers = cache.metadata.finalizers or []
         if FINALIZER not in finalizers:
             return
-        users = find_users(cache, self._seen, self._modes.values())
+        users = find_users(cache, self._seen, self.modes.values())
         if users:
             await self._write(cache, describe_removal(cache, users))
             return
@@ -234,6 +243,12 @@ class Controller:
         written.last_updated = now
         await self._applier.write_status(cache, written)
         await self._news.tell(cache, former.conditions, conditions)
+
+
+def _say_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
+    text = f"delivery {chosen.value} is not served here, as the controller's log says; choose another one"
+    ready = state(ConditionType.READY, Reason.INVALID_SPEC, text, holds=False)
+    return DeliveryPlan(states={name: PvcStatus(conditions=[ready]) for name in cache.namespaces})
 
 
 def _name_gone(key: str) -> Cache:

@@ -2,7 +2,7 @@
 
 One pass goes over one cache: the controller shows what is there, `plan` says what to create, patch and delete and how
 each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each
-change of a watched object begins; so each answer has to be right for a controller that knows nothing but what it is shown.
+change of a watched object begins; so an answer has to be right for a controller that knows only what it is shown.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Watch:
         selector: of labels; empty for all objects of the kind.
         optional: whether the API server may not know the kind; then it is not watched.
         fields: selector of fields; empty for all objects.
+        namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
     """
 
     kind: Kind
     selector: str = SELECTOR
     optional: bool = False
     fields: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from accelkit.gkm.conditions import ConditionType, find_condition
@@ -40,6 +40,23 @@ class _CacheCollector(Collector):
         yield GaugeMetricFamily(
             "accelkit_kernel_cache_node_failures", "Nodes on which a cache failed, summed over caches.", value=nodes
         )
+
+
+class _AnswerCollector(Collector):
+    """Shows, when scraped, what the webhook answered."""
+
+    def __init__(self, answers: Callable[[], Mapping[str, int]]) -> None:
+        self._answers = answers
+
+    def collect(self) -> Iterator[Metric]:
+        counted = CounterMetricFamily(
+            "accelkit_kernel_cache_webhook_pods",
+            "Pods that the webhook was asked about: changed, unchanged, refused, or unready.",
+            labels=["result"],
+        )
+        for result, count in sorted(self._answers().items()):
+            counted.add_metric([result], count)
+        yield counted
 
 
 class ControllerMetrics:
@@ -97,6 +114,10 @@ class ControllerMetrics:
         """Count an image that was judged: `verified`, `refused` or `retried`."""
         self._judgements.labels(result).inc()
         self._duration.observe(seconds)
+
+    def show_webhook(self, answers: Callable[[], Mapping[str, int]]) -> None:
+        """Show from now on how many pods the webhook was asked about, by what became of them."""
+        self.registry.register(_AnswerCollector(answers))
 
     def render(self) -> bytes:
         """Return the exposition text."""

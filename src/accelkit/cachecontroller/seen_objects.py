@@ -101,15 +101,19 @@ class SeenObjects:
             self._refusals[name] = refusal, self._clock() + _REFUSAL_SECONDS
 
     def put(self, name: ObjectName, seen: Seen) -> None:
-        """Take over an object as the API server answered it."""
+        """Take over an object as the API server answered it, unless the watch has brought a newer one."""
+        if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+            return
         self._forget(name)
         self._objects[name.kind][name] = seen
         if (key := _read_key(seen)) is not None:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
-        """Take over a cache as the API server answered it."""
-        self.caches[cache.key] = cache
+        """Take over a cache as the API server answered it, unless the watch has brought a newer one meanwhile."""
+        known = self.caches.get(cache.key)
+        if known is None or not cache.metadata.is_older_than(known.metadata):
+            self.caches[cache.key] = cache
 
     # What watches bring.
 
@@ -127,10 +131,12 @@ class SeenObjects:
 
     def take_cache_event(self, kind: str, cache: Cache) -> None:
         """Take over one change of a cache."""
+        known = self.caches.get(cache.key)
+        if known is not None and cache.metadata.is_older_than(known.metadata):
+            return
         if kind == "DELETED":
             self.caches.pop(cache.key, None)
         else:
-            known = self.caches.get(cache.key)
             self.caches[cache.key] = cache
             if known is not None and known.metadata.resource_version == cache.metadata.resource_version:
                 # Our own write comes back.
@@ -241,6 +247,8 @@ class SeenObjects:
 
         def take(event: str, seen: Seen) -> None:
             name = _name(kind, seen)
+            if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+                return
             keys = {_read_key(seen), _read_key(self._objects[kind].get(name)), self._find_told(seen)}
             if event == "DELETED":
                 self._forget(name)

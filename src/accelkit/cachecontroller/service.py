@@ -14,8 +14,10 @@ from typing import Any, Final
 from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
+from accelkit.cachecontroller.deciding.node_views import view_nodes
 from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
-from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery
+from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
+from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.judging.pool import Judging
@@ -24,8 +26,10 @@ from accelkit.cachecontroller.news import News
 from accelkit.cachecontroller.probes import make_probe_server
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.watches import Watches
-from accelkit.errors import ConfigurationError
-from accelkit.gkm.objects import Delivery
+from accelkit.cachecontroller.webhook.mutation import Tools
+from accelkit.cachecontroller.webhook.registration import Endpoint, Registration
+from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.gkm.objects import Cache, Delivery
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -37,14 +41,24 @@ log = logging.getLogger(__name__)
 
 # What is sent at the end of our term has taken effect before another replica's may begin.
 _WRITE_SECONDS: Final = 5.0
+# Of the Service in front of the webhook.
+_SERVICE_PORT: Final = 443
 
 
 @dataclass(frozen=True)
 class WebhookOptions:
-    """Where the webhook of pods is served, and which configuration calls it."""
+    """Where the webhook of pods is served, and which configuration calls it.
+
+    Attributes:
+        listen: with certificates.
+        name: of the MutatingWebhookConfiguration, and of the Service in accelkit's namespace that leads there.
+        url: https://HOST:PORT, in the place of the Service.
+    """
 
     listen: Listen
+    certificate: Path
     name: str
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,6 @@ class _Service:
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
         self._seen = seen = SeenObjects(self._mark)
-        self._modes = build_modes(options.fill)
         self._watches = Watches(api, seen, self._begin)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
@@ -125,13 +138,17 @@ class _Service:
             silent_seconds=self._watches.measure_silence_seconds,
         )
         self.judge = Judge(api, options.settings, coverage, options.fill.namespace)
+        self._webhook: WebhookServer | None = None
+        self._gate: Gate | None = None
+        if options.webhook is not None:
+            self._webhook, self._gate = self._make_webhook(options.webhook, writer)
         self._controller = Controller(
             seen,
             coverage,
-            self._modes,
             Applier(writer, seen, self._metrics, self._leads),
             News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
             metrics=self._metrics,
+            gate=self._gate,
             again_seconds=options.again_seconds,
         )
         self._judging = Judging(
@@ -146,7 +163,7 @@ class _Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, or a part fails."""
-        await self._watches.add_objects(self._modes.values())
+        self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
         tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
         stopped = asyncio.create_task(stop.wait())
@@ -172,9 +189,29 @@ class _Service:
         if self._options.metrics is not None:
             server = make_probe_server(self._options.metrics, self._metrics, self._explain_unready)
             services.append(server.run(stop))
-        if self._options.webhook is not None:
-            raise ConfigurationError("this release has no webhook", next_step="leave --webhook-port out")
+        if self._webhook is not None:
+            services.append(self._webhook.run(stop))
+        if self._gate is not None:
+            services.append(self._gate.run())
         return services
+
+    def _make_webhook(self, webhook: WebhookOptions, writer: ApiClient) -> tuple[WebhookServer, Gate]:
+        fill, seen = self._options.fill, self._seen
+
+        def find_hosts(cache: Cache) -> list[str]:
+            views = view_nodes(cache, cache.status.resolved_digest, seen.list_reports(cache), seen.nodes)
+            return [view.host for view in views if view.ready]
+
+        tools = Tools(fill.image, find_hosts, build_image_volume)
+        service = None if webhook.url else (fill.namespace, webhook.name, _SERVICE_PORT)
+        endpoint = Endpoint(webhook.certificate, service, webhook.url)
+        registration = Registration(writer, webhook.name, endpoint, (fill.namespace,))
+        gate = Gate(registration, seen.caches.values, self._leads)
+        server = WebhookServer(
+            webhook.listen, lambda: seen.caches.values() if self._watches.read else None, tools, gate.announce
+        )
+        self._metrics.show_webhook(lambda: server.answers)
+        return server, gate
 
     def _leads(self) -> bool:
         return self._begun and self._elector.leads()
@@ -196,6 +233,6 @@ class _Service:
 
     def _explain_unready(self) -> str:
         """Return what is missing before this replica may serve or lead; empty where nothing is."""
-        if not self._watches.current and not self._elector.leads():
+        if not self._watches.read:
             return "the cluster has not been read yet"
         return ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from accelkit.cachecontroller.claim_pods import SeenPod
@@ -11,11 +12,13 @@ from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, DeliveryMode, See
 from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
-from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
+from accelkit.gkm.objects import Cache, CacheNode, Delivery, SignerPolicyObject
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed
 from accelkit.kube.paths import NODES, PODS, build_collection_path
 from accelkit.kube.reflector import Reflector
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T", bound=Listed)
 _NAMESPACES = build_collection_path("v1", "namespaces")
@@ -34,6 +37,7 @@ class Watches:
         self._api, self._seen, self._on_current = api, seen, on_current
         self._stale: set[str] = set()
         self._told = True
+        self._unread: set[str] = set()
         self._by_path: dict[str, Reflector[Any]] = {}
         for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
             self._add(path, Cache, seen.replace_caches(of_cluster), seen.take_cache_event)
@@ -44,21 +48,32 @@ class Watches:
         self._add(NODES, SeenName, seen.replace_nodes, seen.take_node_event)
         self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event)
 
-    async def add_objects(self, modes: Iterable[DeliveryMode]) -> None:
+    async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
         """Watch claims, volumes, and what ways of delivery want to see beside them.
 
+        Returns:
+            The ways whose kinds can be read; a right that was not given must not stop the others.
+
         Raises:
-            ApiError: the API server did not say whether it knows an optional kind.
+            ApiError: the API server did not say whether it shows a kind.
         """
-        asked = [Watch(CLAIMS), Watch(VOLUMES), *(watch for mode in modes for watch in mode.watches)]
-        for watch in {each.kind: each for each in reversed(asked)}.values():
-            path = build_collection_path(watch.kind.api_version, watch.kind.plural)
-            if watch.optional and not await self._is_known(path):
+        asked = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
+        served = {}
+        for delivery, mode in modes.items():
+            more = {watch.kind: watch for watch in mode.watches if watch.kind not in asked}
+            shown = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
+            lacking = [why for kind, why in shown.items() if why and not more[kind].optional]
+            if lacking:
+                log.warning("delivery %s is not served: %s", delivery.value, "; ".join(lacking))
                 continue
-            asked_for = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
-            query = {name: text for name, text in asked_for.items() if text}
+            served[delivery] = mode
+            asked |= {kind: watch for kind, watch in more.items() if not shown[kind]}
+        for watch in asked.values():
+            selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
+            query = {name: text for name, text in selectors.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
-            self._add(path, Seen, replace, take, query)
+            self._add(_path(watch), Seen, replace, take, query)
+        return served
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -67,9 +82,9 @@ class Watches:
                 group.create_task(each.run())
 
     @property
-    def current(self) -> bool:
-        """Whether all have been read since `relist`, or ever."""
-        return not self._stale
+    def read(self) -> bool:
+        """Whether all have been read once."""
+        return not self._unread
 
     @property
     def unreadable(self) -> int:
@@ -98,21 +113,29 @@ class Watches:
         # Some kinds are watched twice: whole, and for what only a few of their objects say.
         key = f"{path}?{query}" if query else path
         self._stale.add(key)
+        self._unread.add(key)
 
         def read(objects: list[_T]) -> None:
             replace(objects)
             self._stale.discard(key)
+            self._unread.discard(key)
             if not self._stale and not self._told:
                 self._told = True
                 self._on_current()
 
         self._by_path[key] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
 
-    async def _is_known(self, path: str) -> bool:
+    async def _find_obstacle(self, watch: Watch) -> str:
+        """Return why objects of a kind are not shown; empty where they are."""
         try:
+            path = _path(watch)
             await self._api.get(path, query={"limit": "1"})
         except ApiError as exc:
-            if exc.not_found:
-                return False
+            if exc.not_found or exc.forbidden:
+                return f"{watch.kind.plural}: {exc.message}"
             raise
-        return True
+        return ""
+
+
+def _path(watch: Watch) -> str:
+    return build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+_ASK_AGAIN_SECONDS: Final = 1.0
 
 K = TypeVar("K", bound=Hashable)
 
@@ -20,6 +24,9 @@ class Worklist(Generic[K]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: dict[K, float] = {}
+        # By time; what no longer agrees with `_due` is passed over.
+        self._heap: list[tuple[float, int, K]] = []
+        self._numbers = itertools.count()
         self._busy: set[K] = set()
         self._changed = asyncio.Event()
 
@@ -30,13 +37,11 @@ class Worklist(Generic[K]):
         """Have a key looked at after a delay in seconds, or earlier where that was asked before."""
         at = self._clock() + delay
         if at < self._due.get(key, float("inf")):
-            self._due[key] = at
-            self._changed.set()
+            self._put(key, at)
 
     def move(self, key: K, delay: float) -> None:
         """Have a key looked at after a delay in seconds, whatever was asked before."""
-        self._due[key] = self._clock() + delay
-        self._changed.set()
+        self._put(key, self._clock() + delay)
 
     def drop(self, key: K) -> None:
         """Forget a key."""
@@ -45,27 +50,55 @@ class Worklist(Generic[K]):
     def clear(self) -> None:
         """Forget all keys."""
         self._due.clear()
+        self._heap.clear()
 
     async def take(self, *, may: Callable[[K], bool] = lambda _key: True) -> K:
         """Wait for a key that is due and not being looked at; `done` must follow.
 
         Args:
-            may: whether a key may be taken now; asked again when something changes.
+            may: whether a key may be taken now; asked again when something changes, and every second.
         """
         while True:
             self._changed.clear()
-            now = self._clock()
-            free = [(at, key) for key, at in self._due.items() if key not in self._busy and may(key)]
-            at, key = min(free, key=lambda each: each[0], default=(None, None))
-            if key is not None and at is not None and at <= now:
+            key, wait = self._find(may)
+            if key is not None:
                 del self._due[key]
                 self._busy.add(key)
                 return key
             try:
-                async with asyncio.timeout(None if at is None else at - now):
+                async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _find(self, may: Callable[[K], bool]) -> tuple[K | None, float | None]:
+        """Return a key to be taken, or else for how long to wait at most; None for as long as nothing changes."""
+        now = self._clock()
+        passed: list[tuple[float, int, K]] = []
+        found: K | None = None
+        while self._heap and found is None:
+            entry = at, _, key = self._heap[0]
+            stale = self._due.get(key) != at
+            if not stale and at > now:
+                break
+            heapq.heappop(self._heap)
+            if stale:
+                continue
+            if key in self._busy or not may(key):
+                passed.append(entry)
+            else:
+                found = key
+        following = self._heap[0][0] - now if self._heap else None
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        if passed:
+            following = _ASK_AGAIN_SECONDS if following is None else min(following, _ASK_AGAIN_SECONDS)
+        return found, following
+
+    def _put(self, key: K, at: float) -> None:
+        self._due[key] = at
+        heapq.heappush(self._heap, (at, next(self._numbers), key))
+        self._changed.set()
 
     def done(self, key: K) -> None:
         """Say that a key that was taken has been looked at."""

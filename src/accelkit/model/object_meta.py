@@ -24,6 +24,13 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} ({self.uid})"
 
+    def is_older_than(self, other: ObjectIdentity) -> bool:
+        """Return whether this is from before another version of the object; False where versions are no numbers."""
+        try:
+            return int(self.resource_version) < int(other.resource_version)
+        except ValueError:
+            return False
+
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     """metadata of an object; times are RFC 3339 texts, so they sort as they are."""

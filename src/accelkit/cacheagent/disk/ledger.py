@@ -25,7 +25,7 @@ Uses = Mapping[str, Mapping[str, frozenset[str]]]
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
     uses: dict[str, dict[str, list[str]]] = {}
-    satisfied: dict[str, list[str]] = {}
+    satisfied: dict[str, dict[str, float]] = {}
     version: int = _VERSION
 
 
@@ -35,18 +35,20 @@ class Ledger:
 
     Attributes:
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        satisfied: by folder, the policies that it was found to satisfy.
+        satisfied: by folder, the policies that it was found to satisfy, and when, in seconds since 1970.
         lost: whether there was a ledger that cannot be read, so that any pod may use anything.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
-    satisfied: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    satisfied: dict[str, dict[str, float]] = field(default_factory=dict)
     lost: bool = False
 
-    def note_satisfied(self, folder: str, policies: str) -> None:
+    def note_satisfied(self, folder: str, policies: str, at: float) -> None:
         """Remember that a folder satisfies these policies; the oldest of too many are forgotten."""
-        kept = (*(each for each in self.satisfied.get(folder, ()) if each != policies), policies)
-        self.satisfied[folder] = kept[-_MAX_POLICIES:]
+        known = self.satisfied.setdefault(folder, {})
+        known[policies] = at
+        while len(known) > _MAX_POLICIES:
+            del known[min(known, key=known.__getitem__)]
 
     def forget(self, folders: Iterable[str]) -> None:
         """Forget all folders but these."""
@@ -77,7 +79,7 @@ def read_ledger(root: Path) -> Ledger:
     if document.version != _VERSION:
         return Ledger(lost=True)
     uses = {uid: {key: frozenset(folders) for key, folders in by_key.items()} for uid, by_key in document.uses.items()}
-    return Ledger(uses, {folder: tuple(each) for folder, each in document.satisfied.items()})
+    return Ledger(uses, document.satisfied)
 
 
 def write_ledger(root: Path, ledger: Ledger) -> None:
@@ -89,7 +91,7 @@ def write_ledger(root: Path, ledger: Ledger) -> None:
     uses = {
         uid: {key: sorted(folders) for key, folders in by_key.items()} for uid, by_key in sorted(ledger.uses.items())
     }
-    document = _Document(uses, {folder: list(each) for folder, each in sorted(ledger.satisfied.items())})
+    document = _Document(uses, ledger.satisfied)
     new = root / f"{_FILE}.new"
     with new.open("wb") as file:
         os.fchmod(file.fileno(), _MODE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +82,7 @@ class Store:
         Raises:
             OSError: it cannot be written down.
         """
-        self.ledger.note_satisfied(folder, policies)
+        self.ledger.note_satisfied(folder, policies, _read_time(record.verified_at))
         self.stored[folder] = self._describe(folder, record)
         self.broken -= {folder}
         self.write_ledger()
@@ -156,8 +157,10 @@ class Store:
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:
-        satisfied = {record.policy_digest, *self.ledger.satisfied.get(folder, ())} - {""}
-        return Stored(record.files, record.size_bytes, record.labels, frozenset(satisfied))
+        satisfied = dict(self.ledger.satisfied.get(folder, {}))
+        if record.policy_digest:
+            satisfied[record.policy_digest] = _read_time(record.verified_at)
+        return Stored(record.files, record.size_bytes, record.labels, satisfied)
 
     def _read_links(self) -> dict[str, str]:
         links = {}
@@ -166,3 +169,11 @@ class Store:
                 found = _TARGET.fullmatch(str(path.readlink()))
                 links[path.name] = found["folder"] if found is not None else WITHDRAWN
         return links
+
+
+def _read_time(text: str) -> float:
+    """Return a record's time, in seconds since 1970; 0 where it says none, which is long ago."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

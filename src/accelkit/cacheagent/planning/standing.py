@@ -78,7 +78,7 @@ def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
     if wish.verified is not True or standing.undecided is not None:
         return Step.NOTHING
     if stored is not None:
-        return Step.SERVE if standing.policies in stored.satisfied else Step.VERIFY
+        return Step.SERVE if world.is_satisfied(wish) else Step.VERIFY
     return Step.LEARN if learned is None else Step.EXTRACT
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +27,14 @@ class Stored:
 
     Attributes:
         labels: what its image says of it.
-        satisfied: the policies that it was found to satisfy, as `Standing.policies` names them.
+        satisfied: the policies that it was found to satisfy, as `Standing.policies` names them, and when, in seconds
+            since 1970.
     """
 
     files: int
     size_bytes: int
     labels: ImageLabels
-    satisfied: frozenset[str] = frozenset()
+    satisfied: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ class Standing:
         policies: names those that cover it, and what they say; another text has to be satisfied anew.
         refusal: why no digest of it can be accepted; None where some can.
         undecided: why nobody can say now; None where somebody can.
+        believed_seconds: for how long a verdict counts.
     """
 
     policies: str
     refusal: Refusal | None = None
     undecided: Refusal | None = None
+    believed_seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class World:
 
     Attributes:
         now: on a clock that never goes back, in seconds.
+        today: seconds since 1970.
         wishes: of all caches whose files nodes hold.
         unreadable: keys of those whose status cannot be followed; nothing changes for them.
         standings: of the policies to each image; without an image there is none.
@@ -128,6 +133,14 @@ class World:
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     busy: Mapping[str, int] = field(default_factory=dict)
     slots: int = 4
+    today: float = 0.0
+
+    def is_satisfied(self, wish: Wish) -> bool:
+        """Return whether what lies here satisfies the present policies, and was found to not too long ago."""
+        standing, stored = self.standings[wish.key], self.stored.get(wish.folder)
+        at = stored.satisfied.get(standing.policies) if stored is not None else None
+        # A time that lies ahead says that a clock was wrong.
+        return at is not None and 0 <= self.today - at < standing.believed_seconds
 
     def find_learned(self, wish: Wish) -> Learned | None:
         """Return what is known of an image: from the store, else from its registry."""

@@ -17,10 +17,9 @@ from typing import Final
 
 from accelkit.cacheagent.planning.observed import COPY_PREFIX
 from accelkit.cacheagent.scanning.document import MAX_COPIES, CopyReport
+from accelkit.kernelcache.extraction.private_copy import MARKER
 
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
-# What the private copy writes last, so that everything later is the workload's.
-MARKER: Final = ".accelkit-copy"
 _VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Of a pod's volume, as the API server allows it; of a pod, as it and kubelets write it.

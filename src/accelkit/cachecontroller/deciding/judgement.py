@@ -18,8 +18,10 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
-from accelkit.gkm.objects import Cache, CacheStatus, CacheVerification
+from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, CacheVerification
 from accelkit.kernelcache.formats.label_reading import ImageLabels
+from accelkit.kernelcache.formats.mounts import find_capture_path, list_mounts, list_variables
+from accelkit.kernelcache.formats.recorded import write_texts
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
@@ -68,10 +70,8 @@ class Judgement:
         digest: to which the image led; empty where that is not known.
         refused: None where the digest is verified.
         signatures: policy, signer and identity of each that counts.
-        capture_path: at which the image says it was captured; empty where it does not.
-        cache_bytes: of its files; 0 where it does not say.
+        labels: what the image says of itself; None where it is refused.
         attempts: how often in a row nothing was learnt, this time included.
-        cache_format: as the image says.
         relocatable: whether the files may be seen at another path as they are; None where nobody knows.
     """
 
@@ -80,10 +80,8 @@ class Judgement:
     digest: str = ""
     refused: Refused | None = None
     signatures: tuple[dict[str, str], ...] = ()
-    capture_path: str = ""
-    cache_bytes: int = 0
+    labels: ImageLabels | None = None
     attempts: int = 0
-    cache_format: str = ""
     relocatable: bool | None = None
 
 
@@ -119,19 +117,6 @@ def read_image(cache: Cache) -> Reference | Refused:
     if len(cache.spec.image_pull_secrets) > MAX_SECRETS:
         return Refused(Reason.INVALID_SPEC, f"more than {MAX_SECRETS} imagePullSecrets are not read")
     return reference
-
-
-def choose_mount_path(cache: Cache, capture_path: str) -> str:
-    """Return where workloads see a cache: as `spec` says, else where it was captured, else `/cache`."""
-    return cache.spec.mount_path or capture_path or DEFAULT_MOUNT_PATH
-
-
-def read_capture_path(labels: ImageLabels) -> str:
-    """Return the root at which an image says it was captured; empty where it does not say."""
-    if labels.mounts is None:
-        return ""
-    primary = labels.mounts.mounts[0]
-    return primary.path.removesuffix(f"/{primary.sub_path}") if primary.sub_path else primary.path
 
 
 def decide(
@@ -180,7 +165,7 @@ def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     low, high = _BACK_OFF
     doubled = float(low * 2 ** min(judgement.attempts - 1, 10))
     # Many caches of one registry must not come back all at once.
-    return min(high, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
+    return min(high, again_seconds, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
 def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
@@ -191,17 +176,24 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
         list(judgement.signatures),
         datetime.fromtimestamp(judgement.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
+    labels = judgement.labels
+    capture_path = (find_capture_path(labels) if labels is not None else None) or ""
+    mount_path = cache.spec.mount_path or capture_path or DEFAULT_MOUNT_PATH
+    mounts = list_mounts(labels, mount_path) if labels is not None else ()
     status = msgspec.structs.replace(
         former,
         resolved_digest=judgement.digest,
         resolved_image=judgement.question.image,
         previous_digests=_push(former, judgement.digest),
         verification=verification,
-        mount_path=choose_mount_path(cache, judgement.capture_path),
-        cache_bytes=judgement.cache_bytes,
-        cache_format=judgement.cache_format,
-        capture_path=judgement.capture_path,
+        mount_path=mount_path,
+        cache_bytes=(labels.size_bytes or 0) if labels is not None else 0,
+        cache_format=labels.format if labels is not None else "",
+        capture_path=capture_path,
         relocatable=judgement.relocatable,
+        mounts=[CacheMount(each.path, each.sub_path) for each in mounts],
+        variables=list_variables(labels, mount_path) if labels is not None else {},
+        recorded_environment=write_texts(labels.variables) if labels is not None else {},
     )
     conditions = (_say_resolved(judgement.digest), _say_verified(verification.signatures))
     return Decision(status, conditions, serves=True, judge_at=judge_at)

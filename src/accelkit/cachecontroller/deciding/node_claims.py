@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cachecontroller.deciding.volume_manifests import MODES, annotate, build_claim, build_volume
 from accelkit.cachecontroller.delivery import (
     CLAIMS,
     VOLUMES,
@@ -28,9 +29,8 @@ from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
 
-_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany")
-_MIB: Final = 1 << 20
 _OWNER: Final = "Agent"
+_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
 # A little longer than refusals are remembered.
 _AGAIN_SECONDS: Final = 61.0
 
@@ -105,24 +105,24 @@ class NodeClaims:
             return [], [], _leave_out_going(stale, shown)
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
+        if claim is None:
+            here = shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache)
+            made = (pair.claim, build_claim(cache, pair.claim, pair.digest))
+            return [made] if here and shown.find_refusal(pair.claim) is None else [], [], []
+        if not claimed or claim.metadata.deletion_timestamp:
+            return create, patches, []
+        uid = claim.metadata.uid
         if volume is None:
-            # Not before the claim is known to be ours: one of that name which is not would be bound to the volume.
-            if claimed and shown.find_refusal(pair.volume) is None:
-                create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest)))
-        elif (bound := (volume.spec.get("claimRef") or {}).get("uid")) and (
-            claim is None or (claimed and claim.metadata.uid != bound)
-        ):
-            # Somebody deleted the claim: its volume waits for people, unless it is said that another may have it.
-            free = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
-            patches.append(Patch(pair.volume, free, volume.metadata.uid))
-        if claim is None and shown.find_refusal(pair.claim) is None:
-            if shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache):
-                create.append((pair.claim, build_claim(cache, pair.claim, pair.digest)))
-        elif claim is not None and claimed:
-            marks = {"labels": names.build_labels(cache.key, pair.digest), "annotations": _annotate(cache, pair.digest)}
-            have = {"labels": claim.metadata.labels or {}, "annotations": claim.metadata.annotations or {}}
-            if any(not marks[each].items() <= have[each].items() for each in marks):
-                patches.append(Patch(pair.claim, {"metadata": marks}, claim.metadata.uid))
+            # Not before the claim is known to be ours, and for that very one: a claim of the name that is not ours
+            # would be bound to the volume.
+            if shown.find_refusal(pair.volume) is None:
+                create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
+        elif read_bound_claim(volume)[1] != uid:
+            # Somebody deleted the former claim: its volume waits for people, unless it is said who may have it.
+            body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
+            patches.append(Patch(pair.volume, body, volume.metadata.uid))
+        if (mended := _mend_marks(cache, pair, claim, bound=volume is not None and not patches)) is not None:
+            patches.append(mended)
         return create, patches, []
 
     def _list_excess(self, cache: Cache, shown: Shown, kept: frozenset[ObjectName] | set[ObjectName]) -> list[Deletion]:
@@ -144,52 +144,17 @@ class NodeClaims:
         return _leave_out_going([Deletion(name, uid) for name, uid in uids.items()], shown)
 
 
-def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str = "") -> dict[str, Any]:
-    """Return the PersistentVolume of a claim, on a path that each node has for itself."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {
-            "name": names.name_volume(cache.key, claim.namespace, digest),
-            "labels": names.build_labels(cache.key, digest),
-            "annotations": _annotate(cache, digest),
-        },
-        "spec": {
-            "capacity": {"storage": _size(cache)},
-            "accessModes": list(_MODES),
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
-            "volumeMode": "Filesystem",
-            "hostPath": {"path": path, "type": "Directory"},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": claim.namespace,
-                "name": claim.name,
-            },
-        },
-    }
-
-
-def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, Any]:
-    """Return the claim that is bound to that volume and no other."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": claim.name,
-            "namespace": claim.namespace,
-            "labels": names.build_labels(cache.key, digest),
-            "annotations": _annotate(cache, digest),
-        },
-        "spec": {
-            "accessModes": list(cache.spec.access_modes) or ["ReadWriteOnce"],
-            "storageClassName": "",
-            "volumeMode": "Filesystem",
-            "volumeName": names.name_volume(cache.key, claim.namespace, digest),
-            "resources": {"requests": {"storage": _size(cache)}},
-        },
-    }
+def _mend_marks(cache: Cache, pair: _Pair, claim: Seen, *, bound: bool) -> Patch | None:
+    """Return what puts our labels on a claim where they are not; `bound` once its volume is there."""
+    labels, annotations = names.build_labels(cache.key, pair.digest), annotate(cache, pair.digest)
+    if bound:
+        # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one
+        # that waits for its volume every 15 seconds.
+        annotations[_VOLUME_ANNOTATION] = pair.volume.name
+    have = claim.metadata
+    if labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
+        return None
+    return Patch(pair.claim, {"metadata": {"labels": labels, "annotations": annotations}}, have.uid)
 
 
 def _list_pairs(cache: Cache, shown: Shown) -> list[_Pair]:
@@ -222,10 +187,10 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     claim = shown.find(pair.claim)
     ready = state(ConditionType.READY, Reason.PENDING, "the claim is being made", holds=False)
     if not _has_fitting_modes(cache):
-        text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(_MODES)}, which claims on nodes can have"
+        text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(MODES)}, which claims on nodes can have"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
-        ready = _judge_claim(pair, claim)
+        ready = _judge_claim(cache, pair, claim)
     elif (refusal := shown.find_refusal(pair.claim) or shown.find_refusal(pair.volume)) is not None:
         ready = state(ConditionType.READY, refusal.reason, refusal.message, holds=False)
     elif shown.namespaces.get(pair.claim.namespace):
@@ -233,9 +198,9 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(pair: _Pair, claim: Seen) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: Seen) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
-    if claim.spec.get("volumeName") != pair.volume.name:
+    if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} is there and is not ours; it is not touched: delete it, or name the cache otherwise"
         return state(ConditionType.READY, Reason.CLAIM_EXISTS, text, holds=False)
     if claim.metadata.deletion_timestamp:
@@ -282,12 +247,4 @@ def _leave_out_going(deletions: list[Deletion], shown: Shown) -> list[Deletion]:
 
 
 def _has_fitting_modes(cache: Cache) -> bool:
-    return set(cache.spec.access_modes) <= set(_MODES)
-
-
-def _annotate(cache: Cache, digest: str) -> dict[str, str]:
-    return {names.CACHE_ANNOTATION: cache.key, **({names.DIGEST_ANNOTATION: digest} if digest else {})}
-
-
-def _size(cache: Cache) -> str:
-    return f"{max(1, -(-cache.status.cache_bytes // _MIB))}Mi"
+    return set(cache.spec.access_modes) <= set(MODES)

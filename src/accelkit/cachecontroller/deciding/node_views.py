@@ -22,6 +22,7 @@ _CALM: Final = frozenset(
     }
 )
 _SHOWN: Final = 5
+_HOST_LABEL: Final = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class NodeView:
         node: its name.
         current: of the digest that pods get; None where the node says nothing of it.
         former: of other digests.
+        host: the value of its label kubernetes.io/hostname.
     """
 
     node: str
     current: NodeCacheStatus | None
     former: tuple[NodeCacheStatus, ...] = ()
+    host: str = ""
 
     @property
     def ready(self) -> bool:
@@ -62,7 +65,8 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: C
         entries = report.status.caches.get(cache.metadata.name)
         if name in nodes and entries:
             former = tuple(entry for key, entry in entries.items() if key != digest)
-            views.append(NodeView(name, entries.get(digest), former))
+            host = (report.metadata.labels or {}).get(_HOST_LABEL, name)
+            views.append(NodeView(name, entries.get(digest), former, host))
     return sorted(views, key=lambda view: view.node)
 
 

@@ -7,32 +7,30 @@ path at which they were captured is served at that path alone.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, ObjectName, Patch, Seen, Shown, Watch
 from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod, read_labels
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
-from accelkit.kernelcache.formats.cache import VLLM
+from accelkit.kernelcache.formats.cache import HABANA
+from accelkit.kernelcache.formats.vllm import AOT_COMPILE
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
     "this cluster knows no image volumes; they are on from Kubernetes 1.35, by the gate ImageVolume before"
 )
-# vLLM's names of what it can load from anywhere; the others hold absolute paths, as Triton's group files do.
-_RELOCATABLE: Final = frozenset({"aot_compile"})
+_ASK_AGAIN_SECONDS: Final = 600.0
 _PREFETCH: Final = "prefetch"
-WATCHES: Final = (Watch(DAEMON_SETS),)
 
 
-def judge_relocatable(labels: ImageLabels) -> bool | None:
-    """Return whether files of an image work at any path as they are; None where its labels do not tell."""
-    if labels.format == VLLM:
-        return set(labels.cache_formats) <= _RELOCATABLE if labels.cache_formats else None
-    return False if labels.format in FORMATS else None
+def judge_relocatable(labels: ImageLabels) -> bool:
+    """Return whether files of an image work at any path as they are; what its labels do not tell does not."""
+    return labels.format == HABANA or set(labels.cache_formats) == {AOT_COMPILE}
 
 
 def find_obstacle(cache: Cache) -> str:
@@ -49,20 +47,27 @@ def find_obstacle(cache: Cache) -> str:
     )
 
 
-def build_image_volume(cache: Cache, name: str = "kernel-cache") -> dict[str, Any]:
-    """Return the volume of a pod that shows the verified image of a cache; read-only by its nature."""
-    reference = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path).image
-    return {"name": name, "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
+    """Return the source of a pod's volume that shows a digest of a cache, and the folder in it that has the files.
+
+    Args:
+        cache: as its status has it.
+        digest: that the pod gets.
+
+    Returns:
+        None where pods cannot get the image as it is. Such a volume is read-only by its nature.
+    """
+    ready = find_condition(cache.status.conditions, ConditionType.READY)
+    # There the API server drops the volume, and the pod would start without the cache.
+    unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
+    if not digest or unknown or find_obstacle(cache):
+        return None
+    return {"image": _write_source(cache, digest)}, f"io.{cache.status.cache_format}.cache"
 
 
-def build_image_mount(cache: Cache, name: str = "kernel-cache") -> dict[str, Any]:
-    """Return the mount of `build_image_volume`: the folder of the image that has the files, at the mount path."""
-    return {
-        "name": name,
-        "mountPath": cache.status.mount_path,
-        "subPath": f"io.{cache.status.cache_format}.cache",
-        "readOnly": True,
-    }
+def _write_source(cache: Cache, digest: str) -> dict[str, str]:
+    # A digest cannot change, so one that is there need not be asked for.
+    return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
 
 
 class ImageDelivery:
@@ -78,7 +83,7 @@ class ImageDelivery:
     @property
     def watches(self) -> tuple[Watch, ...]:
         """What it wants to be shown."""
-        return WATCHES
+        return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what a verified cache needs next."""
@@ -114,14 +119,14 @@ class ImageDelivery:
         if seen is None:
             if (refusal := shown.find_refusal(name)) is not None:
                 work.wakes.append(60.0)
-                # The API server drops the field, and then misses a volume's source.
-                unknown = refusal.reason == "Invalid" and "volume type" in refusal.message
-                text = f"{_UNKNOWN_FIELD} ({refusal.message})" if unknown else refusal.message
-                reason = Reason.IMAGE_VOLUMES_UNSUPPORTED.value if unknown else refusal.reason
-                return Condition(ConditionType.READY.value, "False", reason, text[:1024])
+                return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
             work.create.append((name, self._write(target, name)))
             return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
         if not _names_image(seen):
+            # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
+            work.wakes.append(_ASK_AGAIN_SECONDS)
+            if shown.now - _read_time(seen) > _ASK_AGAIN_SECONDS:
+                work.remove(name, seen)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
         self._follow_template(target, name, seen, work)
         work.copies += list_copies(target, self._settings, name, seen.metadata.uid)
@@ -165,7 +170,7 @@ class ImageDelivery:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container],
-            "volumes": [build_image_volume(target.cache)],
+            "volumes": [{"name": "kernel-cache", "image": _write_source(target.cache, target.digest)}],
             **place_pod(target.cache.spec.pod_template),
         }
         if secrets := name_secrets(target, self._settings, name.name):
@@ -186,6 +191,13 @@ class ImageDelivery:
 def _names_image(seen: Seen) -> bool:
     volumes = (((seen.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
+
+
+def _read_time(seen: Seen) -> float:
+    try:
+        return datetime.fromisoformat(seen.metadata.creation_timestamp or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _count(seen: Seen, name: str) -> int:

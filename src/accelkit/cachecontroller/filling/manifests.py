@@ -13,6 +13,8 @@ from accelkit.cachecontroller.delivery import FillSettings, ObjectName, SecretCo
 from accelkit.cachecontroller.filling.objects import TRY_ANNOTATION, Target
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.signatures.policy_objects import parse_policies
 from accelkit.model.units import parse_quantity
 
 VOLUME_PATH: Final = "/volume"
@@ -27,7 +29,6 @@ _UNKNOWN_BYTES: Final = 1 << 30
 _USER: Final = 65532
 _DEADLINE_SECONDS: Final = 1800
 _KEPT_SECONDS: Final = 3600
-_TRIES: Final = 1
 RESTRICTED: Final = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -82,12 +83,22 @@ def write_claim(
 
 
 def write_settings(
-    metadata: Mapping[str, Any], settings: FillSettings, policies: Mapping[str, Mapping[str, Any]]
+    target: Target, name: str, settings: FillSettings, policies: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a Job: the signer policies of the cluster and whom registries are trusted by."""
+    """Return the ConfigMap of a Job: the signer policies that cover its image, and by whom registries are trusted.
+
+    The others are left out, broken ones too: a file with a broken one would be refused as a whole.
+    """
+    image = parse_reference(target.image)
+    covering = parse_policies(policies.items()).policies.select(image, target.cache.metadata.namespace or None)
     documents = [
-        {"apiVersion": "accelkit.io/v1alpha1", "kind": "SignerPolicy", "metadata": {"name": name}, "spec": spec}
-        for name, spec in sorted(policies.items())
+        {
+            "apiVersion": "accelkit.io/v1alpha1",
+            "kind": "SignerPolicy",
+            "metadata": {"name": each.name},
+            "spec": policies[each.name],
+        }
+        for each in covering
     ]
     # JSON is YAML.
     data = {"policies.yaml": "".join(f"---\n{msgspec.json.encode(each).decode()}\n" for each in documents)}
@@ -95,7 +106,8 @@ def write_settings(
         data["trusted-root.json"] = settings.trusted_root.decode()
     if settings.registry_ca is not None:
         data["registry-ca.pem"] = settings.registry_ca.decode()
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": dict(metadata), "immutable": True, "data": data}
+    metadata = target.mark(name, settings.namespace)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
 
 
 def write_job(
@@ -160,7 +172,8 @@ def write_job(
         "kind": "Job",
         "metadata": metadata,
         "spec": {
-            "backoffLimit": _TRIES,
+            # Tries are ours, with growing pauses.
+            "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "template": {"metadata": {"labels": labels, "annotations": target.annotations}, "spec": pod},

@@ -43,16 +43,7 @@ _OWNER: Final = "Operator"
 _SHOWN: Final = 5
 # What fills, in accelkit's own namespace.
 _FILLING: Final = (JOBS, CLAIMS, SNAPSHOTS, CONFIG_MAPS)
-WATCHES: Final = (
-    Watch(JOBS),
-    Watch(PODS),
-    Watch(CONFIG_MAPS),
-    Watch(EVENTS, selector="", fields="involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"),
-    Watch(CLASSES, selector=""),
-    Watch(DRIVERS, selector=""),
-    Watch(SNAPSHOTS, optional=True),
-    Watch(SNAPSHOT_CLASSES, selector="", optional=True),
-)
+_REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"
 
 
 class NamespaceDelivery:
@@ -68,7 +59,15 @@ class NamespaceDelivery:
     @property
     def watches(self) -> tuple[Watch, ...]:
         """What it wants to be shown."""
-        return WATCHES
+        ours = self._settings.namespace
+        return (
+            *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
+            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours),
+            Watch(CLASSES, selector=""),
+            Watch(DRIVERS, selector=""),
+            Watch(SNAPSHOTS, optional=True, namespace=ours),
+            Watch(SNAPSHOT_CLASSES, selector="", optional=True),
+        )
 
     def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what a verified cache needs next."""
@@ -86,11 +85,10 @@ class NamespaceDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
-        """Say what to delete of all that was made for a cache."""
+        """Say what to delete of all that was made for a cache; pods keep what they use."""
         work = Work()
         for each in list_given(cache, shown):
-            if each.held is not None:
-                work.remove(each.claim, each.held)
+            _collect(each, shown, work)
         for name, seen in shown.list_of_cache(CLAIMS, cache.key):
             if name.namespace != self._settings.namespace and self._is_halfway(name, seen, shown):
                 work.remove(name, seen)

@@ -158,18 +158,15 @@ class VolumeFilling:
     ) -> Attempt | Waiting:
         """Return the Job that is done, or why none is."""
         base = self._target.name(step, *facts)
-        place = self._settings.namespace
-        attempt = find_attempt(place, base, self._target.cache.key, self._shown)
-        shared = ObjectName(CONFIG_MAPS, self._target.name(f"{step}-set", *facts), place)
-        self._work.keep.add(shared)
+        attempt = find_attempt(self._settings.namespace, base, self._target.cache.key, self._shown)
         if attempt is None:
-            return self._start(base, 1, claim, shared, check=check)
-        self._work.keep.add(attempt.name)
+            return self._start(base, 1, claim, check=check)
+        self._work.keep |= {attempt.name, _name_settings(attempt.name)}
         if attempt.state is JobState.DONE:
             return attempt
         if attempt.state is JobState.FAILED:
             if self._shown.now >= attempt.again_at:
-                self._start(base, attempt.number + 1, claim, shared, check=check)
+                self._start(base, attempt.number + 1, claim, check=check)
             self._work.wakes.append(max(1.0, attempt.again_at - self._shown.now))
             message = f"try {attempt.number} failed: {attempt.message}"
             return waiting_for(Reason.FILL_FAILED, message, job=attempt.name.name)
@@ -178,14 +175,16 @@ class VolumeFilling:
         message = told or attempt.message or f"Job {attempt.name.name} fills {claim.name}"
         return waiting_for(Reason.EXTRACTING, message, job=attempt.name.name)
 
-    def _start(self, base: str, number: int, claim: ObjectName, shared: ObjectName, *, check: bool) -> Waiting:
+    def _start(self, base: str, number: int, claim: ObjectName, *, check: bool) -> Waiting:
         name = job_name(self._settings.namespace, f"{base}-{number}")
-        self._work.keep.add(name)
+        # Of each try, since the policies may be others by then.
+        shared = _name_settings(name)
+        self._work.keep |= {name, shared}
         if (refusal := self._shown.find_refusal(name)) is not None:
             return Waiting(refusal.reason, f"Job {name.name} cannot be made: {refusal.message}")
         if self._shown.find(shared) is None:
-            marked = self._target.mark(shared.name, shared.namespace)
-            self._work.create.append((shared, write_settings(marked, self._settings, self._shown.policies)))
+            written = write_settings(self._target, shared.name, self._settings, self._shown.policies)
+            self._work.create.append((shared, written))
         job = write_job(
             self._target,
             self._settings,
@@ -231,3 +230,8 @@ class VolumeFilling:
 
     def _name(self, step: str, *facts: str) -> ObjectName:
         return ObjectName(CLAIMS, self._target.name(step, *facts), self._settings.namespace)
+
+
+def _name_settings(job: ObjectName) -> ObjectName:
+    """Return the name of the ConfigMap of a Job."""
+    return ObjectName(CONFIG_MAPS, job.name, job.namespace)

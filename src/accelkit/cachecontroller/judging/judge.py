@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final, Self
 
-from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused, read_capture_path
+from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused
 from accelkit.cachecontroller.filling import judge_relocatable
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pull_secrets import PullSecretError, read_pull_secrets
@@ -103,17 +103,14 @@ class Judge:
         else:
             signatures = tuple(_show(each) for each in verified.signatures)
             answered = Question(question.image, policies.digest, question.secrets)
-            labels = read.labels
             return Judgement(
                 answered,
                 self._clock(),
                 resolved,
                 None,
                 signatures,
-                read_capture_path(labels),
-                labels.size_bytes or 0,
-                cache_format=labels.format,
-                relocatable=judge_relocatable(labels),
+                labels=read.labels,
+                relocatable=judge_relocatable(read.labels),
             )
         again = refused.retryable or refused.reason in {RejectionReason.UNREADABLE, RejectionReason.NO_SIGNATURES}
         return Judgement(question, self._clock(), resolved, refused, attempts=attempts + 1 if again else 0)

@@ -6,12 +6,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.worklist import Worklist
-from accelkit.errors import ApiError, CacheError
+from accelkit.errors import ApiError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
 from accelkit.kernelcache.oci.reference import parse_reference
@@ -46,6 +47,7 @@ class Judging:
         self._judge, self._metrics = judge, metrics
         self._find, self._ask, self._mark, self._leads = find, ask, mark, leads
         self._known: dict[str, Judgement] = {}
+        self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
         # Registries that were not there when they were last asked, and by how many they are asked now: those that let
         # everybody wait must not keep all workers.
@@ -59,16 +61,18 @@ class Judging:
         """Return what was last learnt of a cache's image."""
         return self._known.get(key)
 
-    def plan(self, key: str, at: float | None) -> None:
+    def plan(self, cache: Cache, at: float | None) -> None:
         """Have a cache's image judged at a time, in seconds since 1970; None for never."""
         if at is None:
-            self._work.drop(key)
+            self._work.drop(cache.key)
         else:
-            self._work.move(key, max(0.0, at - time.time()))
+            self._registries[cache.key] = parse_reference(cache.spec.image).registry
+            self._work.move(cache.key, max(0.0, at - time.time()))
 
     def forget(self, key: str) -> None:
         """Forget a cache that is gone."""
         self._known.pop(key, None)
+        self._registries.pop(key, None)
         self._work.drop(key)
 
     def clear(self) -> None:
@@ -80,7 +84,7 @@ class Judging:
         """Judge what is due, one after another, until cancelled; several of these may run."""
         while True:
             key = await self._work.take(may=self._may)
-            registry = self._find_registry(key)
+            registry = self._registries.get(key, "")
             self._asked[registry] += 1
             try:
                 await self._work_on(key, registry)
@@ -104,6 +108,9 @@ class Judging:
         attempts = former.attempts if former is not None and former.question == question else 0
         started = time.perf_counter()
         judgement = await self._judge.judge(cache, question, attempts)
+        if judgement.attempts and former is not None and judgement.digest not in {"", former.digest}:
+            # Another image: somebody is about to sign it.
+            judgement = replace(judgement, attempts=1)
         refused = judgement.refused
         away = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE
         self._away = self._away | {registry} if away else self._away - {registry}
@@ -115,12 +122,5 @@ class Judging:
             self._mark(key)
 
     def _may(self, key: str) -> bool:
-        registry = self._find_registry(key)
+        registry = self._registries.get(key, "")
         return registry not in self._away or not self._asked[registry]
-
-    def _find_registry(self, key: str) -> str:
-        cache = self._find(key)
-        try:
-            return parse_reference(cache.spec.image).registry if cache is not None else ""
-        except CacheError:
-            return ""

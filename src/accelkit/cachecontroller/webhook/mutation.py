@@ -86,7 +86,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     except (AnnotationError, ReplacementError) as exc:
         return Mutation(refusal=str(exc), unknown=isinstance(exc, UnknownCacheError))
     _annotate(changed, claims)
-    return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)))
+    return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=not asks and any(named))
 
 
 def _change(pod: Object, namespace: str, claims: Mapping[str, CacheClaim], tools: Tools) -> list[str]:

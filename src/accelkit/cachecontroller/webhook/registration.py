@@ -8,6 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +16,9 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from accelkit.cachecontroller.webhook.announcements import ANNOUNCED_ANNOTATION, Announcements
 from accelkit.cachecontroller.webhook.matching import Claim, Exactness, build_expression, list_claims_of
-from accelkit.errors import ConfigurationError
+from accelkit.errors import ApiError, ConfigurationError
 from accelkit.gkm.names import FIELD_MANAGER
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
@@ -30,11 +32,17 @@ KIND: Final = "MutatingWebhookConfiguration"
 CONFIGURATIONS: Final = build_collection_path(API, "mutatingwebhookconfigurations")
 PATH: Final = "/mutate-pods"
 WEBHOOK: Final = "pods.cache.accelkit.io"
+# Where the API server announces caches before it stores them.
+ANNOUNCE_PATH: Final = "/announce-caches"
+ANNOUNCE_WEBHOOK: Final = "caches.cache.accelkit.io"
+_RULE: Final = {"operations": ["CREATE"], "scope": "Namespaced"}
 # Long enough for a busy API server, short for whoever waits for a pod.
 _TIMEOUT_SECONDS: Final = 5
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 _AUTHORITY: Final = "ca.crt"
 _MOST_AUTHORITIES: Final = 8
+# Both replicas write what is announced to them.
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,60 +81,92 @@ class Registration:
         """Return whether pods that mount a cache were being sent when this was written last."""
         return list_claims_of([cache]) <= self._covered
 
-    async def keep(self, caches: Iterable[Cache]) -> bool:
+    async def keep(self, caches: Iterable[Cache], announced: Iterable[Cache] = ()) -> bool:
         """Write the configuration where it is not as it has to be for these caches; return whether it was written.
 
         Called for each change of a cache before it is admitted, and now and then, since others can change it.
+
+        Args:
+            caches: all that there are.
+            announced: those that are about to be there.
 
         Raises:
             ApiError: the API server refused, or did not answer.
             ConfigurationError: the certificate cannot be read.
         """
-        claims = list_claims_of(caches)
-        expression, exactness = build_expression(claims)
+        known, new = list_claims_of(caches), list_claims_of(announced)
+        for last in (*(False,) * (_TRIES - 1), True):
+            try:
+                return await self._keep(known, new)
+            except ApiError as exc:
+                # Another replica has written meanwhile, and what was announced to it must stay.
+                if last or exc.status != HTTPStatus.CONFLICT:
+                    raise
+        raise AssertionError
+
+    async def _keep(self, known: frozenset[Claim], new: frozenset[Claim]) -> bool:
         stored = await get_if_present(self._api, self._path)
         present: dict[str, Any] = msgspec.json.decode(stored) if stored else {}
+        metadata = present.get("metadata") or {}
+        announcements = Announcements.read((metadata.get("annotations") or {}).get(ANNOUNCED_ANNOTATION, ""))
+        announcements.note(new)
+        announcements.forget(known)
+        claims = known | announcements.claims
+        expression, exactness = build_expression(claims)
         authorities = merge_authorities(read_authorities(self._endpoint.certificate), _get_bundle(present))
-        webhook = self._build(expression, authorities)
-        written = False
-        if not _holds(present.get("webhooks"), webhook):
-            body = {"apiVersion": API, "kind": KIND, "metadata": {"name": self._name}, "webhooks": [webhook]}
+        wanted: dict[str, Any] = {
+            "apiVersion": API,
+            "kind": KIND,
+            "metadata": {"name": self._name, "annotations": {ANNOUNCED_ANNOTATION: announcements.write()}},
+            "webhooks": [self._build_of_pods(expression, authorities), self._build_of_caches(authorities)],
+        }
+        written = not _contains(present, wanted)
+        if written:
+            if metadata:
+                wanted["metadata"]["resourceVersion"] = metadata["resourceVersion"]
             query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-            await self._api.patch(self._path, body, kind="apply", query=query)
-            written = True
+            await self._api.patch(self._path, wanted, kind="apply", query=query)
         if exactness is not self._exactness:
             log.warning("%d claims of caches: the webhook is asked about pods by %s", len(claims), exactness.value)
         self._exactness, self._covered = exactness, claims
         return written
 
-    def _build(self, expression: str, authorities: bytes) -> dict[str, Any]:
-        client: dict[str, Any] = {"caBundle": b64encode(authorities).decode()}
-        if self._endpoint.service is not None:
-            namespace, name, port = self._endpoint.service
-            client["service"] = {"namespace": namespace, "name": name, "port": port, "path": PATH}
-        else:
-            client["url"] = self._endpoint.url + PATH
+    def _build_of_pods(self, expression: str, authorities: bytes) -> dict[str, Any]:
         spared = {"key": _NAMESPACE_LABEL, "operator": "NotIn", "values": self._spared}
         return {
-            "name": WEBHOOK,
-            "admissionReviewVersions": ["v1"],
-            "clientConfig": client,
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "operations": ["CREATE"],
-                    "resources": ["pods"],
-                    "scope": "Namespaced",
-                }
-            ],
+            **self._build(WEBHOOK, PATH, authorities),
+            "rules": [{**_RULE, "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
             "matchConditions": [{"name": "mounts-a-kernel-cache", "expression": expression}],
             "namespaceSelector": {"matchExpressions": [spared]},
-            "matchPolicy": "Equivalent",
             # Without it, a pod would write into what its neighbours run.
             "failurePolicy": "Fail",
             "reinvocationPolicy": "IfNeeded",
             "sideEffects": "None",
+        }
+
+    def _build_of_caches(self, authorities: bytes) -> dict[str, Any]:
+        """Return what lets a cache in only when pods that mount it are sent: they may follow in the same file."""
+        kinds = ["gkmcaches", "clustergkmcaches"]
+        return {
+            **self._build(ANNOUNCE_WEBHOOK, ANNOUNCE_PATH, authorities),
+            "rules": [{**_RULE, "apiGroups": ["gkm.io"], "apiVersions": ["*"], "resources": kinds, "scope": "*"}],
+            # A pod that comes too early is refused and made again, a cache would not be.
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+        }
+
+    def _build(self, name: str, path: str, authorities: bytes) -> dict[str, Any]:
+        client: dict[str, Any] = {"caBundle": b64encode(authorities).decode()}
+        if self._endpoint.service is not None:
+            namespace, service, port = self._endpoint.service
+            client["service"] = {"namespace": namespace, "name": service, "port": port, "path": path}
+        else:
+            client["url"] = self._endpoint.url + path
+        return {
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": client,
+            "matchPolicy": "Equivalent",
             "timeoutSeconds": _TIMEOUT_SECONDS,
         }
 
@@ -172,11 +212,6 @@ def _get_bundle(configuration: Mapping[str, Any]) -> bytes:
             except (Base64Error, ValueError):
                 return b""
     return b""
-
-
-def _holds(present: object, wanted: Mapping[str, Any]) -> bool:
-    """Return whether one webhook is there, with all that is wanted; the API server adds what nobody said."""
-    return isinstance(present, list) and len(present) == 1 and _contains(present[0], wanted)
 
 
 def _contains(present: object, wanted: object) -> bool:

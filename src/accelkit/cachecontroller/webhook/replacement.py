@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 from accelkit.cachecontroller.webhook.claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, build_volume, name_copy
 from accelkit.cachecontroller.webhook.pods import Object, find_root, find_volume, list_mounts, put_first
-from accelkit.gkm.objects import Cache, CacheMount, Delivery
+from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, Delivery
+from accelkit.kernelcache.formats.mounts import translate_sub_path
 
 ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
 # What makes a mount be seen by others, which a private copy must not be.
@@ -36,6 +37,8 @@ def replace_volume(
     # Where the copy is there, this was done before, and somebody has added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if who.get("name") != copied]
+    for _, mount in mounts:
+        _translate_folder(mount, claim.cache.status)
     writable = not forced and any(not mount.get("readOnly") for _, mount in mounts)
     within = set_source(volume, claim, build_image_volume)
     roots = _find_roots(pod, mounts)
@@ -54,6 +57,18 @@ def replace_volume(
     seen = list_seen(claim, moved) if moved else []
     put_first(pod, build_container(copied, name, image, pod, seen=seen, within=within))
     return [] if moved else _warn_of_paths(claim, roots)
+
+
+def _translate_folder(mount: Object, status: CacheStatus) -> None:
+    """Let a mount of a folder in the layout of MCV's extractions show the same files of ours."""
+    if not mount.get("subPath"):
+        return
+    trees = [each.sub_path for each in status.mounts if each.sub_path]
+    folder = translate_sub_path(str(mount["subPath"]), status.capture_path, trees)
+    if folder:
+        mount["subPath"] = folder
+    else:
+        del mount["subPath"]
 
 
 def list_seen(claim: CacheClaim, root: str) -> list[CacheMount]:

@@ -7,13 +7,15 @@ import logging
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
 
+from accelkit.cachecontroller.webhook.matching import Exactness, build_expression, list_claims_of
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
-from accelkit.cachecontroller.webhook.registration import PATH
+from accelkit.cachecontroller.webhook.registration import ANNOUNCE_PATH, PATH
+from accelkit.errors import AccelkitError
 from accelkit.gkm.objects import Cache
 from accelkit.serving.server import HttpServer, Reply
 from accelkit.serving.tls import Listen
@@ -37,8 +39,9 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-class _Request(msgspec.Struct):
+class _Request(msgspec.Struct, rename="camel"):
     uid: str
+    dry_run: bool = False
     namespace: str = ""
     operation: str = ""
     kind: _Kind = msgspec.field(default_factory=_Kind)
@@ -61,6 +64,7 @@ class WebhookServer:
         listen: where, and with which certificates; files that change are read again.
         find_caches: returns all caches as they are known now; None while they have not been read.
         tools: what pods are changed with.
+        announce: told of each cache that is about to be there; returns when its pods are sent to this webhook.
 
     Attributes:
         answers: how many there were, by what became of the pod: `changed`, `unchanged`, `refused`, `unready`.
@@ -69,8 +73,14 @@ class WebhookServer:
         ConfigurationError: the port is taken, or may not be used.
     """
 
-    def __init__(self, listen: Listen, find_caches: Callable[[], Iterable[Cache] | None], tools: Tools) -> None:
-        self._find_caches, self._tools = find_caches, tools
+    def __init__(
+        self,
+        listen: Listen,
+        find_caches: Callable[[], Iterable[Cache] | None],
+        tools: Tools,
+        announce: Callable[[Cache], Awaitable[None]] | None = None,
+    ) -> None:
+        self._find_caches, self._tools, self._announce = find_caches, tools, announce
         self._server = HttpServer(listen, self.handle)
         self.answers: Counter[str] = Counter()
 
@@ -84,7 +94,7 @@ class WebhookServer:
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         """Answer a request."""
-        if (method, path) != ("POST", PATH):
+        if method != "POST" or path not in {PATH, ANNOUNCE_PATH}:
             return Reply(404, b'{"error":"pods are asked about by POST of %s"}' % PATH.encode())
         if len(body) > _MAX_REVIEW_BYTES:
             return Reply(413, b'{"error":"no AdmissionReview of a pod is so large"}')
@@ -92,12 +102,27 @@ class WebhookServer:
             review = _reviews.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             return Reply(400, msgspec.json.encode({"error": f"it is no AdmissionReview of {_API}: {exc}"}))
+        if path == ANNOUNCE_PATH:
+            await self._note(review.request)
+            return Reply(200, msgspec.json.encode(_build_answer(review.request.uid, Mutation())))
         done = await self._mutate(review.request)
         if done is None:
             self.answers["unready"] += 1
             return Reply(503, b'{"error":"the caches are not known yet; ask again"}')
         self.answers["refused" if done.refusal else "changed" if done.patch else "unchanged"] += 1
         return Reply(200, msgspec.json.encode(_build_answer(review.request.uid, done)))
+
+    async def _note(self, request: _Request) -> None:
+        """Announce a cache; whatever fails, it is let in, and a pod that comes too early is refused by a policy."""
+        if self._announce is None or request.dry_run or request.object is None:
+            return
+        try:
+            cache = msgspec.convert(request.object, Cache)
+            cache.metadata.namespace = request.namespace
+            if cache.metadata.name:
+                await self._announce(cache)
+        except (msgspec.MsgspecError, AccelkitError) as exc:
+            log.warning("pods of a cache that is about to be there may come too early: %s", exc)
 
     async def _mutate(self, request: _Request) -> Mutation | None:
         pod = request.object
@@ -109,7 +134,9 @@ class WebhookServer:
             if caches is None:
                 return None
             done = mutate(pod, request.namespace, caches, self._tools)
-            if not done.unknown or time.monotonic() > until:
+            # Where pods are sent by less than their claims, most of those whose claims nobody knows are nobody's.
+            waits = done.unknown and (done.refusal or build_expression(list_claims_of(caches))[1] is Exactness.CLAIMS)
+            if not waits or time.monotonic() > until:
                 return done
             await asyncio.sleep(_POLL_SECONDS)
 

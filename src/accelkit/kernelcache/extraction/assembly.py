@@ -11,9 +11,9 @@ from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place
 from accelkit.kernelcache.extraction.record import measure
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache import VLLM
-from accelkit.kernelcache.formats.mounts import find_path_seen
-from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME, MAX_INDEX_BYTES, relocate_index
-from accelkit.kernelcache.formats.relocation.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
+from accelkit.kernelcache.formats.mounts import list_trees
+from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME
+from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedTree
 
 
 def assemble(labels: ImageLabels, place: Place, trees: list[Path]) -> tuple[int, int]:
@@ -68,31 +68,12 @@ def _merge(trees: list[Path]) -> Path:
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> None:
     """Tell the files that name others where workloads see these."""
-
-    def holds(within: str) -> bool:
-        return (cache / within).exists()
-
-    def locate(path: str) -> str | None:
-        if not path.startswith("/"):
-            return find_path_seen(labels, mount_path, path)
-        # Trees that were captured from elsewhere are seen where they were.
-        for tree in labels.mounts.mounts[1:] if labels.mounts is not None else ():
-            if path.startswith(f"{tree.path}/") and holds(f"{tree.sub_path}{path.removeprefix(tree.path)}"):
-                return path
-        return None
-
+    moved = MovedTree(mount_path, {tree.sub_path: seen for tree, seen in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):
-        within = Path(folder).relative_to(cache).as_posix()
-        seen_at = find_path_seen(labels, mount_path, within)
-        for name in filter(is_group_file, names):
-            path = Path(folder) / name
-            path.write_bytes(relocate(_read(path, MAX_GROUP_FILE_BYTES), folder_in_mount=seen_at))
-        if labels.format == VLLM and INDEX_NAME in names:
-            path = Path(folder) / INDEX_NAME
-            path.write_bytes(relocate_index(_read(path, MAX_INDEX_BYTES), holds=holds, locate=locate))
-
-
-def _read(path: Path, limit: int) -> bytes:
-    """Return at most one byte more than the limit, so that what is over it shows."""
-    with path.open("rb") as file:
-        return file.read(limit + 1)
+        for path in (Path(folder) / name for name in names):
+            within = path.relative_to(cache).as_posix()
+            # Only vLLM's own list has that name by right.
+            if moved.concerns(within) and (labels.format == VLLM or path.name != INDEX_NAME):
+                with path.open("rb") as file:
+                    document = file.read(MOST_READ)
+                path.write_bytes(moved.rewrite(within, document, lambda named: (cache / named).exists()))

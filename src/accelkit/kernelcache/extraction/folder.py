@@ -6,6 +6,7 @@
     DIR/sha256-<hex>/cache/           the framework's files
     DIR/sha256-<hex>/manifest.json    what the image says of them, where it says so
     DIR/sha256-<hex>/complete.json    the completion record
+    DIR/sha256-<hex>/signatures.json  the signatures, so that other policies can be asked about it
 
 A cache that workloads see at another path than this folder gets a folder of its own, because its group files say that
 path: `sha256-<hex>-<8 digits of the path's hash>`.

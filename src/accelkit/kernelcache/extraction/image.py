@@ -17,13 +17,17 @@ import msgspec
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
-from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
-from accelkit.kernelcache.extraction.record import CompletionRecord, read_boot_id
+from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.cache import VLLM
 from accelkit.kernelcache.formats.cache_image import CacheImage
+from accelkit.kernelcache.formats.recorded import read_variables
 from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.registry import RegistryClient
@@ -58,7 +62,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
             # It was there, or somebody else was faster.
             if (present := await asyncio.to_thread(read_completed, place)) is not None:
                 record = _renew_record(present, request, verification)
-                await run_to_completion(lambda: place.renew(record))
+                await run_to_completion(lambda: _write_renewed(place, record, verification))
                 return _reuse(place, record, request)
             image, verdicts = checked or await check_image(client, request, raw)
             record = await _extract(client, image, place, request, verification)
@@ -79,8 +83,15 @@ def _renew_record(
         record,
         image=str(verification.image),
         policy_digest=request.policy_digest or "",
-        signatures=describe_signers(verification),
+        signatures=describe_signers(verification.signatures),
+        verified_at=format_time(request.clock()),
     )
+
+
+def _write_renewed(place: Place, record: CompletionRecord, verification: Verification | None) -> None:
+    if verification is not None:
+        keep_signatures(place.folder, verification.material)
+    place.renew(record)
 
 
 def _tidy(place: Place) -> None:
@@ -90,13 +101,51 @@ def _tidy(place: Place) -> None:
         place.clear_abandoned()
 
 
+async def judge_again(request: ExtractionRequest) -> ExtractionResult | None:
+    """Judge a cache that is there by the policies and the cards of a request, without asking any registry.
+
+    Where the policies are others than those that it satisfied, the signatures are judged that were kept of it.
+
+    Args:
+        request: by digest.
+
+    Returns:
+        The cache; None where only the registry can tell: it is not there, no signatures of it were kept, or it is too
+        long ago that they were looked for.
+
+    Raises:
+        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have others by now, which
+            `extract_image` asks for.
+        CacheError: it fits no card of the node, or its record cannot be written.
+    """
+    place = Place.of(request.base, request.image.require_digest(), request.mount_path)
+    record = await asyncio.to_thread(read_completed, place)
+    if record is None:
+        return None
+    judged = record if request.believes(record) else await judge_record(place.folder, record, request)
+    return None if judged is None else await _renew(place, record, judged, request)
+
+
 async def _find_completed(request: ExtractionRequest, digest: str) -> ExtractionResult | None:
     place = Place.of(request.base, digest, request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
-    # Other policies than those that were satisfied then have to be satisfied anew.
-    if record is None or request.policy_digest not in {None, record.policy_digest}:
-        return None
-    return _reuse(place, record, request)
+    judged = None if record is None else await find_believed(place.folder, record, request)
+    return None if record is None or judged is None else await _renew(place, record, judged, request)
+
+
+async def _renew(
+    place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
+) -> ExtractionResult | None:
+    """Return a cache after its record says what was judged; None where the cache is gone by then."""
+    if judged != record:
+        async with lock_place(place, request.lock_seconds):
+            if await asyncio.to_thread(read_completed, place) is None:
+                return None
+            try:
+                await run_to_completion(lambda: place.renew(judged))
+            except OSError as exc:
+                raise _convert_disk_error(exc, place) from exc
+    return _reuse(place, judged, request)
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
@@ -130,14 +179,24 @@ async def _extract(
         files=files,
         size_bytes=size_bytes,
         policy_digest=request.policy_digest or "",
-        signatures=describe_signers(verification),
-        extracted_at=request.clock().isoformat(timespec="seconds"),
-        labels=image.labels,
+        signatures=describe_signers(verification.signatures) if verification is not None else (),
+        extracted_at=format_time(request.clock()),
+        verified_at=format_time(request.clock()) if verification is not None else "",
+        labels=_complete(image.labels, place.partial / CACHE),
         cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",
     )
+    if verification is not None:
+        await run_to_completion(lambda: keep_signatures(place.partial, verification.material))
     await run_to_completion(lambda: place.publish(record))
     return record
+
+
+def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
+    """Return labels with what images of others do not say, and their files do."""
+    if labels.variables or labels.format != VLLM:
+        return labels
+    return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:

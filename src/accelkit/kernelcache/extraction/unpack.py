@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.archive import Pieces, read_entries
+from accelkit.kernelcache.extraction.archive import ArchiveEntry, Pieces, read_entries
 from accelkit.kernelcache.extraction.inflate import decompress
 from accelkit.kernelcache.extraction.rules import Limits, normalize_path
 
@@ -53,8 +54,9 @@ def unpack(
 ) -> None:
     """Write the entries of one layer that lie below some folders of the archive.
 
-    Owner, mode and time of the archive are not taken over: files are readable by all, writable by who extracts, and
-    nothing is executable or set-uid.
+    Owner and mode of the archive are not taken over: files are readable by all, writable by who extracts, and nothing
+    is executable or set-uid. Times are, but those that are not yet: ninja builds anew what looks older than its
+    sources, and those of FlashInfer lie in the image of the workload.
 
     Args:
         chunks: the layer as it comes, still compressed.
@@ -80,7 +82,7 @@ def unpack(
                 _make_folder(root, path, folders, allowance)
             else:
                 _make_parent(root, path, folders, allowance)
-                _write(root, path, entry.size, pieces)
+                _write(root, path, entry, pieces)
     finally:
         os.close(root)
 
@@ -105,11 +107,12 @@ def _make_parent(root: int, path: str, known: set[str], allowance: Allowance) ->
         _make_folder(root, parent, known, allowance)
 
 
-def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
+def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces) -> None:
     try:
         file = os.open(path, _NEW_FILE, _FILE_MODE, dir_fd=root)
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} twice") from exc
+    size = entry.size
     try:
         # Whatever the umask is: other users read the cache.
         os.fchmod(file, _FILE_MODE)
@@ -120,6 +123,8 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
             size -= len(part)
             while part:
                 part = part[os.write(file, part) :]
+        if 0 < entry.modified < time.time():
+            os.utime(file, (entry.modified, entry.modified))
     finally:
         os.close(file)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import habana, triton, vllm
 from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Cache, Target, sort_targets
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
 from accelkit.kernelcache.formats.tree import Tree, list_tree
 
 
@@ -49,7 +50,7 @@ def read_cache(
     )
     if cache is None:
         raise CacheError(
-            f"{folder} holds no kernel cache that is known: neither {vllm.COMPILE_FOLDER}/<hash> with vLLM's compiled"
+            f"{folder} holds no kernel cache that is known: neither {COMPILE_FOLDER}/<hash> with vLLM's compiled"
             " models, nor Triton's <key>/<kernel>.json with a hash, nor Habana's <graph>_<device>_syn<version>.recipe",
             next_step="name the root of the cache, not a folder above or within it",
         )

@@ -22,9 +22,6 @@ SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
-# A word of MCV's label `format`: models that were compiled ahead of time, which name no paths.
-AOT_COMPILE: Final = "aot_compile"
-
 # The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
@@ -37,6 +34,7 @@ TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
 CUDA_VERSIONS: Final = "accelkit.io/cache-cuda-versions"
 CPU_ARCHITECTURE: Final = "accelkit.io/cache-cpu-architecture"
 GPU_PRODUCT: Final = "accelkit.io/cache-gpu-product"
+VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:

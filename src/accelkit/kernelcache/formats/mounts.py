@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,16 +17,18 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM
 
-if TYPE_CHECKING:
-    from accelkit.kernelcache.formats.label_reading import ImageLabels
-
 MAX_EXTRA_MOUNTS: Final = 32
 MAX_PATH_BYTES: Final = 4096
 _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
+# The folder of vLLM's root in every image.
+COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
 # Where vLLM's Triton compiles to while it runs, unless told; within the root, so that it is captured with it.
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
+
+# Of vLLM's formats the one whose files hold no paths.
+_RELOCATABLE: Final = "aot_compile"
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -78,6 +80,29 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     writable: bool = False
 
 
+class CaptureLabels(Protocol):
+    """What the labels of an image say of where it was captured; `ImageLabels` has it."""
+
+    @property
+    def format(self) -> str:
+        """Of the cache."""
+        ...
+
+    @property
+    def mounts(self) -> MountPlan | None:
+        """Where it has to appear in a workload; None where the image does not say."""
+        ...
+
+
+class FormatLabels(CaptureLabels, Protocol):
+    """What they say of the files' format beside that."""
+
+    @property
+    def cache_formats(self) -> tuple[str, ...]:
+        """Of vLLM's caches."""
+        ...
+
+
 class _Extra(msgspec.Struct, rename="camel"):
     sub_path: str
     abs_path: str
@@ -113,7 +138,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
     return MountPlan(variable, value, (primary, *extras))
 
 
-def find_capture_path(labels: ImageLabels) -> str | None:
+def find_capture_path(labels: CaptureLabels) -> str | None:
     """Return the root at which a cache was captured; None where the image does not say, as with Triton's."""
     plan = labels.mounts
     if plan is None:
@@ -121,11 +146,11 @@ def find_capture_path(labels: ImageLabels) -> str | None:
     return plan.value.partition(",")[0] if labels.format == HABANA else plan.value
 
 
-def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
+def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
     """List the mounts by which a workload finds a cache.
 
     The root comes first, whole, at `mount_path`: frameworks keep more in it than what the labels name. Trees that were
-    captured from elsewhere follow, each at its own path, since their files name it.
+    captured beside it follow, each at its own path, since their files name it.
 
     Args:
         labels: of the image.
@@ -137,17 +162,43 @@ def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
         settings = labels.mounts.value.partition(",")[2] if labels.mounts is not None else _HABANA_SETTINGS
         value = f"{mount_path},{settings}" if settings else mount_path
     root = ClaimMount("", mount_path, variable, value if variable else "", writable=labels.format == HABANA)
-    extras = labels.mounts.mounts[1:] if labels.mounts is not None else ()
-    return (
-        root,
-        *(
-            ClaimMount(each.sub_path, each.path, each.env, each.path if each.env else "", each.writable)
-            for each in extras
-        ),
+    trees = (
+        ClaimMount(each.sub_path, seen, each.env, seen if each.env else "", each.writable)
+        for each, seen in list_trees(labels, mount_path)
     )
+    return (root, *trees)
 
 
-def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
+def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
+    """List the trees that were captured beside the root, each with the path at which workloads see it.
+
+    That is where it was captured; one that lay within the root goes where the root goes.
+    """
+    root = find_capture_path(labels)
+    return [
+        (each, mount_path + each.path.removeprefix(root) if root and each.path.startswith(f"{root}/") else each.path)
+        for each in (labels.mounts.mounts[1:] if labels.mounts is not None else ())
+    ]
+
+
+def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
+    """Return a folder of a claim, which may be written for MCV's layout, as it is in the layout of images.
+
+    Newer releases of MCV extract the root into a folder that is named as the last part of its path, beside the other
+    trees: `vllm/torch_compile_cache`. Here caches lie as in their images, where the root is above all of it.
+
+    Args:
+        sub_path: as a pod mounts it.
+        capture_path: the root at which the cache was captured; empty where that is not known.
+        trees: folders of the trees that were captured beside the root.
+    """
+    first, _, rest = sub_path.strip("/").partition("/")
+    moved = bool(first) and first == posixpath.basename(capture_path)
+    taken = {COMPILE_FOLDER, *(each.partition("/")[0] for each in trees)}
+    return rest if moved and first not in taken else sub_path
+
+
+def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     """List the variables of a container that has the mounts of `list_mounts`.
 
     For vLLM that includes Triton's folder, which vLLM itself leaves in the home folder: where no tree of it was
@@ -160,32 +211,13 @@ def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
     return variables
 
 
-def needs_rewriting(labels: ImageLabels, mount_path: str) -> bool:
+def needs_rewriting(labels: FormatLabels, mount_path: str) -> bool:
     """Whether files of a cache may have to be rewritten before workloads see it at a path.
 
     Not where it was captured at that very path, or where its format names no paths; unknown is yes.
     """
-    relocatable = labels.format == HABANA or set(labels.cache_formats) == {names.AOT_COMPILE}
+    relocatable = labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
     return not relocatable and find_capture_path(labels) != mount_path
-
-
-def find_path_seen(labels: ImageLabels, mount_path: str, within: str) -> str:
-    """Return where a workload sees a path of the cache.
-
-    Args:
-        labels: of the image.
-        mount_path: where it sees the root.
-        within: the path relative to the root; `.` for the root itself.
-    """
-    extras = labels.mounts.mounts[1:] if labels.mounts is not None else ()
-    nearest = max(
-        (each for each in extras if within == each.sub_path or within.startswith(f"{each.sub_path}/")),
-        key=lambda each: len(each.sub_path),
-        default=None,
-    )
-    if nearest is None:
-        return posixpath.normpath(posixpath.join(mount_path, within))
-    return posixpath.normpath(posixpath.join(nearest.path, posixpath.relpath(within, nearest.sub_path)))
 
 
 def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:

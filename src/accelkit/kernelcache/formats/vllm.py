@@ -14,16 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import label_names, triton
+from accelkit.kernelcache.formats import triton
 from accelkit.kernelcache.formats.backends import Backend, find_backend
 from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import MEGA_AOT, AotModel, BinaryArtifacts, VllmEntry
 from accelkit.kernelcache.formats.environment import find_secrets, redact
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
 from accelkit.kernelcache.formats.tree import Tree
 
-COMPILE_FOLDER: Final = "torch_compile_cache"
 AOT_FOLDER: Final = "torch_aot_compile"
-AOT_COMPILE: Final = label_names.AOT_COMPILE
+AOT_COMPILE: Final = "aot_compile"
 BINARY: Final = "binary"
 TRITON: Final = "triton"
 # The order in which MCV lists them.

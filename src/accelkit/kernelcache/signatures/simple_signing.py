@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from cryptography import x509
 
-from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.signatures.bundles import decode_base64
 from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
@@ -45,19 +45,18 @@ def build_signature_tag(digest: str) -> str:
     return digest.replace(":", "-") + ".sig"
 
 
-def read_image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) -> SignatureEvidence:
+def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: str, source: str) -> SignatureEvidence:
     """Read one layer of a signature image.
 
     Args:
         payload: the layer's bytes, already proven to have its digest.
-        layer: with the annotations.
+        annotations: of the layer.
         digest: of the signed image's manifest.
         source: where it was found.
 
     Raises:
         RejectedError: it cannot be read, or is no signature of this image.
     """
-    annotations = layer.annotations
     claimed = _check_claim(payload, digest)
     if _SIGNATURE not in annotations:
         raise RejectedError(RejectionReason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")

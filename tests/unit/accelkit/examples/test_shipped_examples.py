@@ -77,7 +77,7 @@ def run_script(name, *arguments, folder, **more):
 def test_the_scripts_write_show_and_clean_up(tmp_path):
     snippet = EXAMPLES / "patch" / "affinity-nfd-rocm.txt"
     custom = {"CUSTOM_AFFINITY": str(snippet), "DEBUG": "true"}
-    done = run_script("generate-files.sh", *"rwo namespace rocm v3".split(), folder=tmp_path, **custom)
+    done = run_script("generate-files.sh", "rwo", "namespace", "rocm", "v3", folder=tmp_path, **custom)
     assert (done.returncode, done.stderr) == (0, "")
     shown, path = done.stdout.rsplit("\n", 2)[:2]
     assert path == "output/rwo-ns-rocm-v3.yaml"

@@ -8,6 +8,7 @@ A file holds one or more YAML documents:
     spec:
       images: ["quay.io/acme/**"]
       namespaces: ["*"]                 # without it: all
+      verdictTtlSeconds: 86400          # how long a verdict is believed; without it: a day
       signers:                          # one of them is enough
         - name: ci
           keyless: {issuer: https://token.actions.githubusercontent.com, subjectPattern: 'https://github\\.com/acme/.*'}

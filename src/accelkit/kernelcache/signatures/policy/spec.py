@@ -10,10 +10,16 @@ import msgspec
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.keys import load_public_keys
 from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH, parse_image_pattern, parse_text_match
-from accelkit.kernelcache.signatures.policy.policies import ALL_NAMESPACES, Signer, SignerPolicy
+from accelkit.kernelcache.signatures.policy.policies import (
+    ALL_NAMESPACES,
+    VERDICT_TTL_SECONDS,
+    Signer,
+    SignerPolicy,
+)
 from accelkit.kernelcache.signatures.trust import load_authorities
 
 MAX_POLICY_BYTES = 1 << 20
+MAX_VERDICT_TTL_SECONDS = 365 * 24 * 3600
 NEXT_STEP = "see docs/signer-policies.md for the format"
 # Whoever writes a subject and leaves it empty, as a template without its variable does, does not mean anybody's.
 Given = Annotated[str, msgspec.Meta(min_length=1)]
@@ -47,6 +53,7 @@ class PolicySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     images: list[str]
     signers: list[SignerSpec]
     namespaces: list[str] = msgspec.field(default_factory=lambda: [*ALL_NAMESPACES])
+    verdict_ttl_seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_VERDICT_TTL_SECONDS)] = VERDICT_TTL_SECONDS
 
 
 def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], bytes]) -> SignerPolicy:
@@ -68,7 +75,7 @@ def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], by
     signers = tuple(
         _read_signer(each, f"{where}, signer {number}", read_file) for number, each in enumerate(spec.signers, 1)
     )
-    return SignerPolicy(name, images, signers, namespaces)
+    return SignerPolicy(name, images, signers, namespaces, spec.verdict_ttl_seconds)
 
 
 def read_images(patterns: Sequence[str], where: str) -> tuple[str, ...]:

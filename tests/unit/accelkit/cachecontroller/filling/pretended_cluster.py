@@ -240,7 +240,7 @@ class Cluster:
 
 def read_claim(job: dict[str, Any]) -> str:
     """The claim that a Job mounts."""
-    return job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+    return str(job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"])
 
 
 def _see(document: dict[str, Any]) -> Seen:

@@ -8,7 +8,6 @@ import click
 import msgspec
 import pytest
 from pretended_cluster import FIRST, OURS, SETTINGS, cache_of
-from ruamel.yaml import YAML
 
 from accelkit.cachecontroller.delivery import FillSettings, ObjectName
 from accelkit.cachecontroller.filling.manifests import (
@@ -23,6 +22,7 @@ from accelkit.cachecontroller.filling.objects import JOBS, Target
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
 from accelkit.kernelcache.commands.fill import fill
+from accelkit.kernelcache.signatures.policy import load_policies
 
 MIB = 1 << 20
 
@@ -78,7 +78,7 @@ def test_a_job_ends_by_itself():
     spec = job_of()["spec"]
     assert spec["activeDeadlineSeconds"]
     assert spec["ttlSecondsAfterFinished"]
-    assert spec["backoffLimit"] == 1
+    assert spec["backoffLimit"] == 0
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
@@ -108,16 +108,22 @@ def test_a_cache_of_the_cluster_is_judged_for_no_namespace():
     assert "--namespace" not in words
 
 
-def test_policies_of_the_cluster_come_to_the_job_as_a_file():
-    spec = {"images": ["quay.io/acme/**"], "signers": [{"name": "ci", "key": {"data": "PEM"}}]}
+def test_the_policies_that_cover_an_image_come_to_the_job_as_a_file(tmp_path):
+    spec = {
+        "images": ["quay.io/acme/**"],
+        "signers": [{"keyless": {"issuer": "https://issuer.example", "subject": "ci@acme.example"}}],
+    }
+    others = {
+        "elsewhere": {**spec, "images": ["quay.io/other/**"]},
+        "namespaced": {**spec, "namespaces": ["theirs"]},
+        "broken": {**spec, "signers": [{"key": {"data": "no key"}}]},
+    }
     target = Target(cache_of(), "team", FIRST, "/cache")
-    written = write_settings(target.mark("shared", OURS), SETTINGS, {"b": spec, "a": spec})
-    documents = list(YAML(typ="safe").load_all(written["data"]["policies.yaml"]))
-    assert [(each["metadata"]["name"], each["kind"]) for each in documents] == [
-        ("a", "SignerPolicy"),
-        ("b", "SignerPolicy"),
-    ]
-    assert documents[0]["spec"] == spec
+    written = write_settings(target, "shared", SETTINGS, {"b": spec, "a": spec, **others})
+    file = tmp_path / "policies.yaml"
+    file.write_text(written["data"]["policies.yaml"])
+    policies = load_policies(file)
+    assert [each.name for each in policies.policies] == ["a", "b"]
     assert written["immutable"] is True
 
 

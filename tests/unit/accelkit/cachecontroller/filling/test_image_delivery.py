@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of
 
-from accelkit.cachecontroller.delivery import ClaimPod, ObjectName, Refusal
-from accelkit.cachecontroller.filling import ImageDelivery, build_image_mount, build_image_volume, judge_relocatable
+from accelkit.cachecontroller.delivery import ClaimPod, Refusal
+from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume, judge_relocatable
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS
-from accelkit.gkm.conditions import ConditionType, find_condition
+from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.kernelcache.formats import ImageLabels
 
 IMAGE = f"quay.io/acme/cache@{FIRST}"
@@ -111,49 +111,58 @@ def test_what_cannot_be_delivered_any_more_is_taken_back():
         ("vllm", ("aot_compile",), True),
         ("vllm", ("aot_compile", "binary"), False),
         ("vllm", ("triton",), False),
-        ("vllm", (), None),
+        ("vllm", (), False),
         ("triton", (), False),
-        ("novel", (), None),
+        ("habana", (), True),
+        ("novel", (), False),
     ],
 )
 def test_what_may_be_seen_at_another_path(cache_format, formats, relocatable):
     assert judge_relocatable(ImageLabels(format=cache_format, cache_formats=formats)) is relocatable
 
 
-def test_a_cluster_without_image_volumes_is_told_so():
+def test_what_the_api_server_refuses_is_told_in_its_words():
     cluster = Cluster()
-    name = ObjectName(
-        DAEMON_SETS, next(iter(dict(ImageDelivery(SETTINGS).plan(image_cache(), cluster).create))).name, OURS
-    )
-    words = "spec.template.spec.volumes[0]: Required value: must specify a volume type"
-    cluster.refusals[name] = Refusal("Invalid", words)
+    ((made, _),) = ImageDelivery(SETTINGS).plan(image_cache(), cluster).create
+    cluster.refusals[made] = Refusal("Forbidden", "no DaemonSets here")
     plan = one_pass(cluster, image_cache())
-    assert ready_of(plan).reason == "ImageVolumesUnsupported"
-    assert "1.35" in ready_of(plan).message
+    assert (ready_of(plan).reason, ready_of(plan).message) == ("Forbidden", "no DaemonSets here")
     assert not plan.create
     assert plan.wake_after
 
 
-def test_a_field_that_was_dropped_is_noticed():
+def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later():
     cluster = Cluster()
     one_pass(cluster, image_cache())
     (body,) = cluster.all(DAEMON_SETS, OURS).values()
-    body["spec"]["template"]["spec"]["volumes"] = [{"name": "kernel-cache", "emptyDir": {}}]
+    body["spec"]["template"]["spec"]["volumes"] = []
+    body["metadata"]["creationTimestamp"] = "1970-01-12T13:46:40Z"
     fetched(cluster)
     plan = one_pass(cluster, image_cache())
-    assert ready_of(plan).reason == "ImageVolumesUnsupported"
-    assert plan.image == ""
+    assert (ready_of(plan).reason, plan.image) == ("ImageVolumesUnsupported", "")
+    assert "1.35" in ready_of(plan).message
+    assert not plan.delete
+    cluster.now += 601
+    assert one_pass(cluster, image_cache()).delete
+    assert one_pass(cluster, image_cache()).create
+
+
+def test_no_pod_is_given_a_volume_that_would_be_dropped():
+    cache = image_cache()
+    dropped = state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, "", holds=False)
+    status = msgspec.structs.replace(cache.status, conditions=[dropped])
+    assert build_image_volume(msgspec.structs.replace(cache, status=status), FIRST) is None
 
 
 def test_pods_see_the_folder_of_the_image_that_has_the_files():
-    cache = image_cache(cache_format="vllm")
-    assert build_image_volume(cache, "x")["image"]["reference"] == IMAGE
-    assert build_image_mount(cache, "x") == {
-        "name": "x",
-        "mountPath": "/cache",
-        "subPath": "io.vllm.cache",
-        "readOnly": True,
-    }
+    source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
+    assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
+    assert folder == "io.vllm.cache"
+
+
+@pytest.mark.parametrize(("facts", "digest"), [({"capture": "/elsewhere"}, FIRST), ({}, "")])
+def test_pods_get_no_image_that_would_have_to_be_rewritten(facts, digest):
+    assert build_image_volume(image_cache(**facts), digest) is None
 
 
 def test_a_changed_pod_template_moves_what_fetches_it():

@@ -83,7 +83,7 @@ def test_a_failed_job_is_tried_again_later_and_its_words_are_told():
     assert not plan.create
     cluster.now += 10.0
     plan = one_pass(cluster, cache)
-    assert [name.name for name, _ in plan.create] == [job.name.removesuffix("-1") + "-2"]
+    assert [name.name for name, _ in plan.create if name.kind == JOBS] == [job.name.removesuffix("-1") + "-2"]
     cluster.turn()
     assert ready_of(settle(cluster, cache)).status == "True"
     assert not cluster.all(JOBS)
@@ -174,6 +174,16 @@ def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
     assert not cluster.all(VOLUMES)
     assert not cluster.all(JOBS)
     assert not cluster.all(CONFIG_MAPS)
+
+
+def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    cluster.use("llama")
+    assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster).delete
+    cluster.pods.clear()
+    cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster))
+    assert not cluster.all(CLAIMS)
 
 
 def test_another_cache_of_the_same_name_keeps_its_claims():

@@ -59,6 +59,18 @@ async def test_vllms_list_says_the_mount_path(hostile_registry: HostileRegistry,
     assert f"'/cache/{PART}/artifact_0'" in (done.place.cache / PART / "vllm_compile_cache.py").read_text()
 
 
+async def test_a_record_says_what_vllm_recorded_where_the_label_does_not(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    factors = json.dumps({"env": {"VLLM_USE_V1": True, "VLLM_API_KEY": "s3cret"}}).encode()
+    layer = archive(file(f"io.vllm.cache/{PART}/cache_key_factors.json", factors))
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer], labels=VLLM), base))
+    assert done.record.labels.variables == {"VLLM_USE_V1": True}
+    labelled = {**VLLM, "accelkit.io/cache-variables": '{"VLLM_USE_V1": false}'}
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer], labels=labelled), base))
+    assert done.record.labels.variables == {"VLLM_USE_V1": False}
+
+
 async def test_a_list_that_leads_out_of_the_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [vllm_layer("/tmp/torchinductor_root/x.py")], labels=VLLM)
     with pytest.raises(CacheError, match=r"names /tmp/torchinductor_root/x\.py, which the cache does not have"):

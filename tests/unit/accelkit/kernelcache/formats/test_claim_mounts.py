@@ -7,15 +7,16 @@ import json
 import pytest
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import read_labels
+from accelkit.kernelcache.formats import ImageLabels, read_labels
 from accelkit.kernelcache.formats.mounts import (
     ClaimMount,
     find_capture_path,
-    find_path_seen,
     list_mounts,
+    list_trees,
     list_variables,
-    needs_rewriting,
+    translate_sub_path,
 )
+from accelkit.kernelcache.formats.relocation.moved_tree import MovedTree
 
 VLLM = {
     "io.kserve.km/cache-type": "torch-compile",
@@ -109,7 +110,7 @@ def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
 @pytest.mark.parametrize(
     ("within", "seen"),
     [
-        (".", "/cache"),
+        ("", "/cache"),
         ("torch_compile_cache/x", "/cache/torch_compile_cache/x"),
         ("triton", "/tmp/triton"),
         ("triton/K", "/tmp/triton/K"),
@@ -118,7 +119,11 @@ def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
     ],
 )
 def test_files_are_seen_where_their_tree_is_mounted(within: str, seen: str) -> None:
-    assert find_path_seen(read_labels(split(*TREES)), "/cache", within) == seen
+    assert moved_tree(read_labels(split(*TREES)), "/cache").find_path(within) == seen
+
+
+def moved_tree(labels: ImageLabels, mount_path: str) -> MovedTree:
+    return MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
 
 
 @pytest.mark.parametrize("path", ["/tmp/vllm", "/tmp/triton"])
@@ -128,17 +133,29 @@ def test_two_trees_at_one_path_are_refused(path: str) -> None:
         read_labels(split(TREES[0], second))
 
 
+def test_a_tree_within_the_root_goes_where_the_root_goes() -> None:
+    labels = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm/triton", "env": "TRITON_CACHE_DIR"}))
+    assert list_mounts(labels, "/cache")[1] == ClaimMount(
+        "triton", "/cache/triton", "TRITON_CACHE_DIR", "/cache/triton"
+    )
+    assert moved_tree(labels, "/cache").find_path("triton/K") == "/cache/triton/K"
+    beside = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm2/triton"}))
+    assert list_mounts(beside, "/cache")[1].path == "/tmp/vllm2/triton"
+
+
 @pytest.mark.parametrize(
-    ("labels", "path", "needed"),
+    ("written", "capture_path", "meant"),
     [
-        (VLLM, "/tmp/vllm", False),
-        (VLLM, "/cache", True),
-        ({**VLLM, "cache.vllm.image/format": "aot_compile"}, "/cache", False),
-        ({**VLLM, "cache.vllm.image/format": "aot_compile,binary"}, "/cache", True),
-        ({"cache.triton.image/summary": "null"}, "/cache", True),
-        ({"io.kserve.km/cache-type": "habana-recipe"}, "/cache", False),
-        ({"io.kserve.km/cache-type": "jax-persistent"}, "/cache", True),
+        ("vllm", "/root/.cache/vllm", ""),
+        ("vllm/torch_compile_cache", "/root/.cache/vllm", "torch_compile_cache"),
+        ("/vllm/torch_compile_cache/", "/root/.cache/vllm", "torch_compile_cache"),
+        ("torch_compile_cache", "/root/.cache/vllm", "torch_compile_cache"),
+        ("triton", "/root/.cache/vllm", "triton"),
+        ("", "/root/.cache/vllm", ""),
+        ("vllm", "", "vllm"),
+        ("triton/K", "/root/triton", "triton/K"),
+        ("torch_compile_cache/x", "/data/torch_compile_cache", "torch_compile_cache/x"),
     ],
 )
-def test_files_are_rewritten_unless_they_name_no_paths_or_the_right_ones(labels, path: str, *, needed: bool) -> None:
-    assert needs_rewriting(read_labels(labels), path) is needed
+def test_folders_of_either_layout_lead_to_the_same_files(written: str, capture_path: str, meant: str) -> None:
+    assert translate_sub_path(written, capture_path, ["triton", "deep_gemm"]) == meant

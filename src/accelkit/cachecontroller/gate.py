@@ -1,0 +1,76 @@
+"""Lets a cache have claims only once pods that mount them are sent to the webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from accelkit.cachecontroller.webhook.registration import Registration
+from accelkit.errors import AccelkitError
+from accelkit.gkm.objects import Cache
+
+log = logging.getLogger(__name__)
+
+# Until API servers ask by a configuration that was just written; their watches take a few hundredths of it.
+_SPREAD_SECONDS: Final = 0.5
+# Others may change the configuration, certificates are renewed, and caches go.
+_LOOK_SECONDS: Final = 30.0
+
+
+class Gate:
+    """Keeps the webhook's configuration, ahead of what it is for.
+
+    Args:
+        registration: writes it.
+        caches: all that there are.
+        leads: whether we may write now.
+    """
+
+    def __init__(
+        self, registration: Registration, caches: Callable[[], Iterable[Cache]], leads: Callable[[], bool]
+    ) -> None:
+        self._registration, self._caches, self._leads = registration, caches, leads
+        self._turn = asyncio.Lock()
+        self._announced: list[Cache] = []
+
+    async def announce(self, cache: Cache) -> None:
+        """Have pods that mount a cache sent to the webhook before it is there, by any replica; returns when they are.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+            ConfigurationError: the certificate cannot be read.
+        """
+        self._announced.append(cache)
+        async with self._turn:
+            # One write is for all that were announced meanwhile.
+            if batch := self._announced:
+                self._announced = []
+                await self._registration.keep(list(self._caches()), batch)
+        await asyncio.sleep(_SPREAD_SECONDS)
+
+    async def open(self, cache: Cache) -> None:
+        """Have pods that mount a cache sent to the webhook.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+            ConfigurationError: the certificate cannot be read.
+        """
+        async with self._turn:
+            # One write is for all caches that are there, so the others of a swarm find it done.
+            if not self._registration.covers(cache):
+                await self._registration.keep(list(self._caches()))
+
+    async def run(self) -> None:
+        """Look at the configuration now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not self._leads():
+                continue
+            try:
+                async with self._turn:
+                    if await self._registration.keep(list(self._caches())):
+                        log.info("the webhook's configuration was written")
+            except AccelkitError as exc:
+                log.warning("the webhook's configuration cannot be kept: %s", exc)

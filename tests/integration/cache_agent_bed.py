@@ -1,0 +1,278 @@
+"""`accelkit cache-agent` as a process, on a node of its own on a real API server, and what a controller would write."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from private_sigstore import PrivateSigstore
+from registries.artifact import Artifact
+from registries.caches import cache_folder, publish, sign
+
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, build_collection_path
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+Json = dict[str, Any]
+
+REPOSITORY = Path(__file__).parents[2]
+CRDS = REPOSITORY / "roles/kernel_cache/files/crds"
+KEY = PrivateSigstore.new().key()
+MOUNT_PATH = "/root/.triton/cache"
+DEADLINE = 45.0
+GIB = 1 << 30
+# All that the agent may do, beside reading Secrets where an administrator lets it.
+RULES = [
+    {"apiGroups": ["gkm.io"], "resources": ["gkmcaches", "clustergkmcaches"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["gkm.io"],
+        "resources": ["gkmcachenodes", "clustergkmcachenodes"],
+        "verbs": ["get", "list", "watch", "create", "delete"],
+    },
+    {
+        "apiGroups": ["gkm.io"],
+        "resources": ["gkmcachenodes/status", "clustergkmcachenodes/status"],
+        "verbs": ["patch"],
+    },
+    {"apiGroups": ["accelkit.io"], "resources": ["signerpolicies"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]},
+]
+
+_numbers = itertools.count()
+
+
+class Bed:
+    """One node with its agent, and a namespace for its caches and pods.
+
+    Args:
+        api: an administrator's.
+        kubeconfig: the agent's.
+        folder: for the store and the log.
+    """
+
+    def __init__(self, api: ApiClient, kubeconfig: Path, folder: Path) -> None:
+        self.api, self._kubeconfig, self.folder = api, kubeconfig, folder
+        number = f"{os.getpid()}-{next(_numbers)}"
+        self.node, self.namespace = f"cache-node-{number}", f"caches-{number}"
+        self.store = folder / "store"
+        self.log = folder / "agent.log"
+        self._arguments: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def create(self, host: str, *, kernels: str = "cuda:90") -> None:
+        """Make namespace and node, and the policy for a registry."""
+        await self.api.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        card = Card("card-0", "simulated", "sim", 16 * GIB, index=0, target=kernels)
+        annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (card,)))}
+        info = {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": ""}
+        info |= {"kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux"}
+        status = {"nodeInfo": {**info, "osImage": "", "systemUUID": ""}}
+        node = {"metadata": {"name": self.node, "annotations": annotations}, "spec": {"unschedulable": True}}
+        await self.api.post(NODES, {**node, "status": status})
+        await self.trust(host)
+        self._arguments = ["--plain-http", host]
+
+    async def trust(self, host: str) -> None:
+        """Let the test's key sign what lies in a registry, for this namespace."""
+        signer = {"name": "ci", "key": {"data": KEY.key.public_pem.decode()}, "transparencyLog": "notRequired"}
+        spec = {"images": [f"{host}/**"], "namespaces": [self.namespace], "signers": [signer]}
+        body = {"apiVersion": names.POLICY_API, "kind": "SignerPolicy", "metadata": {"name": self.namespace}}
+        await self.api.post(names.SIGNER_POLICIES, {**body, "spec": spec})
+
+    async def distrust(self) -> None:
+        await self.api.delete(f"{names.SIGNER_POLICIES}/{self.namespace}")
+
+    async def close(self) -> None:
+        self.kill()
+        paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
+        for pod in await self.list(build_collection_path("v1", "pods", self.namespace)):
+            paths.append(f"{build_collection_path('v1', 'pods', self.namespace)}/{pod['metadata']['name']}")
+        for each in await self.list(self._caches):
+            paths.append(f"{self._caches}/{each['metadata']['name']}")
+        for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
+            try:
+                await self.api.delete(path, {"gracePeriodSeconds": 0})
+            except ApiError as exc:
+                if not exc.not_found:
+                    raise
+
+    # The agent.
+
+    def start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
+        environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--kubeconfig", str(self._kubeconfig), *self._arguments, *arguments],
+                stdout=log,
+                stderr=log,
+                env=environ | {"DOCKER_CONFIG": str(self.folder)},
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it without a word, as the kernel does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """End it as a kubelet does; return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(20)
+        self._process = None
+        return code
+
+    # What others write.
+
+    @property
+    def _caches(self) -> str:
+        return build_collection_path(names.API, "gkmcaches", self.namespace)
+
+    async def cache(self, image: str, digest: str, name: str = "add", **status: Any) -> None:
+        """Make a cache that the controller has verified."""
+        body = {"apiVersion": names.API, "kind": "GKMCache", "metadata": {"name": name}, "spec": {"image": image}}
+        await self.api.post(self._caches, body)
+        await self.resolve(digest, name, resolvedImage=image, **status)
+
+    async def resolve(self, digest: str, name: str = "add", *, verified: str = "True", **status: Any) -> None:
+        """Write the status as the controller does."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        reason = "Verified" if verified == "True" else "NotCovered"
+        condition = {"type": "Verified", "status": verified, "reason": reason, "message": "says the test"}
+        written = {
+            "resolvedDigest": digest,
+            "mountPath": MOUNT_PATH,
+            "delivery": "node",
+            "conditions": [{**condition, "lastTransitionTime": now}],
+            **status,
+        }
+        await self.api.patch(f"{self._caches}/{name}/status", {"status": written})
+
+    async def delete(self, name: str = "add") -> None:
+        await self.api.delete(f"{self._caches}/{name}")
+
+    async def pod(self, name: str, claim: str = "add", *, phase: str = "Running") -> Json:
+        """Make a pod of the node that mounts a claim, as far as the kubelet has come with it."""
+        pods = build_collection_path("v1", "pods", self.namespace)
+        volume = {"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}
+        spec = {
+            "nodeName": self.node,
+            "tolerations": [{"operator": "Exists"}],
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "busybox"}],
+            "volumes": [volume],
+        }
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                try:
+                    made = json.loads(await self.api.post(pods, {"metadata": {"name": name}, "spec": spec}))
+                    break
+                except ApiError as exc:
+                    # The namespace's ServiceAccount comes a moment after it.
+                    if not exc.forbidden:
+                        raise
+                    await asyncio.sleep(0.1)
+        await self.phase(name, phase)
+        return made
+
+    async def phase(self, name: str, phase: str) -> None:
+        """Say of a pod what its kubelet would."""
+        state = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
+        container = {"name": "main", "image": "busybox", "imageID": "", "ready": True, "restartCount": 0}
+        status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
+        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}/status"
+        await self.api.patch(path, {"status": status})
+
+    async def delete_pod(self, name: str) -> None:
+        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}"
+        await self.api.delete(path, {"gracePeriodSeconds": 0})
+
+    # What is seen.
+
+    async def list(self, path: str) -> list[Json]:
+        found: list[Json] = json.loads(await self.api.get(path))["items"]
+        return found
+
+    async def report(self) -> Json:
+        """The status of the node's GKMCacheNode; empty where there is none."""
+        path = f"{build_collection_path(names.API, 'gkmcachenodes', self.namespace)}/{self.node}"
+        try:
+            found: Json = json.loads(await self.api.get(path)).get("status", {})
+        except ApiError as exc:
+            if not exc.not_found:
+                raise
+            return {}
+        return found
+
+    async def entry(self, digest: str, name: str = "add") -> Json:
+        found: Json = (await self.report()).get("caches", {}).get(name, {}).get(digest, {})
+        return found
+
+    async def condition(self, kind: str, digest: str, name: str = "add") -> Json:
+        conditions = (await self.entry(digest, name)).get("conditions", ())
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    async def until(self, kind: str, digest: str, name: str = "add", *, status: str = "True", reason: str = "") -> Json:
+        """Wait until a condition is so; return it."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            found = await self.condition(kind, digest, name)
+            if found.get("status") == status and reason in {"", found["reason"]}:
+                return found
+            assert time.monotonic() < deadline, f"{await self.report()}\n{self.log.read_text()[-4000:]}"
+            await asyncio.sleep(0.05)
+
+    async def until_true(self, question: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not question():
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            await asyncio.sleep(0.02)
+
+    def link(self, name: str = "add") -> Path:
+        return Path(names.build_link_path(f"{self.namespace}/{name}", self.store))
+
+    def leads_to(self, digest: str, name: str = "add") -> bool:
+        path = Path(names.build_cache_path(digest, MOUNT_PATH, self.store))
+        return self.link(name).is_dir() and self.link(name).resolve() == path.resolve()
+
+    def folders(self) -> set[str]:
+        return {path.name for path in self.store.glob("sha256-*")}
+
+
+async def image(host: str, folder: Path, repository: str, kernel: str = "add_kernel") -> Artifact:
+    """Push a signed image of a small cache."""
+
+    def make() -> Artifact:
+        made = publish(host, cache_folder(folder / repository / kernel, kernel=kernel), repository)
+        sign(host, made, KEY, repository)
+        return made
+
+    return await asyncio.to_thread(make)
+
+
+@contextmanager
+def measured(what: str) -> Iterator[Callable[[], float]]:
+    """Tell how long something took, with `pytest -s`."""
+    began = time.monotonic()
+    yield lambda: time.monotonic() - began
+    print(f"{what}: {time.monotonic() - began:.2f} s")

@@ -1,0 +1,251 @@
+"""The webhook of pods and the admission policies of kernel caches, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount
+from extender_process import until
+from ports import free_port
+from webhook_stand import CONFIGURATION, IMAGE, Stand
+
+from accelkit.cachecontroller.webhook.matching import build_expression
+from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND
+from accelkit.errors import ApiError
+from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.install.certificates.issuing import Authority
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import delete_if_present
+from accelkit.kube.paths import build_object_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+WRITABLE = "is mounted writable, and all its pods share its files"
+
+
+def issue(stand: Stand) -> None:
+    """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
+    authority = Authority("webhook")
+    pair = authority.issue_server("webhook", ["127.0.0.1"])
+    stand.certificate.with_name("ca.crt").write_bytes(authority.certificate)
+    stand.key.write_bytes(pair.key)
+    stand.certificate.write_bytes(pair.certificate)
+
+
+@pytest.fixture(scope="module")
+def stand(control_plane, tmp_path_factory):
+    stand = Stand(tmp_path_factory.mktemp("webhook"), control_plane.kubeconfig, free_port())
+    issue(stand)
+    yield stand
+    stand.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(control_plane, stand):
+    """The kinds and the policies in the cluster; returns where it is."""
+    made: list[str] = []
+
+    async def do(action):
+        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+            cluster = CacheCluster(api, stand)
+            cluster.made = made
+            await action(cluster)
+
+    try:
+        asyncio.run(do(CacheCluster.set_up))
+        yield control_plane.kubeconfig
+    finally:
+        stand.stop()
+        asyncio.run(do(CacheCluster.tear_down))
+
+
+@pytest.fixture
+async def cluster(guarded, stand):
+    async with ApiClient(load_connection(guarded)) as api:
+        yield CacheCluster(api, stand)
+
+
+@pytest.fixture
+async def served(cluster):
+    """The cluster, while the webhook runs."""
+    cluster.stand.start()
+    return cluster
+
+
+@pytest.fixture
+async def bare(cluster):
+    """The cluster, where somebody has deleted the webhook's configuration."""
+    cluster.stand.stop()
+    await cluster.unregister()
+    return cluster
+
+
+@pytest.fixture
+async def namespace(cluster):
+    return await cluster.make_namespace()
+
+
+async def ready(cluster, namespace, name="kernels", **status):
+    """Make a cache and wait until its pods are sent to the webhook, which knows it then."""
+    await cluster.make_cache(namespace, name, **status)
+    await cluster.registered(f"{namespace}/{name}")
+
+    async def pinned():
+        try:
+            pod = await cluster.create(namespace, make_pod(mount(readOnly=True), claim=name), dry=True)
+        except ApiError as exc:
+            # Its process may still begin.
+            if "failed calling webhook" not in str(exc):
+                raise
+            return False
+        return pod["metadata"].get("annotations", {}).get(PINNED_ANNOTATION) == DIGEST
+
+    await until(pinned)
+
+
+async def test_pods_may_follow_their_cache_in_the_same_file(served, namespace):
+    # Once it answers; what is announced is in its configuration before a cache is stored.
+    await ready(served, namespace)
+    for number in range(5):
+        name = f"follows-{number}"
+        await served.make_cache(namespace, name)
+        pod = await served.create(namespace, make_pod(mount(), claim=name))
+        assert pod["spec"]["initContainers"][0]["image"] == IMAGE
+
+
+async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, namespace):
+    await ready(served, namespace)
+    lying = {PINNED_ANNOTATION: "sha256:" + "0" * 64, WRITABLE_ANNOTATION: "mine"}
+    pod = await served.create(namespace, make_pod(mount(), annotations=lying))
+    by_name = {each["name"]: each for each in pod["spec"]["volumes"]}
+    assert by_name["files"]["persistentVolumeClaim"] == {"claimName": f"kernels{PINNED}", "readOnly": True}
+    (filling,) = pod["spec"]["initContainers"]
+    assert filling["image"] == IMAGE
+    assert filling["volumeMounts"][0] == {"name": "files", "mountPath": "/accelkit/from", "readOnly": True}
+    assert "emptyDir" in by_name[filling["name"]]
+    assert pod["spec"]["containers"][0]["volumeMounts"][0]["name"] == filling["name"]
+    annotations = pod["metadata"]["annotations"]
+    assert annotations[PINNED_ANNOTATION] == DIGEST
+    assert annotations[WRITABLE_ANNOTATION] == f"{filling['name']}={namespace}/kernels"
+
+
+async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, namespace):
+    await ready(served, namespace)
+    pod = await served.create(namespace, make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels=main"}))
+    main = pod["spec"]["containers"][0]
+    assert main["volumeMounts"][0]["mountPath"] == "/cache"
+    assert {each["name"] for each in main["env"]} == {"TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"}
+    asked = make_pod(claim="", annotations={MOUNT_ANNOTATION: "unknown"})
+    assert "does not have; it has kernels" in await served.refusal(namespace, asked)
+
+
+async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespace):
+    other = await served.make_namespace()
+    name = f"shared-{namespace}"
+    await ready(served, namespace, name, spread=[namespace])
+    foreign = await served.create(other, make_pod(mount(), claim=name))
+    assert foreign["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": name}
+    assert foreign["metadata"]["name"] not in served.stand.asked()
+
+
+async def test_pods_that_do_not_concern_it_never_reach_it(served, namespace):
+    await ready(served, namespace)
+    concerned = make_pod(mount(readOnly=True))
+    others = [make_pod(claim=""), make_pod(mount(), claim="data"), make_pod(mount(), claim="kernels-of-mine")]
+    for pod in (*others, concerned):
+        await served.create(namespace, pod)
+    spared = make_pod(mount(readOnly=True))
+    await served.create("kube-system", spared)
+    asked = served.stand.asked()
+    assert concerned["metadata"]["name"] in asked
+    assert not {each["metadata"]["name"] for each in (*others, spared)} & set(asked)
+
+
+async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not_notice(served, namespace):
+    await ready(served, namespace)
+    served.stand.stop()
+    began = time.monotonic()
+    assert await served.refusal(namespace, make_pod(claim="")) == ""
+    assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
+    assert time.monotonic() - began < 5
+    assert "failed calling webhook" in await served.refusal(namespace, make_pod(mount(readOnly=True)))
+    asking = make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"})
+    assert "failed calling webhook" in await served.refusal(namespace, asking)
+
+
+async def test_a_new_certificate_is_served_and_trusted(served, namespace):
+    await ready(served, namespace)
+    path = build_object_path(CONFIGURATIONS, CONFIGURATION)
+    before = await served.api.get(path)
+    issue(served.stand)
+
+    async def trusted():
+        return await served.api.get(path) != before
+
+    await until(trusted)
+    end = time.monotonic() + 6
+    # Whichever of both certificates it shows meanwhile.
+    while time.monotonic() < end:
+        assert await served.refusal(namespace, make_pod(mount(readOnly=True))) == ""
+
+
+async def test_somebody_elses_change_of_its_configuration_is_undone(served, namespace):
+    await ready(served, namespace)
+    path = build_object_path(CONFIGURATIONS, CONFIGURATION)
+    await served.api.patch(
+        path, [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}], kind="json"
+    )
+
+    async def undone():
+        return b'"failurePolicy":"Fail"' in await served.api.get(path)
+
+    await until(undone)
+
+
+async def test_200_caches(served, namespace):
+    for number in range(200):
+        await served.make_cache(namespace, f"cache-{number}")
+    await served.registered(f"{namespace}/cache-199")
+
+    async def pinned():
+        pod = await served.create(namespace, make_pod(mount(readOnly=True), claim="cache-199"), dry=True)
+        return PINNED_ANNOTATION in pod["metadata"].get("annotations", {})
+
+    await until(pinned)
+    assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
+
+
+@pytest.mark.parametrize(
+    ("most", "also"), [(60_000, set()), (70, {"elsewhere"}), (25, {"elsewhere", "data"}), (2, {"elsewhere", "data"})]
+)
+async def test_the_api_server_understands_each_way_of_naming_pods(bare, namespace, most, also):
+    claims = {(namespace, "kernels"), (namespace, "more-of-them"), (namespace, "and-more"), (namespace, "elsewhere")}
+    expression, _ = build_expression(claims - {(namespace, "elsewhere")} if most == 60_000 else claims, most)
+    dead = {
+        "name": "dead.accelkit.io",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": f"https://127.0.0.1:{free_port()}/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "matchConditions": [{"name": "ours", "expression": expression}],
+        "sideEffects": "None",
+    }
+    body = {"apiVersion": API, "kind": KIND, "metadata": {"name": f"dead-{namespace}"}, "webhooks": [dead]}
+    await bare.api.post(CONFIGURATIONS, body)
+    try:
+        sent = set()
+
+        async def matched(pod):
+            return "failed calling webhook" in await bare.refusal(namespace, pod)
+
+        await until(lambda: matched(make_pod(mount(readOnly=True))))
+        for claim in ("kernels", f"kernels{PINNED}", "elsewhere", "data"):
+            if await matched(make_pod(mount(readOnly=True), claim=claim)):
+                sent.add(claim)
+        assert sent == {"kernels", f"kernels{PINNED}"} | also
+        assert await matched(make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"}))
+        assert not await matched(make_pod(claim=""))
+    finally:
+        await delete_if_present(bare.api, build_object_path(CONFIGURATIONS, f"dead-{namespace}"))

@@ -1,0 +1,128 @@
+"""Several images are judged at once; a registry that lets everybody wait does not keep the others from it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused
+from accelkit.cachecontroller.judging.pool import Judging
+from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.errors import ApiError
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec
+
+DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+AWAY = Refused("RegistryUnavailable", "away", retryable=True)
+
+
+class World:
+    """A judge whose answers a test gives, and workers."""
+
+    def __init__(self) -> None:
+        self.caches: dict[str, Cache] = {}
+        self.marked: asyncio.Queue[str] = asyncio.Queue()
+        self.asked: list[tuple[str, int]] = []
+        self.answers: dict[str, object] = {}
+        self.waiting: set[str] = set()
+        self.leading = True
+        metrics = ControllerMetrics(
+            leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
+        )
+        self.judging = Judging(
+            self,
+            metrics,
+            find=self.caches.get,
+            ask=lambda cache: Question(cache.spec.image, "p"),
+            mark=self.marked.put_nowait,
+            leads=lambda: self.leading,
+        )
+
+    def add(self, name: str, registry: str) -> str:
+        cache = Cache(CacheMeta(name=name, namespace="t"), CacheSpec(image=f"{registry}/a/{name}:v1"))
+        self.caches[cache.key] = cache
+        self.judging.plan(cache, 0.0)
+        return cache.key
+
+    async def judge(self, cache: Cache, question: Question, attempts: int) -> Judgement:
+        name = cache.metadata.name
+        self.asked.append((name, attempts))
+        if name in self.waiting:
+            await asyncio.Event().wait()
+        answer = self.answers.get(name, DIGEST)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, Refused):
+            return Judgement(question, 1.0, OTHER if answer is not AWAY else "", answer, attempts=attempts + 1)
+        return Judgement(question, 1.0, str(answer))
+
+    async def told(self) -> str:
+        async with asyncio.timeout(10):
+            return await self.marked.get()
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    workers = [asyncio.create_task(made.judging.run()) for _ in range(3)]
+    yield made
+    for each in workers:
+        each.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await each
+
+
+async def test_what_was_learnt_is_kept_and_told(world):
+    key = world.add("one", "q.io")
+    assert await world.told() == key
+    assert world.judging.find_judgement(key).digest == DIGEST
+    world.judging.forget(key)
+    assert world.judging.find_judgement(key) is None
+
+
+async def test_failures_are_counted_until_something_is_learnt(world):
+    world.answers["one"] = AWAY
+    key = world.add("one", "q.io")
+    await world.told()
+    world.judging.plan(world.caches[key], 0.0)
+    await world.told()
+    assert world.asked == [("one", 0), ("one", 1)]
+    assert world.judging.find_judgement(key).attempts == 2
+    # Another image is no former failure.
+    world.answers["one"] = Refused("NoSignatures", "none")
+    world.judging.plan(world.caches[key], 0.0)
+    await world.told()
+    assert world.judging.find_judgement(key).attempts == 1
+
+
+async def test_a_registry_that_is_away_keeps_one_worker_at_most(world):
+    world.answers["first"] = AWAY
+    world.add("first", "slow.io")
+    await world.told()
+    world.waiting |= {"a", "b", "c"}
+    for name in ("a", "b", "c"):
+        world.add(name, "slow.io")
+    good = world.add("good", "q.io")
+    assert await world.told() == good
+    assert len([name for name, _ in world.asked if name in world.waiting]) == 1
+
+
+async def test_a_defect_with_one_image_leaves_the_others(world, caplog):
+    world.answers |= {"bad": ValueError("defect"), "silent": ApiError("away")}
+    world.add("bad", "q.io")
+    world.add("silent", "q.io")
+    good = world.add("good", "q.io")
+    assert await world.told() == good
+    assert len(world.judging) == 2
+    assert "t/bad cannot be judged" in caplog.text
+
+
+async def test_who_leads_no_longer_learns_nothing(world):
+    world.leading = False
+    world.add("one", "q.io")
+    world.judging.clear()
+    world.leading = True
+    key = world.add("two", "q.io")
+    assert await world.told() == key
+    assert [name for name, _ in world.asked] == ["two"]
