@@ -16,6 +16,10 @@ ROLE = ROOT / "roles" / "kernel_cache"
 CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 # Rendered once, by one process.
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(300)]
+# Who keeps what pods share from being written.
+WRITERS = {
+    f"accelkit-{name}" for name in ("cache-writable", "cluster-cache-writable", "cache-folders", "cache-volumes")
+}
 KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
 CASES = {
     "defaults": {},
@@ -66,11 +70,11 @@ def rendered(tmp_path_factory):
     ]
     play = {
         "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-        "vars": {"role_path": str(ROLE)},
         "tasks": tasks,
     }
-    # Templates are looked for beside the play.
-    (folder / "templates").symlink_to(ROLE / "templates")
+    # Templates and files are looked for beside the play.
+    for name in ("templates", "files"):
+        (folder / name).symlink_to(ROLE / name)
     run_play(folder, play, seconds=200)
     found = {}
     for case in CASES:
@@ -260,9 +264,9 @@ def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered
 
 def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
     for case, names in {
-        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT},
+        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT, *WRITERS},
         # GKM's own operator, where it is adopted, writes the status too.
-        "bare": {CONTROLLER, AGENT},
+        "bare": {CONTROLLER, AGENT, *WRITERS},
     }.items():
         for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
             assert names <= {name for of, each, name in rendered if (of, each) == (case, kind)}
