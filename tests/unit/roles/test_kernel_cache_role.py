@@ -18,7 +18,7 @@ CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(300)]
 # Who keeps what pods share from being written.
 WRITERS = {
-    f"accelkit-{name}" for name in ("cache-writable", "cluster-cache-writable", "cache-folders", "cache-volumes")
+    *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes")
 }
 KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
 CASES = {
@@ -131,9 +131,10 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     found = rules(rendered["defaults", "ClusterRole", CONTROLLER])
     resources = {resource for resource, _ in found}
     assert not {each for each in resources if each.startswith(("secrets", "*"))}
-    for resource in ("pods", "nodes", "jobs", "daemonsets", "configmaps"):
+    for resource in ("pods", "nodes", "namespaces"):
         assert {verb for of, verb in found if of == resource} == {"list", "watch"}
-    # What runs anything is made in accelkit's own namespace, and copies of pull secrets for it.
+    # What runs anything is made and seen in accelkit's own namespace alone, and copies of pull secrets for it.
+    assert not resources & {"jobs", "daemonsets", "configmaps", "volumesnapshots"}
     own = rules(rendered["defaults", "Role", CONTROLLER])
     assert {resource for resource, verb in own if verb == "create"} == {
         *("leases", "configmaps", "secrets", "daemonsets", "jobs", "volumesnapshots")
@@ -153,7 +154,7 @@ def test_agents_write_reports_alone(rendered):
     assert {resource for resource, _ in writing} == {
         *("gkmcachenodes", "clustergkmcachenodes", "gkmcachenodes/status", "clustergkmcachenodes/status")
     }
-    assert {verb for resource, verb in found if resource == "nodes"} == {"get", "list", "watch"}
+    assert {verb for resource, verb in found if resource == "nodes"} == {"list", "watch"}
     assert not {resource for resource, _ in found if resource.startswith("secrets")}
     # A right that only a policy bounds comes with it.
     assert ("defaults", "ValidatingAdmissionPolicyBinding", AGENT) in rendered
