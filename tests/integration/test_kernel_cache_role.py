@@ -192,7 +192,17 @@ async def serves_with_its_own_token(api: ApiClient, role: Role) -> None:
         modes = ["ReadWriteOnce", "ReadOnlyMany"]
         await caches.create("default", "team/cache", name="filled", storageClassName="nobodys", accessModes=modes)
         await until(lambda: has(caches.claims("accelkit")))
+    except BaseException:
+        print("DBG-EXC", await api.get("/apis/gkm.io/v1alpha1/namespaces/default/gkmcaches"))
+        raise
     finally:
+        import os
+        for pth in caches._made: await api.delete(pth)
+        await asyncio.sleep(15)
+        print("DBG", (await api.get("/apis/gkm.io/v1alpha1/namespaces/default/gkmcaches")).decode())
+        print("DBG-PVC", (await api.get("/api/v1/persistentvolumeclaims")).decode())
+        os.system(f"find {role._sandbox.paths.root} -name '*.log' | grep -i cache; find {role._sandbox.paths.root} -name '*.log' | grep -i cache-contr | xargs tail -n 40")
+        raise SystemExit(3)
         await caches.close()
         await api.delete(f"{storage}/nobodys")
     assert await caches.claims("accelkit") == {}
