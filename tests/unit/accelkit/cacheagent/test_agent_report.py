@@ -119,6 +119,13 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
             ("True", "Ready"),
         ),
         # To another cache nothing was handed out yet.
+        (world(wish(verified=None), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
+        (
+            world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("False", "PolicyUnreadable"),
+        ),
         (
             failed(world(wish(), stored=OLD)),
             ("True", "Compatible"),
