@@ -267,6 +267,18 @@ def test_the_real_command_fills_a_copy_in_which_nothing_is_missed_until_the_work
     assert pods.scan().triton == 2
 
 
+def test_neither_times_that_lie_ahead_nor_a_change_of_owner_are_misses(pods):
+    copy = pods.copy(filled=False)
+    pods.put(copy / TRITON / "ahead", NOW + 10**18)
+    pods.put(copy / TRITON / "owned", LONG_AGO)
+    then = (copy / TRITON / "owned").stat().st_ctime_ns
+    # Times of a machine are coarse.
+    while not (copy / MARKER).exists() or (copy / MARKER).stat().st_ctime_ns <= then:
+        pods.put(copy / MARKER, NOW)
+    (copy / TRITON / "owned").chmod(0o600)
+    assert pods.scan().triton == 0
+
+
 def test_without_a_kubelets_folder_it_is_an_error(tmp_path):
     with pytest.raises(OSError, match="gone"):
         scan_copies(tmp_path / "gone")
