@@ -21,6 +21,8 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, Co
 # Of a node there are some hundred at most.
 _MAX_PODS: Final = 250
 _NAMED_PODS: Final = 5
+# Under way, or not meant for this node.
+_CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
 
 
 def build_reports(
@@ -237,7 +239,7 @@ def _count(caches: Mapping[str, Mapping[str, NodeCacheStatus]]) -> CacheCounts:
     former = [entry for entry in entries if entry not in current]
     in_use = any(entry.pods for entry in entries)
     failed = any(
-        each.type == ConditionType.EXTRACTED and each.status == "False" and each.reason != Reason.EXTRACTING
+        each.type == ConditionType.READY and each.status == "False" and each.reason not in _CALM
         for entry in current
         for each in entry.conditions
     )
