@@ -119,7 +119,9 @@ async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run
     assert len(hostile_registry.requests) == asked, "what it satisfied before, it satisfies again"
 
 
-async def test_a_registry_that_is_away_is_asked_again(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back_after_a_verdicts_time(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
     host, away = hostile_registry.host, [True]
     made = await image(host, tmp_path, "team/add")
     failing = misbehaviour.failing(503)
@@ -130,19 +132,6 @@ async def test_a_registry_that_is_away_is_asked_again(bed: Bed, hostile_registry
     found = await bed.until("Ready", made.digest, status="False", reason="RegistryUnavailable")
     assert "failure 1" in found["message"]
     away[0] = False
-    await bed.until("Ready", made.digest)
-
-
-async def test_a_registry_that_is_away_after_a_verdicts_time_takes_nothing_back(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host, away = hostile_registry.host, [False]
-    made = await image(host, tmp_path, "team/add")
-    failing = misbehaviour.failing(503)
-    hostile_registry.on("*", ".*", lambda request: failing(request) if away[0] else None)
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
     await bed.until("Ready", made.digest)
     bed.kill()
     bed.make_verdicts_older(2 * 24 * 3600)

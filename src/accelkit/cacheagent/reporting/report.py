@@ -10,7 +10,7 @@ from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
 from accelkit.cacheagent.planning.plan import Plan
 from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfit, format_gib
 from accelkit.cacheagent.planning.usage import Usage
-from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
 from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
@@ -21,6 +21,8 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, Co
 # Of a node there are some hundred at most.
 _MAX_PODS: Final = 250
 _NAMED_PODS: Final = 5
+# Under way, or not meant for this node.
+_CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
 
 
 def build_reports(
@@ -148,10 +150,8 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     if progress.refusal is not None:
         return state(kind, progress.refusal.reason, progress.refusal.message, holds=False)
     if progress.step is Step.NOTHING:
-        undecided = world.standings[key].undecided
-        reason = undecided.reason if undecided is not None else Reason.PENDING
-        told = undecided.message if undecided is not None else "the controller has no verdict on it now"
-        return state(kind, reason, told, holds=False)
+        undecided = _find_undecided(world, progress)
+        return state(kind, undecided.reason, undecided.message, holds=False)
     if (full := plan.no_room.get(key)) is not None:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
@@ -182,21 +182,35 @@ def _tell_ready(world: World, plan: Plan, progress: Progress) -> Condition:
     if linked == wish.folder:
         # What was handed out stays so while nobody can judge it anew.
         return state(kind, Reason.READY, _tell_standing(world, progress), holds=True)
+    hindrance = _find_hindrance(world, plan, progress)
+    return state(kind, hindrance.reason, hindrance.message, holds=False)
+
+
+def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
+    """Return why pods do not get what nobody refuses."""
+    if progress.step is Step.NOTHING:
+        return _find_undecided(world, progress)
     extracted = _tell_extracted(world, plan, progress)
-    reason = Reason.PENDING if extracted.status == "True" else extracted.reason
-    return state(kind, reason, extracted.message, holds=False)
+    if extracted.status == "True":
+        return Refusal(Reason.PENDING, "its link is being moved")
+    return Refusal(extracted.reason, extracted.message)
 
 
 def _tell_standing(world: World, progress: Progress) -> str:
     """Return why what pods get is not known to satisfy the present policies now."""
-    undecided = world.standings[progress.wish.key].undecided
-    if undecided is not None:
-        why = undecided.message
+    if progress.step is Step.NOTHING:
+        why = _find_undecided(world, progress).message
     elif progress.attempt is not None:
         why = f"{progress.attempt.reason}: {_tell_attempt(world, progress.attempt)}"
     else:
-        why = "it is being judged again" if progress.step is Step.VERIFY else "the controller has no verdict on it now"
+        why = "it is being judged again"
     return f"it was verified before; {why}"
+
+
+def _find_undecided(world: World, progress: Progress) -> Refusal:
+    """Return for whom it is waited."""
+    undecided = world.standings[progress.wish.key].undecided
+    return undecided or Refusal(Reason.PENDING, "the controller has no verdict on it now")
 
 
 def _tell_outdated(count: int) -> Condition:
@@ -225,7 +239,7 @@ def _count(caches: Mapping[str, Mapping[str, NodeCacheStatus]]) -> CacheCounts:
     former = [entry for entry in entries if entry not in current]
     in_use = any(entry.pods for entry in entries)
     failed = any(
-        each.type == ConditionType.EXTRACTED and each.status == "False" and each.reason != Reason.EXTRACTING
+        each.type == ConditionType.READY and each.status == "False" and each.reason not in _CALM
         for entry in current
         for each in entry.conditions
     )

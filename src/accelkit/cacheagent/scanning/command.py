@@ -16,7 +16,7 @@ from accelkit import __version__
 from accelkit.cacheagent.scanning.document import SCAN_SECONDS, write_document
 from accelkit.cacheagent.scanning.walk import PODS_FOLDER, scan_copies
 from accelkit.errors import ConfigurationError
-from accelkit.logs import ErrorReporter
+from accelkit.logs import ErrorReporter, set_up_service_log
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
     It runs beside the agent because it has to read the folders of pods, and has neither token nor network of its own to
     use.
     """
+    set_up_service_log("accelkit-cache-scan", None)
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder", next_step="name the folder that the cache agent shares")
     os.nice(_NICENESS)

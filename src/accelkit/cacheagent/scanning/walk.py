@@ -189,7 +189,13 @@ def _walk(folder: int, parts: tuple[str, ...], marker: os.stat_result, budget: _
                     if below is not None:
                         _walk(below, (*parts, entry.name), marker, budget, count)
             elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
-                count.add(parts, made=found.st_mtime_ns > marker.st_mtime_ns)
+                count.add(parts, made=_is_made_after(found, marker))
+
+
+def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
+    # Whoever packed a cache may have written times that lie ahead, and whoever takes over a copy (`chown -R`) has
+    # changed all of its files: neither of the two times says enough by itself.
+    return found.st_mtime_ns > marker.st_mtime_ns and found.st_ctime_ns >= marker.st_ctime_ns
 
 
 def _find_key(parts: tuple[str, ...]) -> str:

@@ -119,6 +119,13 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
             ("True", "Ready"),
         ),
         # To another cache nothing was handed out yet.
+        (world(wish(verified=None), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
+        (
+            world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("False", "PolicyUnreadable"),
+        ),
         (
             failed(world(wish(), stored=OLD)),
             ("True", "Compatible"),
@@ -211,7 +218,16 @@ def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
 
 @pytest.mark.parametrize(
     ("known", "failures"),
-    [(SERVED, 0), (world(wish()), 0), (failed(world(wish())), 1), (failed(world(wish(), stored=OLD, links=LINKED)), 0)],
+    [
+        (SERVED, 0),
+        (world(wish()), 0),
+        (world(wish(verified=None)), 0),
+        (world(wish(), learned={A: learned(labels=FOREIGN)}), 0),
+        (world(wish(), learned={A: learned(9)}, disk=Disk(5)), 1),
+        (failed(world(wish())), 1),
+        (failed(world(wish(), stored=OLD, links=LINKED)), 0),
+        (world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}), 1),
+    ],
 )
 def test_errors_are_counted_where_something_is_not_had(known, failures):
     assert reports(known)["team"].counts.node_error_cnt == failures
