@@ -73,7 +73,8 @@ def inject(
             for each in mounts
             if each.path not in taken
         )
-        seen = mounts if claim.mount_path and root != claim.mount_path else []
+        # Where nobody knows yet what it is prepared for, it is rewritten in any case.
+        seen = mounts if root != claim.mount_path and not cache.status.relocatable else []
         put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
     return warnings + _set_variables(container, claim, root)
 
