@@ -11,10 +11,12 @@ from extender_process import until
 from ports import free_port
 from webhook_stand import CONFIGURATION, IMAGE, Stand
 
-from accelkit.cachecontroller.webhook.matching import MAX_EXPRESSION, Exactness, build_expression
-from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND
+from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.webhook.matching import MAX_EXPRESSION, Exactness, build_expression, list_claims_of
+from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND, Endpoint, Registration
 from accelkit.errors import ApiError
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.objects import Cache, CacheMeta
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -221,6 +223,25 @@ async def test_200_caches_at_once(served, namespace):
         pod = await served.create(namespace, make_pod(mount(), claim=f"cache-{number}"), dry=True)
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
     assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
+
+
+async def test_replicas_that_write_at_once_lose_nothing(bare, namespace):
+    name = f"replicas-{namespace}"
+    path = build_object_path(CONFIGURATIONS, name)
+    endpoint = Endpoint(bare.stand.certificate, url=f"https://127.0.0.1:{free_port()}")
+    # Neither sees what the other one was told.
+    gates = [Gate(Registration(bare.api, name, endpoint, []), list, lambda: True) for _ in range(2)]
+    made = [Cache(metadata=CacheMeta(name=f"cache-{number}", namespace=namespace)) for number in range(20)]
+    try:
+        # The first writes find no configuration.
+        await asyncio.gather(*(gates[number % 2].announce(each) for number, each in enumerate(made[:2])))
+        for number in range(2, 20, 6):
+            await asyncio.gather(*(gates[each % 2].announce(made[each]) for each in range(number, number + 6)))
+        stored = (await bare.api.get(path)).decode()
+        assert [each.key for each in made if f"'{each.key}'" not in stored] == []
+        assert await Registration(bare.api, name, endpoint, []).read_announced() == list_claims_of(made)
+    finally:
+        await delete_if_present(bare.api, path)
 
 
 @pytest.mark.parametrize(
