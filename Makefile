@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
+.PHONY: e2e e2e-kernel-cache roads triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
 
@@ -52,6 +52,9 @@ forms: .venv/dev ## kube-scheduler under a real systemd, and in services configu
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
+
+e2e-kernel-cache: .venv/dev ## Kernel caches on a kind cluster: all examples, trouble, removal. Needs cosign and a registry too.
+	$(BIN)/python scripts/e2e.py kernel_cache
 
 triton-lookup: .venv/dev ## Triton's own lookup on caches that were extracted. Installs it beside, 290 MB from the package index.
 	test -x build/triton/bin/python || $(PYTHON) -m venv build/triton

@@ -6,14 +6,19 @@ import asyncio
 import json
 import subprocess
 import time
+from collections.abc import Awaitable, Collection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from cache_controller_process import Caches, condition, digest_of
 from cluster_objects import changed, objects, settled_objects
 from conftest import BIN, REPOSITORY, Sandbox
-from impersonation import impersonating
+from extender_process import until
+from impersonation import acting_as
+from private_sigstore import PrivateSigstore
+from registries.hostile import HostileRegistry
 
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHES, FINALIZER, SIGNER_POLICIES
@@ -27,6 +32,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 DEFINITIONS = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
 ROLE = "accelkit.kubernetes.kernel_cache"
 CONTROLLER, AGENT = (f"system:serviceaccount:accelkit:accelkit-cache-{name}" for name in ("controller", "agent"))
+NODE_NAME = "authentication.kubernetes.io/node-name"
 SIGNER = {"name": "ci", "keyless": {"issuer": "https://i.example", "subject": "https://s.example"}}
 SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
 SETTINGS = {
@@ -42,15 +48,16 @@ SETTINGS = {
 class Role:
     """Runs the role against a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        self._sandbox, self._folder = sandbox, folder
+    def __init__(self, sandbox: Sandbox, folder: Path, registry: HostileRegistry) -> None:
+        self._sandbox, self.folder, self.registry = sandbox, folder, registry
 
     def run(self, entry: str, *, check: bool = True, **settings: Any) -> str:
         task = {"ansible.builtin.import_role": {"name": ROLE, "tasks_from": entry}}
-        given = {**SETTINGS, "kernel_cache_image": self._sandbox.facts.image, **settings}
+        plain = {"kernel_cache_registry_plain_http": [self.registry.host]}
+        given = {**SETTINGS, **plain, "kernel_cache_image": self._sandbox.facts.image, **settings}
         play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [task]}
         play["vars"]["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
-        path = self._folder / "play.json"
+        path = self.folder / "play.json"
         path.write_text(json.dumps([play]))
         done = subprocess.run(
             [BIN / "ansible-playbook", path],
@@ -72,21 +79,27 @@ async def is_refused(api: ApiClient, path: str, body: Any, *, by: str) -> None:
 
 
 async def test_the_role_comes_holds_and_goes(control_plane, tmp_path):
-    role = Role(control_plane, tmp_path)
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        await api.post("/api/v1/namespaces", {"metadata": {"name": "accelkit"}})
-        await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": "true"}}})
-        try:
-            before = await settled_objects(control_plane)
-            await refuses_what_others_made(api, role)
-            assert changed(role.run("main")) > 0
-            assert changed(role.run("main")) == 0
-            await holds_who_it_bounds(control_plane, api)
-            await keeps_what_users_made(api, role)
-            await goes_without_a_trace(control_plane, role, before)
-        finally:
-            await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
-            await api.delete("/api/v1/namespaces/accelkit")
+    with HostileRegistry() as registry:
+        role = Role(control_plane, tmp_path, registry)
+        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+            await comes_holds_and_goes(control_plane, api, role)
+
+
+async def comes_holds_and_goes(control_plane: Sandbox, api: ApiClient, role: Role) -> None:
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "accelkit"}})
+    await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": "true"}}})
+    try:
+        before = await settled_objects(control_plane)
+        await refuses_what_others_made(api, role)
+        assert changed(role.run("main")) > 0
+        assert changed(role.run("main")) == 0
+        await holds_who_it_bounds(control_plane, api)
+        await serves_with_its_own_token(api, role)
+        await keeps_what_users_made(api, role)
+        await goes_without_a_trace(control_plane, role, before)
+    finally:
+        await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
+        await api.delete("/api/v1/namespaces/accelkit")
 
 
 async def refuses_what_others_made(api: ApiClient, role: Role) -> None:
@@ -120,7 +133,7 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
 
     reports = build_collection_path("gkm.io/v1alpha1", "gkmcachenodes", "default")
     kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode"}
-    async with impersonating(sandbox, AGENT, node="node-2") as agent:
+    async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE_NAME: "node-2"}) as agent:
         other = {**kind, "metadata": {"name": "node-1"}}
         await is_refused(agent, reports, other, by="reports of its own node only")
         owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}
@@ -137,9 +150,9 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
     await api.delete(f"{reports}/node-2")
 
     labels = {"app.kubernetes.io/component": "kernel-cache"}
-    async with impersonating(sandbox, CONTROLLER) as controller:
-        for path, by in (("/etc", "no volumes but those"), ("/var/lib/accelkit/kernel-caches/../..", "no volumes")):
-            await is_refused(controller, "/api/v1/persistentvolumes", volume(path, labels), by=by)
+    async with acting_as(sandbox.kubeconfig, CONTROLLER) as controller:
+        for path in ("/etc", "/var/lib/accelkit/kernel-caches", "/var/lib/accelkit/kernel-caches-2/x"):
+            await is_refused(controller, "/api/v1/persistentvolumes", volume(path, labels), by="no volumes but those")
         await is_refused(
             controller, "/api/v1/persistentvolumes", volume("/var/lib/accelkit/kernel-caches/x", {}), by="labels"
         )
@@ -158,6 +171,49 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
             await controller.post(build_collection_path("batch/v1", "jobs", "default"), {"metadata": {"name": "j"}})
 
 
+async def serves_with_its_own_token(api: ApiClient, role: Role) -> None:
+    """The controller runs as a pod: what its roles lack is missing here."""
+    signer = PrivateSigstore.new().key()
+    caches = Caches(api, role.registry, role.folder, signer)
+    storage = build_collection_path("storage.k8s.io/v1", "storageclasses")
+    await api.post(storage, {"metadata": {"name": "nobodys"}, "provisioner": "nobody.example/storage"})
+    try:
+        await caches.publish("team/cache", signer=signer)
+        await caches.policy(caches.images("team/cache"))
+        path = await caches.create("default", "team/cache", name="served")
+        cache = await caches.becomes(path, lambda cache: cache.status.pvc_status and digest_of(cache))
+        assert condition(cache, "Verified")[0] == "True"
+        await until(lambda: has(caches.claims("default"), "served"))
+        # Each is for the UID of its claim.
+        await until(lambda: has(caches.volumes("default/served")))
+        assert {each["spec"]["hostPath"]["type"] for each in await caches.volumes("default/served")} == {"Directory"}
+        await until(lambda: has(caches.events("default", "served"), "Verified"))
+        # Filled in accelkit's own namespace, where it lists Jobs, ConfigMaps and Events.
+        modes = ["ReadWriteOnce", "ReadOnlyMany"]
+        await caches.create("default", "team/cache", name="filled", storageClassName="nobodys", accessModes=modes)
+        await until(lambda: has(caches.claims("accelkit")))
+    except BaseException:
+        print("DBG-EXC", await api.get("/apis/gkm.io/v1alpha1/namespaces/default/gkmcaches"))
+        raise
+    finally:
+        import os
+        for pth in caches._made: await api.delete(pth)
+        await asyncio.sleep(15)
+        print("DBG", (await api.get("/apis/gkm.io/v1alpha1/namespaces/default/gkmcaches")).decode())
+        print("DBG-PVC", (await api.get("/api/v1/persistentvolumeclaims")).decode())
+        os.system(f"find {role._sandbox.paths.root} -name '*.log' | grep -i cache; find {role._sandbox.paths.root} -name '*.log' | grep -i cache-contr | xargs tail -n 40")
+        raise SystemExit(3)
+        await caches.close()
+        await api.delete(f"{storage}/nobodys")
+    assert await caches.claims("accelkit") == {}
+
+
+async def has(found: Awaitable[Collection[str]], name: str = "") -> bool:
+    """Whether anything is there, or something of this name."""
+    seen = await found
+    return name in seen if name else bool(seen)
+
+
 def volume(path: str, labels: dict[str, str]) -> dict[str, Any]:
     spec = {
         "capacity": {"storage": "1Mi"},
@@ -173,6 +229,8 @@ async def keeps_what_users_made(api: ApiClient, role: Role) -> None:
     """Without the controller nobody would take its finalizer off."""
     path = f"{CACHES.replace('/gkmcaches', '/namespaces/default/gkmcaches')}/kept"
     await api.post(SIGNER_POLICIES, {"apiVersion": "accelkit.io/v1alpha1", "kind": "SignerPolicy"} | own("mine"))
+    cache = msgspec.json.decode(await api.get(path))
+    assert cache["metadata"]["finalizers"] == [FINALIZER]
     said = " ".join(role.run("remove").split())
     assert "users made GKMCache default kept, SignerPolicy mine" in said
     cache = msgspec.json.decode(await api.get(path))
