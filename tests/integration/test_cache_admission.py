@@ -10,7 +10,7 @@ from extender_process import until
 from impersonation import acting_as
 
 from accelkit.errors import ApiError
-from accelkit.gkm.conditions import merge_conditions, state
+from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
 from accelkit.gkm.objects import PvcStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -127,7 +127,9 @@ async def test_a_long_name_is_guarded_with_its_pinned_claims(cluster, namespace)
 
 
 async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
-    taken = merge_conditions([], [state("Ready", "ClaimExists", holds=False)], now="2026-01-01T00:00:00Z")
+    taken = merge_conditions(
+        [], [state(ConditionType.READY, Reason.CLAIM_EXISTS, holds=False)], now="2026-01-01T00:00:00Z"
+    )
     await guard(cluster, namespace)
     await cluster.make_cache(namespace, "data", pvc_status={namespace: PvcStatus(conditions=taken)})
 

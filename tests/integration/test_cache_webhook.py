@@ -11,10 +11,12 @@ from extender_process import until
 from ports import free_port
 from webhook_stand import CONFIGURATION, IMAGE, Stand
 
-from accelkit.cachecontroller.webhook.matching import build_expression
-from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND
+from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.webhook.matching import MAX_EXPRESSION, Exactness, build_expression, list_claims_of
+from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND, Endpoint, Registration
 from accelkit.errors import ApiError
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.objects import Cache, CacheMeta
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -223,12 +225,36 @@ async def test_200_caches_at_once(served, namespace):
     assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
 
 
+async def test_replicas_that_write_at_once_lose_nothing(bare, namespace):
+    name = f"replicas-{namespace}"
+    path = build_object_path(CONFIGURATIONS, name)
+    endpoint = Endpoint(bare.stand.certificate, url=f"https://127.0.0.1:{free_port()}")
+    # Neither sees what the other one was told.
+    gates = [Gate(Registration(bare.api, name, endpoint, []), list, lambda: True) for _ in range(2)]
+    made = [Cache(metadata=CacheMeta(name=f"cache-{number}", namespace=namespace)) for number in range(20)]
+    try:
+        # The first writes find no configuration.
+        await asyncio.gather(*(gates[number % 2].announce(each) for number, each in enumerate(made[:2])))
+        for number in range(2, 20, 6):
+            await asyncio.gather(*(gates[each % 2].announce(made[each]) for each in range(number, number + 6)))
+        stored = (await bare.api.get(path)).decode()
+        assert [each.key for each in made if f"'{each.key}'" not in stored] == []
+        assert await Registration(bare.api, name, endpoint, []).read_announced() == list_claims_of(made)
+    finally:
+        await delete_if_present(bare.api, path)
+
+
 @pytest.mark.parametrize(
-    ("most", "also"), [(60_000, set()), (70, {"elsewhere"}), (25, {"elsewhere", "data"}), (2, {"elsewhere", "data"})]
+    ("most", "also"),
+    [(MAX_EXPRESSION, set()), (70, {"elsewhere"}), (25, {"elsewhere", "data"}), (2, {"elsewhere", "data"})],
 )
 async def test_the_api_server_understands_each_way_of_naming_pods(bare, namespace, most, also):
     claims = {(namespace, "kernels"), (namespace, "more-of-them"), (namespace, "and-more"), (namespace, "elsewhere")}
-    expression, _ = build_expression(claims - {(namespace, "elsewhere")} if most == 60_000 else claims, most)
+    if most == MAX_EXPRESSION:
+        # As many as are named one by one.
+        claims = (claims - {(namespace, "elsewhere")}) | {("crowd", f"cache-{number:04}") for number in range(2800)}
+    expression, exactness = build_expression(claims, most)
+    assert (exactness is Exactness.CLAIMS) is (most == MAX_EXPRESSION)
     dead = {
         "name": "dead.accelkit.io",
         "admissionReviewVersions": ["v1"],
@@ -252,5 +278,10 @@ async def test_the_api_server_understands_each_way_of_naming_pods(bare, namespac
         assert sent == {"kernels", f"kernels{PINNED}"} | also
         assert await matched(make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"}))
         assert not await matched(make_pod(claim=""))
+        # However many claims a pod has, asking whether it is ours stays within what the API server spends.
+        many = make_pod(claim="")
+        names = [f"other-{number}" for number in range(100)]
+        many["spec"]["volumes"] = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
+        assert (await bare.refusal(namespace, many) == "") is ("data" not in also)
     finally:
         await delete_if_present(bare.api, build_object_path(CONFIGURATIONS, f"dead-{namespace}"))

@@ -17,6 +17,8 @@ from registries import real
 from registries.caches import cache_folder
 
 from accelkit.kernelcache.extraction import ExtractionRequest, extract_image
+from accelkit.kernelcache.extraction.private_copy import make_private_copy
+from accelkit.kernelcache.formats.relocation.moved_tree import MovedTree
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.publishing.build import BuildOptions, build_image
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
@@ -35,7 +37,7 @@ LOOKUP = """
 import json, os
 from triton.runtime.cache import FileCacheManager
 root, found = os.environ["TRITON_CACHE_DIR"], {}
-for key in sorted(os.listdir(root)):
+for key in sorted(each.name for each in os.scandir(root) if each.is_dir()):
     manager = FileCacheManager(key)
     for name in sorted(os.listdir(os.path.join(root, key))):
         if name.startswith("__grp__"):
@@ -111,6 +113,17 @@ async def test_triton_finds_every_file_where_pods_see_the_cache(host, built, tmp
     files = await extract(host, folder, tmp_path / "node", seen)
     way(files, seen)
     assert look_up(seen) == expected
+
+
+async def test_triton_finds_every_file_in_a_private_copy_for_another_path(host, built, tmp_path):
+    folder, expected = built
+    files = await extract(host, folder, tmp_path / "node", Path("/kernel-caches"))
+    unmoved, moved = tmp_path / "unmoved", tmp_path / "moved"
+    for target, tree in ((unmoved, None), (moved, MovedTree(str(moved)))):
+        target.mkdir()
+        make_private_copy(files, target, tree)
+    assert look_up(moved) == expected
+    assert look_up(unmoved) == dict.fromkeys(expected)
 
 
 async def test_triton_finds_nothing_at_another_path_than_that_of_the_extraction(host, built, tmp_path):

@@ -19,6 +19,7 @@ _MIB: Final = 1 << 20
 _MARGIN_BYTES: Final = 4 << 30
 _CPU: Final = "500m"
 _MEMORY: Final = "256Mi"
+_STORAGE: Final = "ephemeral-storage"
 
 Object = dict[str, Any]
 
@@ -71,6 +72,22 @@ def build_container(
             {"name": name, "mountPath": _TO},
         ],
     }
+
+
+def find_shortage(pod: Object, cache_bytes: int) -> str:
+    """Return a warning where a pod may not have as much of its node's disk as a copy takes; empty where it may."""
+    resources = [each.get("resources") or {} for each in pod["spec"].get("containers") or []]
+    limits = [limit for each in resources if (limit := (each.get("limits") or {}).get(_STORAGE)) is not None]
+    try:
+        allowed = sum(parse_milli(each) for each in limits) // 1000
+    except QuantityError:
+        return ""
+    if not limits or cache_bytes <= allowed:
+        return ""
+    return (
+        f"the pod may have {allowed} bytes of ephemeral-storage, and its copy of a kernel cache takes {cache_bytes}: "
+        f"the kubelet will evict it; raise that limit, or mount the cache read-only"
+    )
 
 
 def fills_copy(container: Object, mount: Object) -> bool:

@@ -60,9 +60,10 @@ def inject(
             f"container {request.container} has something else mounted at {foreign[0]}, where kernel cache "
             f"{request.cache} is asked for; mount one of them elsewhere"
         )
+    warnings: list[str] = []
     # Where its volume mounts the claim, it has been given what it may have.
     if not taken or any(mount.get("name") == copied for mount in taken.values()):
-        add_copy_volume(pod, copied, claim)
+        warnings = add_copy_volume(pod, copied, claim)
         if (volume := find_volume(pod, source)) is None:
             volume = {"name": source}
             pod["spec"]["volumes"].append(volume)
@@ -72,9 +73,10 @@ def inject(
             for each in mounts
             if each.path not in taken
         )
-        seen = mounts if claim.mount_path and root != claim.mount_path else []
+        # Where nobody knows yet what it is prepared for, it is rewritten in any case.
+        seen = mounts if root != claim.mount_path and not cache.status.relocatable else []
         put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
-    return _set_variables(container, claim, root)
+    return warnings + _set_variables(container, claim, root)
 
 
 def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:

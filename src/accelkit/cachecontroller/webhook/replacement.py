@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from accelkit.cachecontroller.webhook.claims import CacheClaim
-from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, name_copy
+from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, find_shortage, name_copy
 from accelkit.cachecontroller.webhook.places import Places, find_places
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first
 from accelkit.gkm.objects import Cache, CacheStatus, Delivery
@@ -50,14 +50,14 @@ def replace_volume(
                 mount["subPath"] = "/".join(filter(None, (within, mount.get("subPath"))))
             mount["readOnly"] = True
         return _warn_of_places(claim, places, writable=False) if mounts else []
-    add_copy_volume(pod, copied, claim)
+    warnings = add_copy_volume(pod, copied, claim)
     for _, mount in mounts:
         mount["name"] = copied
         mount.pop(_PROPAGATION, None)
         if forced:
             mount["readOnly"] = True
     put_first(pod, build_container(copied, name, image, pod, seen=places.seen, within=within))
-    return _warn_of_places(claim, places, writable=writable)
+    return [*warnings, *_warn_of_places(claim, places, writable=writable)]
 
 
 def _translate_folder(mount: Object, status: CacheStatus) -> None:
@@ -84,8 +84,8 @@ def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolum
     return ""
 
 
-def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> None:
-    """Add the volume of a private copy where it is not there yet.
+def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
+    """Add the volume of a private copy where it is not there yet; return warnings.
 
     Raises:
         ReplacementError: a volume of another kind has its name.
@@ -95,6 +95,7 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> None:
         pod["spec"].setdefault("volumes", []).append(build_volume(name, claim.cache.status.cache_bytes))
     elif "emptyDir" not in present:
         raise ReplacementError(f"volume {name} has a name that is kept for private copies of caches; rename it")
+    return [shortage] if (shortage := find_shortage(pod, claim.cache.status.cache_bytes)) else []
 
 
 def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> list[str]:

@@ -164,9 +164,15 @@ def test_a_path_that_is_taken_is_refused():
 def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
     cache = make_cache(mount_path="", resolved_digest="", pvc_status={NAMESPACE: PvcStatus()})
     assert "write kernels=main:/PATH" in change(asking("kernels"), cache).refusal
-    assert (
-        changed(asking("kernels=main:/here"), cache)["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/here"
-    )
+    after = changed(asking("kernels=main:/here"), cache)
+    assert after["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/here"
+    assert filling(after)[0]["args"][6:] == ["--mount-path", "/here"]
+
+
+@pytest.mark.parametrize("relocatable", [True, False, None])
+def test_files_are_rewritten_for_the_path_that_is_asked_for_unless_they_work_anywhere(relocatable):
+    after = changed(asking("kernels=main:/here"), make_cache(relocatable=relocatable))
+    assert filling(after)[0]["args"][6:] == ([] if relocatable else ["--mount-path", "/here"])
 
 
 @pytest.mark.parametrize(
