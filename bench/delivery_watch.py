@@ -94,8 +94,15 @@ class Cluster:
 
     async def remove(self, names: Iterable[str]) -> None:
         """Delete caches, and wait until they are gone."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        await asyncio.gather(*(delete_and_wait(self._api, build_object_path(CACHES, name), deadline) for name in names))
+        going = {*names}
+        await asyncio.gather(*(delete_if_present(self._api, build_object_path(CACHES, name)) for name in going))
+
+        async def gone() -> bool:
+            listed = msgspec.json.decode(await self._api.get(CACHES), type=_Caches).items
+            going.intersection_update(each.metadata.name for each in listed)
+            return not going
+
+        await _until(gone, lambda: f"{len(going)} caches are not deleted", POLL_MANY_SECONDS)
 
     async def run_job(self, job: dict[str, object]) -> float:
         """Create a Job, return the seconds until all of its pods are through, and delete it with them."""

@@ -35,7 +35,7 @@ _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be
 _NEXT_WITHOUT_TLS = "check its name and the network"
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # Large reads keep the event loop out of the way of a streaming layer.
-_READ_BUFFER_BYTES = 1 << 20
+_READ_BUFFER_BYTES = 1 << 19
 
 
 @dataclass(frozen=True)
