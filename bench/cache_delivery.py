@@ -109,7 +109,7 @@ async def measure(work: Path, size: Size, target: dict[str, object]) -> dict[str
     make_cache(work / "small", min(size.mib, SMALL_MIB) << 20, target)
     make_cache(work / "tiny", 1 << 16, target)
     settings = RegistrySettings(plain_http=frozenset({registry}))
-    async with RegistryClient(settings) as client, ApiClient(load_connection()) as api:
+    async with RegistryClient(settings) as client, ApiClient(load_connection(), timeout_seconds=60) as api:
         publisher = Publisher(client, registry, reached, work / "cosign.key")
         # One more of each for the memory, and a small one for the policy to be known before it counts.
         large = await publisher.publish(work / "large", "bench/large", size.rounds + 1)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from private_sigstore import PrivateSigstore
-from registries.artifact import Artifact
-from registries.caches import cache_folder, publish, sign
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -25,6 +24,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -98,10 +99,8 @@ class Bed:
     async def close(self) -> None:
         self.kill()
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
-        for pod in await self.list(build_collection_path("v1", "pods", self.namespace)):
-            paths.append(f"{build_collection_path('v1', 'pods', self.namespace)}/{pod['metadata']['name']}")
-        for each in await self.list(self._caches):
-            paths.append(f"{self._caches}/{each['metadata']['name']}")
+        for collection in (self._pods, self._caches):
+            paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
         for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
             try:
                 await self.api.delete(path, {"gracePeriodSeconds": 0})
@@ -121,6 +120,20 @@ class Bed:
                 stderr=log,
                 env=environ | {"DOCKER_CONFIG": str(self.folder)},
             )
+
+    def make_verdicts_older(self, seconds: float) -> None:
+        """Let all that was verified be longer ago, while the agent does not run."""
+        ledger = self.store / ".agent.json"
+        known = json.loads(ledger.read_text())
+        known["satisfied"] = {
+            folder: {policies: at - seconds for policies, at in by_policies.items()}
+            for folder, by_policies in known["satisfied"].items()
+        }
+        ledger.write_text(json.dumps(known))
+        for path in self.store.glob("sha256-*/complete.json"):
+            record = json.loads(path.read_text())
+            then = datetime.fromisoformat(record["verified_at"]) - timedelta(seconds=seconds)
+            path.write_text(json.dumps({**record, "verified_at": then.isoformat()}))
 
     @property
     def pid(self) -> int:
@@ -143,6 +156,10 @@ class Bed:
         return code
 
     # What others write.
+
+    @property
+    def _pods(self) -> str:
+        return build_collection_path("v1", "pods", self.namespace)
 
     @property
     def _caches(self) -> str:
@@ -171,21 +188,22 @@ class Bed:
     async def delete(self, name: str = "add") -> None:
         await self.api.delete(f"{self._caches}/{name}")
 
-    async def pod(self, name: str, claim: str = "add", *, phase: str = "Running") -> Json:
+    async def pod(self, name: str, claim: str = "add", *, phase: str = "Running", copied: bool = False) -> Json:
         """Make a pod of the node that mounts a claim, as far as the kubelet has come with it."""
-        pods = build_collection_path("v1", "pods", self.namespace)
-        volume = {"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}
+        volumes: list[Json] = [{"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}]
+        if copied:
+            volumes.append({"name": names.name_private_copy("kernels"), "emptyDir": {}})
         spec = {
             "nodeName": self.node,
             "tolerations": [{"operator": "Exists"}],
             "automountServiceAccountToken": False,
             "containers": [{"name": "main", "image": "busybox"}],
-            "volumes": [volume],
+            "volumes": volumes,
         }
         async with asyncio.timeout(DEADLINE):
             while True:
                 try:
-                    made = json.loads(await self.api.post(pods, {"metadata": {"name": name}, "spec": spec}))
+                    made: Json = json.loads(await self.api.post(self._pods, {"metadata": {"name": name}, "spec": spec}))
                     break
                 except ApiError as exc:
                     # The namespace's ServiceAccount comes a moment after it.
@@ -200,12 +218,16 @@ class Bed:
         state = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
         container = {"name": "main", "image": "busybox", "imageID": "", "ready": True, "restartCount": 0}
         status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
-        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}/status"
-        await self.api.patch(path, {"status": status})
+        await self.api.patch(f"{self._pods}/{name}/status", {"status": status})
+
+    async def poke(self) -> None:
+        """Have the agent look now, by a change of its node."""
+        card = Card("card-0", "simulated", f"sim {next(_numbers)}", 16 * GIB, index=0, target="cuda:90")
+        annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (card,)))}
+        await self.api.patch(f"{NODES}/{self.node}", {"metadata": {"annotations": annotations}})
 
     async def delete_pod(self, name: str) -> None:
-        path = f"{build_collection_path('v1', 'pods', self.namespace)}/{name}"
-        await self.api.delete(path, {"gracePeriodSeconds": 0})
+        await self.api.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
 
     # What is seen.
 
@@ -242,6 +264,12 @@ class Bed:
             assert time.monotonic() < deadline, f"{await self.report()}\n{self.log.read_text()[-4000:]}"
             await asyncio.sleep(0.05)
 
+    async def until_used(self, digest: str) -> None:
+        """Wait until the node tells of a pod."""
+        async with asyncio.timeout(DEADLINE):
+            while not (await self.entry(digest)).get("pods"):
+                await asyncio.sleep(0.05)
+
     async def until_true(self, question: Callable[[], Any]) -> None:
         deadline = time.monotonic() + DEADLINE
         while not question():
@@ -257,22 +285,3 @@ class Bed:
 
     def folders(self) -> set[str]:
         return {path.name for path in self.store.glob("sha256-*")}
-
-
-async def image(host: str, folder: Path, repository: str, kernel: str = "add_kernel") -> Artifact:
-    """Push a signed image of a small cache."""
-
-    def make() -> Artifact:
-        made = publish(host, cache_folder(folder / repository / kernel, kernel=kernel), repository)
-        sign(host, made, KEY, repository)
-        return made
-
-    return await asyncio.to_thread(make)
-
-
-@contextmanager
-def measured(what: str) -> Iterator[Callable[[], float]]:
-    """Tell how long something took, with `pytest -s`."""
-    began = time.monotonic()
-    yield lambda: time.monotonic() - began
-    print(f"{what}: {time.monotonic() - began:.2f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,7 @@ class CacheCluster:
         for kind in ("gkmcaches", "clustergkmcaches"):
             crd = YAML(typ="safe", pure=True).load((FILES / "crds" / f"{kind}.yaml").read_text())
             await self._make(CRDS, crd)
-            path = build_collection_path("gkm.io/v1alpha1", kind)
-            await until(lambda path=path: _answers(self.api, path))
+            await until(partial(_answers, self.api, build_collection_path("gkm.io/v1alpha1", kind)))
         for policy in read_policies():
             plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
             plural["ValidatingAdmissionPolicyBinding"] = "validatingadmissionpolicybindings"
@@ -119,7 +119,8 @@ class CacheCluster:
     async def create(self, namespace: str, pod: Object, *, dry: bool = False) -> Object:
         """Create a pod; return it as it was stored."""
         path = build_collection_path("v1", "pods", namespace)
-        return msgspec.json.decode(await self.api.post(path, pod, query=DRY if dry else None))
+        created: Object = msgspec.json.decode(await self.api.post(path, pod, query=DRY if dry else None))
+        return created
 
     async def refusal(self, namespace: str, pod: Object) -> str:
         """Why a pod is not created; empty where it would be."""

@@ -1,64 +1,38 @@
-"""The cache agent as a process, on a real API server, with least rights: what it fetches, links, reports and collects."""
+"""The cache agent as a process, on a real API server, with least rights: what it fetches, links, tells and collects."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
+import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cache_agent_bed import CRDS, DEADLINE, RULES, Bed, image, measured
-from cluster_objects import kubeconfig_of, load_yaml
+from cache_agent_bed import DEADLINE, Bed
+from cache_agent_stand import admit_agents, image, measured, open_bed, run_command, scanning
+from conftest import Sandbox
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
-from accelkit.errors import ApiError
 from accelkit.gkm import names
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
+
+log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_LAYERS = "/v2/.*/blobs/.*"
-
 
 @pytest.fixture(scope="module")
-def agent_kubeconfig(control_plane) -> Path:
-    """The custom resources are there, and a ServiceAccount may do what the agent has to, and nothing else."""
-
-    async def prepare() -> Path:
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            for path in sorted(CRDS.glob("*.yaml")):
-                try:
-                    await api.post(_DEFINITIONS, load_yaml(path))
-                except ApiError as exc:
-                    if not exc.already_exists:
-                        raise
-            deadline = time.monotonic() + DEADLINE
-            for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
-                while True:
-                    try:
-                        await api.get(path)
-                        break
-                    except ApiError as exc:
-                        assert time.monotonic() < deadline, exc
-                        await asyncio.sleep(0.1)
-        return await kubeconfig_of(control_plane, "cache-agent", {"rules": RULES})
-
-    return asyncio.run(prepare())
+def kubeconfig(control_plane: Sandbox) -> Path:
+    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
+    return asyncio.run(admit_agents(control_plane, "cache-agent"))
 
 
 @pytest.fixture
-async def bed(control_plane, agent_kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
-    async with ApiClient(load_connection(control_plane.kubeconfig), timeout_seconds=30) as api:
-        bed = Bed(api, agent_kubeconfig, tmp_path)
-        try:
-            yield bed
-        finally:
-            await bed.close()
+async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
+    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
+        yield opened
 
 
 async def test_a_verified_cache_comes_to_lie_linked_and_told_of(
@@ -104,70 +78,6 @@ async def test_for_cards_that_cannot_load_it_nothing_is_fetched(
     assert not bed.link().is_symlink()
 
 
-async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is_back(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    layer = json.loads(made.manifest)["layers"][0]["digest"]
-    stalls = [True]
-    stalled = misbehaviour.stalled()
-    hostile_registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: stalled(request) if stalls[0] else None)
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until_true(lambda: list(bed.store.glob(".sha256-*.partial")))
-    bed.kill()
-    assert list(bed.store.glob(".sha256-*.partial"))
-    assert not bed.folders()
-    assert not bed.link().is_symlink()
-    await bed.delete()
-    bed.start()
-    # Nobody asks for it any more, so that no extraction clears it.
-    await bed.until_true(lambda: not list(bed.store.glob(".sha256-*.partial")))
-    stalls[0] = False
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
-
-
-async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    layer = json.loads(made.manifest)["layers"][0]["digest"]
-    lies = [True]
-    lie = misbehaviour.changed(b"something else")
-    hostile_registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: lie(request) if lies[0] else None)
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Extracted", made.digest, status="False", reason="ExtractionFailed")
-    assert not bed.folders()
-    assert not bed.link().is_symlink()
-    lies[0] = False
-    await bed.until("Ready", made.digest)
-
-
-async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    one, two = [await image(host, tmp_path, "team/add", kernel) for kernel in ("one", "two")]
-    await bed.create(host)
-    # Each takes about a kilobyte.
-    bed.start("--max-gib", "0.0000015")
-    await bed.cache(f"{host}/team/add:v1", one.digest, "one")
-    await bed.until("Ready", one.digest, "one")
-    await bed.cache(f"{host}/team/add:v1", two.digest, "two")
-    found = await bed.until("Extracted", two.digest, "two", status="False", reason="OverBudget")
-    assert "1610 bytes" in found["message"]
-    await bed.delete("one")
-    await bed.until("Ready", two.digest, "two")
-    await bed.until_true(lambda: len(bed.folders()) == 1)
-    assert not bed.link("one").is_symlink()
-
-
 async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pods_that_run(
     bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
 ):
@@ -178,15 +88,7 @@ async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pod
     await bed.cache(f"{host}/team/add:v1", old.digest)
     await bed.until("Ready", old.digest)
     await bed.pod("starts", phase="Pending")
-    await bed.until_true(lambda: ".agent.json" in {path.name for path in bed.store.iterdir()})
-
-    async def told() -> bool:
-        return bool((await bed.entry(old.digest)).get("pods"))
-
-    deadline = time.monotonic() + DEADLINE
-    while not await told():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await bed.until_used(old.digest)
     await bed.resolve(new.digest)
     await bed.until("Extracted", new.digest)
     found = await bed.until("Ready", new.digest, status="False", reason="Pending")
@@ -207,31 +109,6 @@ async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pod
     assert bed.leads_to(new.digest)
 
 
-async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
-    await bed.pod("runs")
-    await bed.distrust()
-    # The controller's verdict may be late: the node does not wait for it.
-    await bed.until("Ready", made.digest, status="False", reason="NotCovered")
-    assert bed.link().is_symlink()
-    assert not bed.link().exists(), "a pod must wait, and not start with an empty folder"
-    await bed.resolve("", verified="False")
-    await bed.until_true(lambda: len(bed.folders()) == 1)
-    await bed.trust(host)
-    asked = len(hostile_registry.requests)
-    await bed.resolve(made.digest)
-    await bed.until("Ready", made.digest)
-    assert bed.leads_to(made.digest)
-    assert len(hostile_registry.requests) == asked, "what it satisfied before, it satisfies again"
-
-
 async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_registry(
     bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
 ):
@@ -242,6 +119,7 @@ async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_regis
     await bed.cache(f"{host}/team/add:v1", made.digest)
     await bed.until("Ready", made.digest)
     bed.kill()
+    # It is away for longer than this lasts.
     hostile_registry.on("*", ".*", misbehaviour.failing(503))
     asked = len(hostile_registry.requests)
     bed.start()
@@ -262,28 +140,66 @@ async def test_a_deleted_cache_leaves_nothing(bed: Bed, hostile_registry: Hostil
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
     await bed.until("Ready", made.digest)
+    await bed.pod("runs")
+    await bed.until_used(made.digest)
     await bed.delete()
-    await bed.until_true(lambda: not bed.folders() and not bed.link().is_symlink())
-    deadline = time.monotonic() + DEADLINE
-    while await bed.report():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await bed.until_true(lambda: not bed.link().is_symlink())
+    async with asyncio.timeout(DEADLINE):
+        while await bed.report():
+            await asyncio.sleep(0.05)
+    assert bed.folders(), "a pod has it still"
+    await bed.delete_pod("runs")
+    await bed.until_true(lambda: not bed.folders())
 
 
-async def test_two_hundred_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
     host = hostile_registry.host
-    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(20)]
+    made = await image(host, tmp_path, "team/add")
+    scans, pods = tmp_path / "scans", tmp_path / "pods"
+    scans.mkdir()
+    await bed.create(host)
+    bed.start("--scan-folder", str(scans))
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    pinned = names.name_pinned_claim(f"{bed.namespace}/add", made.digest)
+    uid = (await bed.pod("hits", pinned, copied=True))["metadata"]["uid"]
+    copy = pods / uid / "volumes/kubernetes.io~empty-dir" / names.name_private_copy("kernels")
+    copy.mkdir(parents=True)
+    run_command("cache", "private-copy", "--from", str(bed.link()), "--to", str(copy))
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    await bed.until("Effective", made.digest, reason="Hits")
+    key = copy / ("A" * 52)
+    key.mkdir()
+    (key / "add_kernel.cubin").write_bytes(b"made anew")
+    (scans / "copies.json").unlink()
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    found = await bed.until("Effective", made.digest, status="False", reason="Misses")
+    assert f"1 of 1 pods made 1 files themselves: {bed.namespace}/hits (1); kernels of Triton" in found["message"]
+    assert (await bed.entry(made.digest))["pods"] == [
+        {"podNamespace": bed.namespace, "podName": "hits", "missedFiles": 1}
+    ]
+
+
+async def test_many_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+    host, count = hostile_registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
+    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(10)]
     await bed.create(host)
     bed.start()
-    with measured("200 caches"):
+    with measured(f"{count} caches"):
         await asyncio.gather(
             *(
-                bed.cache(f"{host}/team/cache{number % 20}:v1", made[number % 20].digest, f"cache-{number}")
-                for number in range(200)
+                bed.cache(f"{host}/team/cache{number % 10}:v1", made[number % 10].digest, f"cache-{number}")
+                for number in range(count)
             )
         )
-        for number in range(200):
-            await bed.until("Ready", made[number % 20].digest, f"cache-{number}")
-    assert len(bed.folders()) == 20
+        for number in range(count):
+            await bed.until("Ready", made[number % 10].digest, f"cache-{number}")
+    assert len(bed.folders()) == 10
     status = Path(f"/proc/{bed.pid}/status").read_text()
-    print(next(line for line in status.splitlines() if line.startswith("VmHWM")))
+    log.info(next(line for line in status.splitlines() if line.startswith("VmHWM")))

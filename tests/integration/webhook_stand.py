@@ -6,15 +6,15 @@ Each question is a line of its record: the name of the pod.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from accelkit.cachecontroller import gate as gate_module
 from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Registration
@@ -29,6 +29,7 @@ from accelkit.serving.tls import Listen, TlsFiles
 
 IMAGE = "registry.example/accelkit:1"
 CONFIGURATION = "accelkit-cache-test"
+_LOOK_SECONDS = 1.0
 
 
 class Stand:
@@ -65,9 +66,9 @@ class Stand:
 class _RecordingServer(WebhookServer):
     """A webhook that records each question before it answers."""
 
-    def __init__(self, record: Path, listen: Listen, find_caches: Callable[[], list[Cache] | None], gate: Gate) -> None:
+    def __init__(self, record: Path, *arguments: Any) -> None:
         self._record = record
-        super().__init__(listen, find_caches, Tools(IMAGE), gate.announce)
+        super().__init__(*arguments)
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         if path == PATH:
@@ -84,8 +85,10 @@ class _Serving:
         self._changed = asyncio.Event()
         endpoint = Endpoint(tls.certificate, url=f"https://127.0.0.1:{port}")
         self._registration = Registration(api, CONFIGURATION, endpoint, ["accelkit"])
-        gate = Gate(self._registration, lambda: self.find() or [], lambda: True)
-        self._server = _RecordingServer(folder / "record", Listen("127.0.0.1", port, tls), self.find, gate)
+        self._gate = gate = Gate(self._registration, lambda: self.find() or [], lambda: self.find() is not None)
+        listen = Listen("127.0.0.1", port, tls)
+        told = (gate.announce, self._registration.read_announced)
+        self._server = _RecordingServer(folder / "record", listen, self.find, Tools(IMAGE), *told)
 
     def find(self) -> list[Cache] | None:
         if len(self.caches) < 2:
@@ -111,23 +114,23 @@ class _Serving:
             Reflector(api, path, Cache, on_replace=partial(self.replace, kind), on_event=partial(self.take, kind)).run()
             for kind, path in kinds.items()
         ]
-        background = [asyncio.create_task(each) for each in (*work, self._register())]
+        background = [asyncio.create_task(each) for each in (*work, self._register(), self._gate.run())]
         await self._server.run(stop)
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
 
     async def _register(self) -> None:
+        """Let caches have claims, as the controller does."""
         while True:
+            await self._changed.wait()
             self._changed.clear()
-            if (caches := self.find()) is not None:
-                await self._registration.keep(caches)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._changed.wait()
+            for each in self.find() or []:
+                await self._gate.open(each)
 
 
 async def _main(folder: str, kubeconfig: str, port: str) -> None:
+    gate_module._LOOK_SECONDS = _LOOK_SECONDS  # type: ignore[misc]
     async with ApiClient(load_connection(Path(kubeconfig))) as api:
         await _Serving(Path(folder), int(port), api).run(api)
 

@@ -21,7 +21,7 @@ from accelkit.cacheagent.planning.standing import Step
 from accelkit.cacheagent.planning.world import Disk, World
 from accelkit.cacheagent.preparation import Preparation
 from accelkit.cacheagent.pull_secrets import read_logins
-from accelkit.cacheagent.reporting.effect import MissedFiles
+from accelkit.cacheagent.reporting.effect import MissedFiles, assign_missed
 from accelkit.cacheagent.reporting.report import build_reports
 from accelkit.cacheagent.reporting.status_writer import StatusWriter
 from accelkit.cacheagent.scanning.document import read_missed
@@ -36,8 +36,9 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one plan.
+# Together, many changes cost one plan; of many caches each takes its time, and as long a rest follows.
 _GATHER_SECONDS: Final = 0.02
+_MOST_REST_SECONDS: Final = 0.5
 # The disk changes without a word, and so do scans.
 _LOOK_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
@@ -153,12 +154,12 @@ class CacheAgent:
         await self._workers.end()
 
     async def _run(self) -> None:
-        pause = _LOOK_SECONDS
+        pause, rest = _LOOK_SECONDS, _GATHER_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.sleep(rest)
             self._wake.clear()
             self._memory.planned_at = now = time.monotonic()
             pause = _LOOK_SECONDS
@@ -173,6 +174,7 @@ class CacheAgent:
                 self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
                 continue
             self._disk_errors.clear()
+            rest = max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, time.monotonic() - now))
             if due is not None:
                 pause = max(0.0, min(_LOOK_SECONDS, due - now))
 
@@ -181,11 +183,10 @@ class CacheAgent:
         plan = make_plan(world)
         self._memory.moving_since = plan.moving_since
         # Before anything is collected or moved, so that a restart does not forget it.
-        if self._store.ledger.take_uses(plan.uses):
-            self._store.write_ledger()
-        moved = [move for move in plan.moves if self._move(move)]
+        written = self._store.remember_uses(plan.uses)
         for folder in plan.collect:
             await self._collect(folder)
+        moved = [move for move in plan.moves if written and self._move(move)]
         for work in plan.work:
             self._workers.begin(work)
         if moved:
@@ -245,13 +246,19 @@ class CacheAgent:
         return True
 
     async def _collect(self, folder: str) -> None:
-        if await self._store.collect(folder):
+        try:
+            collected = await self._store.collect(folder)
+        except OSError as exc:
+            # The others go on.
+            self._disk_errors.report(f"{folder} {exc}", f"{folder} cannot be deleted: {exc}")
+            return
+        if collected:
             self._metrics.collected.inc()
             log.info(Facts("cache collected", folder=folder))
             self._wake.set()
 
     def _report(self, world: World, plan: Plan) -> None:
-        missed = self._read_missed(world)
+        missed = self._read_missed(world, plan)
         reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
         self._writer.offer(reports, world.node.hostname)
         self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
@@ -260,19 +267,11 @@ class CacheAgent:
         for step in Step:
             self._metrics.caches.labels(step.value).set(states[step])
         self._metrics.missed_files.clear()
-        for key, usage in plan.usage.items():
-            pods = {pod.uid for used in usage.pods.values() for pod in used} & set(missed)
-            if pods:
-                namespace, _, name = key.partition("/")
-                self._metrics.missed_files.labels(namespace, name).set(sum(missed[uid].files for uid in pods))
+        for key, by_pod in missed.items():
+            namespace, _, name = key.partition("/")
+            self._metrics.missed_files.labels(namespace, name).set(sum(each.files for each in by_pod.values()))
 
-    def _read_missed(self, world: World) -> dict[str, MissedFiles]:
+    def _read_missed(self, world: World, plan: Plan) -> dict[str, dict[str, MissedFiles]]:
         if self._options.scan_folder is None:
             return {}
-        found = read_missed(self._options.scan_folder)
-        missed: dict[str, MissedFiles] = {}
-        for pod in world.pods:
-            for volume in pod.copies:
-                if (each := found.get((pod.uid, volume))) is not None:
-                    missed[pod.uid] = missed.get(pod.uid, MissedFiles()).add(each)
-        return missed
+        return assign_missed(read_missed(self._options.scan_folder), world.wishes, plan.usage)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -65,7 +64,7 @@ async def _read_secret(api: ApiClient, namespace: str, name: str) -> tuple[str, 
         if key in secret.data:
             try:
                 return where, base64.b64decode(secret.data[key], validate=True)
-            except binascii.Error as exc:
+            except ValueError as exc:
                 raise PullSecretError(f"{where}: {key} is not base64") from exc
     raise PullSecretError(
         f"{where} holds neither {' nor '.join(_KEYS)}", next_step="make it with 'kubectl create secret docker-registry'"

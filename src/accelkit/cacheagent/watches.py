@@ -94,6 +94,7 @@ class Watches:
                 trim=trim_pod,
                 on_replace=self._replacer(self.pods.clear, self._take_pod),
                 on_event=self._take_pod,
+                on_unreadable=self._take_unreadable_pod,
             ),
             Reflector(
                 api,
@@ -201,6 +202,16 @@ class Watches:
             self.pods[found.uid] = found
         if found != before:
             self._on_change()
+
+    def _take_unreadable_pod(self, kind: str, text: bytes) -> None:
+        try:
+            found = msgspec.json.decode(text, type=Identified).metadata
+        except UNREADABLE:
+            return
+        self.pods.pop(found.uid, None)
+        if kind != _DELETED:
+            self.pods[found.uid] = MountingPod(found.uid, found.namespace, found.name, frozenset(), readable=False)
+        self._on_change()
 
     def _take_node(self, kind: str, node: Node) -> None:
         found = None if kind == _DELETED else read_own_node(node)

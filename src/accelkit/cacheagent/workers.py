@@ -96,7 +96,9 @@ class Workers:
         except AccelkitError as exc:
             self._fail(work, exc)
         except OSError as exc:
-            self._fail(work, AccelkitError(f"the disk failed: {exc}"))
+            failed = AccelkitError(f"the disk failed: {exc}")
+            failed.__cause__ = exc
+            self._fail(work, failed)
         except Exception as exc:
             # One cache must not end the agent.
             log.exception("work on cache %s met a defect", wish.key)

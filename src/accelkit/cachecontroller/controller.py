@@ -35,8 +35,10 @@ from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus, Delivery, PvcSta
 
 log = logging.getLogger(__name__)
 
-# Changes come in swarms; a cache is looked at once for all of a swarm.
+# Changes come in swarms; a cache is looked at for the first one, and then once for the rest of a swarm.
 _SETTLE_SECONDS: Final = 0.1
+# A claim, its volume, and the mark that has Kubernetes look at both: each is made by what is known of the one before.
+_ROUNDS: Final = 3
 _PASSES: Final = 4
 _BACK_OFF_SECONDS: Final = (0.5, 60.0)
 
@@ -75,6 +77,8 @@ class Controller:
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
+        # When each was looked at last, by the clock that never jumps; only as long as that counts.
+        self._looked: dict[str, float] = {}
         self._former = FormerDigests()
         self.modes: Mapping[Delivery, DeliveryMode] = {}
         self.judging: Judging | None = None
@@ -85,7 +89,7 @@ class Controller:
     def mark(self, key: str | None) -> None:
         """Have a cache looked at; None for all, those included that have left objects behind."""
         for each in (key,) if key is not None else self._seen.list_keys():
-            self._work.add(each, _SETTLE_SECONDS)
+            self._work.add(each, max(0.0, self._looked.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
     def ask(self, cache: Cache) -> Question | None:
         """Return what is to be judged of a cache; None where nothing is."""
@@ -96,6 +100,7 @@ class Controller:
         """Look at nothing more, since another replica leads."""
         self._work.clear()
         self._failures.clear()
+        self._looked.clear()
 
     async def run(self) -> None:
         """Look at caches until cancelled."""
@@ -106,6 +111,7 @@ class Controller:
     async def _work_on(self) -> None:
         while True:
             key = await self._work.take()
+            self._looked[key] = time.monotonic()
             try:
                 await self._pass(key)
                 self._failures.pop(key, None)
@@ -137,16 +143,19 @@ class Controller:
         if cache is None:
             self.judging.forget(key)
             self._former.forget(key)
+            self._looked.pop(key, None)
             await self._sweep(_name_gone(key))
         elif cache.metadata.deletion_timestamp:
             self.judging.forget(key)
             await self._remove(cache)
-        elif FINALIZER not in (cache.metadata.finalizers or ()):
-            # Before anything is made that it has to see deleted.
-            await self._applier.set_finalizers(cache, [*(cache.metadata.finalizers or ()), FINALIZER])
-            self.mark(key)
         else:
-            await self._maintain(cache, self.judging)
+            if FINALIZER not in (cache.metadata.finalizers or ()):
+                # Before anything is made that it has to see deleted.
+                await self._applier.set_finalizers(cache, [*(cache.metadata.finalizers or ()), FINALIZER])
+                cache = self._seen.caches.get(key)
+            # Another one of its name may be there by now, which the watch tells.
+            if cache is not None and FINALIZER in (cache.metadata.finalizers or ()):
+                await self._maintain(cache, self.judging)
 
     async def _maintain(self, cache: Cache, judging: Judging) -> None:
         now, key = self._seen.now, cache.key
@@ -159,6 +168,12 @@ class Controller:
         decided = msgspec.structs.replace(cache, status=status)
         kept, look_again = self._former.select(decided, self._seen, time.monotonic())
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
+        mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
+        if mode is not None and status.resolved_digest != cache.status.resolved_digest:
+            # Before claims are made: nodes begin when they read it.
+            planned = mode.plan(decided, self._seen).states
+            await self._write(cache, assemble_status(decided, decision, planned, self._seen, self._seen.nodes))
+            cache = self._seen.caches.get(key, cache)
         plan = await self._deliver(decided, decision, chosen)
         present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes)
         await self._write(cache, present)
@@ -175,7 +190,11 @@ class Controller:
             await self._gate.open(cache)
         for delivery, mode in self.modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
-                await self._carry_out(cache, mode, mode.plan(cache, self._seen))
+                for _ in range(_ROUNDS):
+                    plan = mode.plan(cache, self._seen)
+                    # What was deleted is there until the watch says that it is gone.
+                    if not await self._carry_out(cache, mode, plan) or plan.delete:
+                        break
                 # As it is now, so that what was refused again is not told as being tried.
                 plan = mode.plan(cache, self._seen)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -13,8 +14,12 @@ from accelkit.gkm.objects import Cache
 
 log = logging.getLogger(__name__)
 
-# Until API servers ask by a configuration that was just written; their watches take a few hundredths of it.
-_SPREAD_SECONDS: Final = 0.5
+# Until API servers ask by a configuration that was just written; their watches take a few hundredths of a second. Those
+# that are slow to write are slow to watch, so it is as many times what the write took, where that is longer.
+_SPREAD_SECONDS: Final = 0.2
+_SPREAD_WRITES: Final = 3.0
+# The API server waits 5 s for us.
+_MOST_SPREAD_SECONDS: Final = 2.0
 # Others may change the configuration, certificates are renewed, and caches go.
 _LOOK_SECONDS: Final = 30.0
 
@@ -34,6 +39,8 @@ class Gate:
         self._registration, self._caches, self._leads = registration, caches, leads
         self._turn = asyncio.Lock()
         self._announced: list[Cache] = []
+        # Seconds that the API server needs, by the last write.
+        self._spread = 0.0
 
     async def announce(self, cache: Cache) -> None:
         """Have pods that mount a cache sent to the webhook before it is there, by any replica; returns when they are.
@@ -44,11 +51,18 @@ class Gate:
         """
         self._announced.append(cache)
         async with self._turn:
+            began = time.monotonic()
             # One write is for all that were announced meanwhile.
             if batch := self._announced:
                 self._announced = []
-                await self._registration.keep(list(self._caches()), batch)
-        await asyncio.sleep(_SPREAD_SECONDS)
+                try:
+                    await self._registration.keep(list(self._caches()), batch)
+                except BaseException:
+                    # The others of them try for themselves.
+                    self._announced = [*(each for each in batch if each is not cache), *self._announced]
+                    raise
+                self._spread = min(_MOST_SPREAD_SECONDS, _SPREAD_WRITES * (time.monotonic() - began))
+        await asyncio.sleep(max(_SPREAD_SECONDS, self._spread))
 
     async def open(self, cache: Cache) -> None:
         """Have pods that mount a cache sent to the webhook.

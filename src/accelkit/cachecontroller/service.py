@@ -208,7 +208,11 @@ class _Service:
         registration = Registration(writer, webhook.name, endpoint, (fill.namespace,))
         gate = Gate(registration, seen.caches.values, self._leads)
         server = WebhookServer(
-            webhook.listen, lambda: seen.caches.values() if self._watches.read else None, tools, gate.announce
+            webhook.listen,
+            lambda: seen.caches.values() if self._watches.read else None,
+            tools,
+            gate.announce,
+            registration.read_announced,
         )
         self._metrics.show_webhook(lambda: server.answers)
         return server, gate

@@ -92,6 +92,15 @@ def name_volume(key: str, namespace: str, digest: str = "") -> str:
     return f"{VOLUME_PREFIX}{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
 
 
+def name_private_copy(*parts: str) -> str:
+    """Return the name of a private copy: of its volume, and of the init container that fills it.
+
+    Args:
+        parts: the name of the volume that is copied, where the pod has one of its own.
+    """
+    return VOLUME_PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
+
+
 def name_folder(digest: str, mount_path: str) -> str:
     """Return the name of the folder of a digest for a mount path, below `HOST_FOLDER`."""
     name = digest.replace(":", "-")

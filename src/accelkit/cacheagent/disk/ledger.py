@@ -36,7 +36,7 @@ class Ledger:
     Attributes:
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
         satisfied: by folder, the policies that it was found to satisfy, and when, in seconds since 1970.
-        lost: whether there was a ledger that cannot be read, so that any pod may use anything.
+        lost: whether there is no ledger that can be read, so that any pod may use anything.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
@@ -64,12 +64,10 @@ class Ledger:
 
 
 def read_ledger(root: Path) -> Ledger:
-    """Read the ledger of a store; an empty one where there is none."""
+    """Read the ledger of a store; a lost one where there is none that can be read."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        return Ledger()
     except OSError:
         return Ledger(lost=True)
     try:

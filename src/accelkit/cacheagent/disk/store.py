@@ -7,21 +7,27 @@ ROOT/.agent.json             the ledger
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import re
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.disk.ledger import Ledger, read_ledger, write_ledger
+import msgspec
+
+from accelkit.cacheagent.disk.ledger import Ledger, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import CompletionRecord
 from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place
-from accelkit.kernelcache.extraction.listing import list_extracted
+from accelkit.kernelcache.extraction.listing import Listing, list_extracted
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
+from accelkit.kernelcache.extraction.record import read_boot_id
+from accelkit.logs import ErrorReporter
+
+log = logging.getLogger(__name__)
 
 _LEFTOVER: Final = re.compile(r"\.(?P<folder>sha256-[0-9a-f]{64}(-[0-9a-f]{8})?)\.(partial|displaced)")
 _LINK: Final = re.compile(r"[0-9a-f]{20}")
@@ -43,6 +49,8 @@ class Store:
         self._max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
         self.ledger = Ledger()
+        self._unwritten = False
+        self._errors = ErrorReporter(log)
         self.stored: dict[str, Stored] = {}
         self.broken: frozenset[str] = frozenset()
         self.links: dict[str, str] = {}
@@ -57,15 +65,17 @@ class Store:
             self._claims.mkdir(parents=True, exist_ok=True)
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
-            await self.refresh()
+            await self._note_boot(await self.refresh())
+            # Of an empty store there is nothing to know.
+            self.ledger.lost &= bool(self.stored)
         except OSError as exc:
             raise ConfigurationError(
                 f"the folder of kernel caches {self.root} cannot be used: {exc.strerror or exc}",
                 next_step="mount the host's folder writable for this user, or name another with --folder",
             ) from exc
 
-    async def refresh(self) -> None:
-        """Read anew what lies there.
+    async def refresh(self) -> Listing:
+        """Read anew what lies there; return it.
 
         Raises:
             OSError: it cannot be read.
@@ -75,6 +85,7 @@ class Store:
         self.stored = {folder: self._describe(folder, record) for folder, record in found.items()}
         self.broken = frozenset(path.name for path in listing.unusable)
         self.links = self._read_links()
+        return listing
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
         """Take over what was extracted, or found to satisfy these policies.
@@ -87,6 +98,18 @@ class Store:
         self.broken -= {folder}
         self.write_ledger()
 
+    def remember_uses(self, uses: Uses) -> bool:
+        """Take over who uses what, and write it down where that is new; returns whether it stands on the disk."""
+        self._unwritten |= self.ledger.take_uses(uses)
+        if self._unwritten:
+            try:
+                self.write_ledger()
+            except OSError as exc:
+                self._errors.report(str(exc), f"what pods were given cannot be written down, so no link moves: {exc}")
+                return False
+            self._errors.clear()
+        return True
+
     def write_ledger(self) -> None:
         """Write down what has to be remembered.
 
@@ -95,6 +118,7 @@ class Store:
         """
         self.ledger.forget(self.stored)
         write_ledger(self.root, self.ledger)
+        self._unwritten = False
 
     def measure_disk(self) -> Disk:
         """Return what the disk has free.
@@ -149,9 +173,27 @@ class Store:
             if (found := _LEFTOVER.fullmatch(path.name)) is not None:
                 place = self._find_place(found["folder"])
                 # Somebody who extracts by hand holds the lock, and clears what is his.
-                with contextlib.suppress(CacheError):
+                try:
                     async with lock_place(place, 0.0):
                         await run_to_completion(place.clear_leftovers)
+                except CacheError:
+                    continue
+                except OSError as exc:
+                    # It is in nobody's way but its own.
+                    log.warning("%s cannot be deleted: %s", path, exc)
+
+    async def _note_boot(self, listing: Listing) -> None:
+        """Note of what is whole that it is so in this run of the kernel, lest its files are counted again and again."""
+        boot = read_boot_id()
+        for each in listing.caches:
+            if boot is None or each.record.boot == boot:
+                continue
+            renewed = msgspec.structs.replace(each.record, boot=boot)
+            try:
+                async with lock_place(each.place, 0.0):
+                    each.place.renew(renewed)
+            except (CacheError, OSError) as exc:
+                log.warning("the record of %s stays as it is: %s", each.place.folder.name, exc)
 
     def _find_place(self, folder: str) -> Place:
         return Place(folder, self.root / folder, "")

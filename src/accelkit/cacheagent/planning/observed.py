@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
 from accelkit.errors import InventoryError
+from accelkit.gkm.names import name_private_copy
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-# The copies that pods write into, as the kubelet calls their folders.
-COPY_PREFIX: Final = "accelkit-cache-"
+# Of the claim of a copy that a user asked for by annotation.
+_SOURCE: Final = "-from"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -39,7 +41,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _State(msgspec.Struct):
-    waiting: msgspec.Raw | None = None
+    waiting: dict[str, Any] | None = None
 
 
 class _ContainerStatus(msgspec.Struct, rename="camel"):
@@ -63,20 +65,22 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MountingPod:
-    """A pod of the node that mounts claims and has not ended.
+    """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
 
     Attributes:
         claims: of its volumes.
-        copies: volumes that are private copies of caches.
+        copies: volumes that are private copies of caches, with the claims that were copied.
         starting: whether one of its containers has yet to be created for the first time.
+        readable: whether this is known of it; else it may have been given anything.
     """
 
     uid: str
     namespace: str
     name: str
     claims: frozenset[str]
-    copies: frozenset[str] = frozenset()
+    copies: Mapping[str, str] = field(default_factory=dict)
     starting: bool = False
+    readable: bool = True
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -90,14 +94,19 @@ def trim_pod(pod: Pod) -> None:
 def read_mounting_pod(pod: Pod) -> MountingPod | None:
     """Return what a pod mounts; None where it mounts no claim, or has ended."""
     volumes = pod.spec.volumes or ()
-    claims = {each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None}
+    sources = {each.name: each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim}
+    claims = frozenset(sources.values())
     if not claims or pod.status.phase in _ENDED:
         return None
-    copies = {each.name for each in volumes if each.name.startswith(COPY_PREFIX) and not each.persistent_volume_claim}
     meta = pod.metadata
-    return MountingPod(
-        meta.uid, meta.namespace, meta.name, frozenset(claims), frozenset(copies), starting=_is_starting(pod)
-    )
+    copies = _find_copies(volumes, sources)
+    return MountingPod(meta.uid, meta.namespace, meta.name, claims, copies, starting=_is_starting(pod))
+
+
+def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict[str, str]:
+    named = {name_private_copy(name): claim for name, claim in sources.items()}
+    named |= {name.removesuffix(_SOURCE): claim for name, claim in sources.items() if name.endswith(_SOURCE)}
+    return {each.name: named[each.name] for each in volumes if each.name in named and each.name not in sources}
 
 
 def _is_starting(pod: Pod) -> bool:

@@ -153,7 +153,8 @@ def _find_unneeded(
     uses: Mapping[str, Mapping[str, frozenset[str]]],
     moves: Iterable[Move],
 ) -> tuple[str, ...]:
-    needed = {target for link, target in world.links.items() if link in _list_links(world)}
+    kept = _list_links(world)
+    needed = {target for link, target in world.links.items() if link in kept}
     needed |= {move.target for move in moves if move.target is not None}
     needed |= {each.wish.folder for each in progress if each.wish.folder}
     needed |= {folder for by_key in uses.values() for folders in by_key.values() for folder in folders}

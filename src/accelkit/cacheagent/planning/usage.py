@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from accelkit.cacheagent.planning.world import WITHDRAWN, World
 from accelkit.gkm import names
 
 _SHORT: Final = 12
+_DIGITS: Final = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class Usage:
     def starting(self) -> tuple[MountingPod, ...]:
         """Those that follow the link and have yet to create a container."""
         return tuple(pod for pod in self.following if pod.starting)
+
+
+def owns_claim(wish: Wish, claim: str) -> bool:
+    """Return whether a claim is that of a cache, or of one of its digests."""
+    return claim == wish.name or (
+        claim[: -_SHORT - 1] == _name_base(wish) and _DIGITS.fullmatch(claim[-_SHORT:]) is not None
+    )
 
 
 def find_usage(world: World) -> dict[str, Usage]:
@@ -66,6 +75,10 @@ def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, 
     uses: dict[str, dict[str, frozenset[str]]] = {
         uid: dict(by_key) for uid, by_key in world.uses.items() if uid in present
     }
+    for pod in world.pods:
+        if not pod.readable:
+            former = uses.setdefault(pod.uid, {})
+            former[""] = former.get("", frozenset()).union(world.stored)
     for key, own in usage.items():
         for folder, pods in own.pods.items():
             for pod in pods:
@@ -86,11 +99,15 @@ def _index_claims(
     claims: dict[tuple[str, str], list[Wish]] = defaultdict(list)
     pinned: dict[tuple[str, str], list[Wish]] = defaultdict(list)
     for wish in wishes:
-        base = names.name_pinned_claim(wish.key, "").removesuffix("-")
+        base = _name_base(wish)
         for namespace in wish.namespaces:
             claims[namespace, wish.name].append(wish)
             pinned[namespace, base].append(wish)
     return claims, pinned
+
+
+def _name_base(wish: Wish) -> str:
+    return names.name_pinned_claim(wish.key, "").removesuffix("-")
 
 
 def _index_folders(world: World) -> dict[str, list[str]]:

@@ -19,6 +19,8 @@ GIB: Final = 1 << 30
 WITHDRAWN: Final = "withdrawn"
 RETRY_SECONDS: Final = (5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
+# However short the policies say: a node would look for the signatures without end.
+LEAST_BELIEVED_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Standing:
         policies: names those that cover it, and what they say; another text has to be satisfied anew.
         refusal: why no digest of it can be accepted; None where some can.
         undecided: why nobody can say now; None where somebody can.
-        believed_seconds: for how long a verdict counts.
+        believed_seconds: for how long a verdict counts, as the policies say.
     """
 
     policies: str
@@ -140,7 +142,8 @@ class World:
         standing, stored = self.standings[wish.key], self.stored.get(wish.folder)
         at = stored.satisfied.get(standing.policies) if stored is not None else None
         # A time that lies ahead says that a clock was wrong.
-        return at is not None and 0 <= self.today - at < standing.believed_seconds
+        believed = max(standing.believed_seconds, LEAST_BELIEVED_SECONDS)
+        return at is not None and 0 <= self.today - at < believed
 
     def find_learned(self, wish: Wish) -> Learned | None:
         """Return what is known of an image: from the store, else from its registry."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import reduce
 from typing import Final
 
+from accelkit.cacheagent.planning.usage import Usage, owns_claim
+from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 
 _NAMED_PODS: Final = 5
@@ -28,13 +31,18 @@ class MissedFiles:
         files: how many.
         kinds: how many of each.
         new_folders: folders of vLLM's cache that it made; each is another key than those in the cache.
-        bounded: whether it made more than were counted.
+        bounded: whether there was more than was looked at.
     """
 
     files: int = 0
     kinds: Mapping[MissKind, int] = field(default_factory=dict)
     new_folders: int = 0
     bounded: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether it says anything: where too much lies to be looked at, none found does not mean none made."""
+        return bool(self.files) or not self.bounded
 
     def add(self, other: MissedFiles) -> MissedFiles:
         """Return what was made in two copies of one pod."""
@@ -47,17 +55,37 @@ class MissedFiles:
         )
 
 
+def assign_missed(
+    found: Mapping[tuple[str, str], MissedFiles], wishes: Mapping[str, Wish], usage: Mapping[str, Usage]
+) -> dict[str, dict[str, MissedFiles]]:
+    """Return what pods made beside each cache, by its key and the UID of the pod; without what nobody could count.
+
+    Args:
+        found: by the UID of the pod and the volume of the copy.
+        wishes: of the caches, by key.
+        usage: the pods of each cache.
+    """
+    missed: dict[str, dict[str, MissedFiles]] = {}
+    for key, own in usage.items():
+        for pod in {pod.uid: pod for pods in own.pods.values() for pod in pods}.values():
+            copies = [copy for copy, claim in pod.copies.items() if owns_claim(wishes[key], claim)]
+            looked_at = [found[pod.uid, copy] for copy in copies if (pod.uid, copy) in found]
+            total = reduce(MissedFiles.add, looked_at, MissedFiles())
+            if looked_at and total.known:
+                missed.setdefault(key, {})[pod.uid] = total
+    return missed
+
+
 def describe_effect(measured: Sequence[tuple[str, MissedFiles]]) -> Condition:
     """Return whether the workloads of a digest hit, from what its pods made themselves; not of those without a copy."""
     kind = ConditionType.EFFECTIVE
+    measured = [(name, each) for name, each in measured if each.known]
     if not measured:
         return state(kind, Reason.NOT_MEASURED, "no pod has a private copy that was looked at", holds=None)
     missing = [(name, each) for name, each in measured if each.files]
     if not missing:
         return state(kind, Reason.HITS, f"{len(measured)} pods have made no file of their own so far", holds=True)
-    total = MissedFiles()
-    for _, each in missing:
-        total = total.add(each)
+    total = reduce(MissedFiles.add, (each for _, each in missing), MissedFiles())
     names = ", ".join(f"{name} ({each.files})" for name, each in sorted(missing)[:_NAMED_PODS])
     at_least = "at least " if total.bounded else ""
     told = f"{len(missing)} of {len(measured)} pods made {at_least}{total.files} files themselves: {names}"

@@ -24,23 +24,24 @@ _NAMED_PODS: Final = 5
 
 
 def build_reports(
-    world: World, plan: Plan, missed: Mapping[str, MissedFiles], *, node_name: str, root: str
+    world: World, plan: Plan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
     """Return the status of the node's reports by namespace, empty for that of the ClusterGKMCaches; without times.
 
     Args:
         world: as the plan was made from it.
         plan: what is being done.
-        missed: what pods had to make themselves, by UID; without those of whom nobody knows.
+        missed: what pods had to make themselves, by the key of the cache and the pod's UID; without those of whom
+            nobody knows.
         node_name: of the node.
         root: the store, as a path on the node.
     """
     caches: dict[str, dict[str, dict[str, NodeCacheStatus]]] = defaultdict(dict)
     for key, progress in plan.progress.items():
-        usage = plan.usage.get(key, Usage())
-        entries = _describe_former(world, progress.wish, usage, missed, root)
+        usage, own = plan.usage.get(key, Usage()), missed.get(key, {})
+        entries = _describe_former(world, progress.wish, usage, own, root)
         if progress.wish.folder:
-            entries[progress.wish.digest] = _describe(world, plan, progress, missed, root)
+            entries[progress.wish.digest] = _describe(world, plan, progress, own, root)
         if entries:
             caches[progress.wish.namespace][progress.wish.name] = entries
     gpus = _group_cards(world.node)
@@ -140,7 +141,8 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
 def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.wish.key
     stored = world.stored.get(progress.wish.folder)
-    if stored is not None and progress.step in {Step.SERVE, Step.NOTHING}:
+    handed_out = world.links.get(progress.wish.link) == progress.wish.folder
+    if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
         told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
         return state(kind, Reason.EXTRACTED, told, holds=True)
     if progress.refusal is not None:
@@ -179,10 +181,22 @@ def _tell_ready(world: World, plan: Plan, progress: Progress) -> Condition:
         return state(kind, Reason.PENDING, told, holds=False)
     if linked == wish.folder:
         # What was handed out stays so while nobody can judge it anew.
-        return state(kind, Reason.READY, "it was verified before, and is being judged again", holds=True)
+        return state(kind, Reason.READY, _tell_standing(world, progress), holds=True)
     extracted = _tell_extracted(world, plan, progress)
     reason = Reason.PENDING if extracted.status == "True" else extracted.reason
     return state(kind, reason, extracted.message, holds=False)
+
+
+def _tell_standing(world: World, progress: Progress) -> str:
+    """Return why what pods get is not known to satisfy the present policies now."""
+    undecided = world.standings[progress.wish.key].undecided
+    if undecided is not None:
+        why = undecided.message
+    elif progress.attempt is not None:
+        why = f"{progress.attempt.reason}: {_tell_attempt(world, progress.attempt)}"
+    else:
+        why = "it is being judged again" if progress.step is Step.VERIFY else "the controller has no verdict on it now"
+    return f"it was verified before; {why}"
 
 
 def _tell_outdated(count: int) -> Condition:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,11 +26,24 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one request.
-_GATHER_SECONDS: Final = 0.1
+# Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
+# costs: so most of the time nothing is written.
+_GATHER_SECONDS: Final = 0.05
+_REST: Final = 3.0
+_MOST_REST_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = (1.0, 30.0)
 
 _report = msgspec.json.Decoder(CacheNode)
+
+
+@dataclass(frozen=True)
+class _Failing:
+    failures: int = 0
+    retry_at: float = 0.0
+
+    def again(self) -> _Failing:
+        low, high = _RETRY_SECONDS
+        return _Failing(self.failures + 1, time.monotonic() + min(high, low * 2.0 ** min(self.failures, 10)))
 
 
 class StatusWriter:
@@ -56,20 +73,28 @@ class StatusWriter:
 
     async def run(self) -> None:
         """Write until cancelled; what fails is tried again."""
-        failures = 0
+        # By namespace; one that is being deleted takes no report, and must not hold up the others.
+        failing: dict[str, _Failing] = {}
+        took = 0.0
         while True:
-            await self._wake.wait()
-            await asyncio.sleep(_GATHER_SECONDS)
+            due = min((each.retry_at for each in failing.values()), default=math.inf)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due == math.inf else max(0.0, due - time.monotonic())):
+                    await self._wake.wait()
+            await asyncio.sleep(max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, _REST * took)))
             self._wake.clear()
-            failed = [namespace for namespace in self._list_namespaces() if not await self._try_write(namespace)]
-            failures = failures + 1 if failed else 0
-            if failed:
-                low, high = _RETRY_SECONDS
-                await asyncio.sleep(min(high, low * 2 ** min(failures - 1, 10)))
-                self._wake.set()
-
-    def _list_namespaces(self) -> list[str]:
-        return sorted({*(self._wanted or {}), *self._known})
+            began = time.monotonic()
+            namespaces = sorted({*(self._wanted or {}), *self._known})
+            failing = {namespace: each for namespace, each in failing.items() if namespace in namespaces}
+            for namespace in namespaces:
+                former = failing.get(namespace, _Failing())
+                if former.retry_at > time.monotonic():
+                    continue
+                if await self._try_write(namespace):
+                    failing.pop(namespace, None)
+                else:
+                    failing[namespace] = former.again()
+            took = time.monotonic() - began
 
     async def _try_write(self, namespace: str) -> bool:
         try:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +20,10 @@ from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
-# Workloads come first.
+# Workloads come first: neither more than this of a CPU, nor before them.
 _NICENESS: Final = 10
+_SHARE_OF_TIME: Final = 0.1
+_LONGEST_PAUSE: Final = 4 * SCAN_SECONDS
 
 
 @click.command("cache-scan", short_help="Count which kernels workloads had to make themselves.")
@@ -54,10 +57,12 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
         signal.signal(number, lambda *_: stop.set())
     errors = ErrorReporter(log)
     while not stop.is_set():
+        began = time.monotonic()
         try:
             write_document(folder, *scan_copies(pods_folder))
         except OSError as exc:
             errors.report(str(exc), f"private copies cannot be looked at: {exc}; the cache agent goes without")
         else:
             errors.clear()
-        stop.wait(SCAN_SECONDS)
+        took = time.monotonic() - began
+        stop.wait(min(_LONGEST_PAUSE, max(SCAN_SECONDS, took / _SHARE_OF_TIME)))

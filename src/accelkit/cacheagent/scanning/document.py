@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -90,20 +91,24 @@ def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) ->
         clock: as the scan's.
     """
     try:
-        file = os.open(folder / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return {}
-    with open(file, "rb") as opened:  # noqa: PTH123 - a descriptor
-        try:
-            content = opened.read(_MAX_BYTES + 1)
-        except OSError:
-            return {}
-    try:
+        content = _read_file(folder / _FILE)
         document = _decoder.decode(content) if len(content) <= _MAX_BYTES else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     if document is None or document.version != _VERSION or not math.isfinite(document.at):
         return {}
     if not 0 <= clock() - document.at <= _STALE_SECONDS:
         return {}
     return {(each.pod, each.volume): each.convert() for each in document.copies}
+
+
+def _read_file(path: Path) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Of folders and pipes nothing is read.
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return b""
+        with os.fdopen(os.dup(file), "rb") as opened:
+            return opened.read(_MAX_BYTES + 1)
+    finally:
+        os.close(file)

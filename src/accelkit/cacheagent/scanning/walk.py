@@ -15,20 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.planning.observed import COPY_PREFIX
 from accelkit.cacheagent.scanning.document import MAX_COPIES, CopyReport
+from accelkit.gkm.names import VOLUME_PREFIX
 from accelkit.kernelcache.extraction.private_copy import MARKER
 
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
 _VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Of a pod's volume, as the API server allows it; of a pod, as it and kubelets write it.
-_COPY: Final = re.compile(re.escape(COPY_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
+_COPY: Final = re.compile(re.escape(VOLUME_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
 _UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{23,27}", re.ASCII)
 _MAX_COPIES_PER_POD: Final = 32
 _MAX_DEPTH: Final = 40
 _MAX_ENTRIES: Final = 250_000
 _MAX_ALL_ENTRIES: Final = 1_000_000
+# Whatever others fill their copies with, so much of each is looked at.
+_LEAST_ENTRIES: Final = 1000
 _MAX_KEYS: Final = 1000
 # Names of Triton's folders: a digest in base 32, of newer releases in base 64.
 _TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
@@ -87,23 +89,17 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
         OSError: the kubelet's folder cannot be read.
     """
     reports: list[CopyReport] = []
-    left_out = 0
-    whole = _Budget(_MAX_ALL_ENTRIES)
+    left = _MAX_ALL_ENTRIES
     pods = os.open(pods_folder, _FOLDER)
     try:
-        for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
-            with _descend(pods, (uid, *_VOLUMES)) as volumes:
-                if volumes is None:
-                    continue
-                names = [name for name in _list_names(volumes) if _COPY.fullmatch(name)]
-                left_out += max(0, len(names) - _MAX_COPIES_PER_POD)
-                for name in sorted(names)[:_MAX_COPIES_PER_POD]:
-                    if len(reports) >= MAX_COPIES:
-                        left_out += 1
-                        continue
-                    report = _scan_copy(volumes, uid, name, whole)
-                    if report is not None:
-                        reports.append(report)
+        copies, left_out = _find_copies(pods)
+        for number, (uid, name) in enumerate(copies):
+            share = max(_LEAST_ENTRIES, left // (len(copies) - number))
+            budget = _Budget(min(_MAX_ENTRIES, share))
+            report = _scan_copy(pods, uid, name, budget)
+            left -= min(_MAX_ENTRIES, share) - max(0, budget.entries)
+            if report is not None:
+                reports.append(report)
     finally:
         os.close(pods)
     return reports, left_out
@@ -111,6 +107,20 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
 
 def _list_names(folder: int) -> list[str]:
     return os.listdir(folder)
+
+
+def _find_copies(pods: int) -> tuple[list[tuple[str, str]], int]:
+    """Return pods and volumes of copies, and how many more there are than are looked at."""
+    copies: list[tuple[str, str]] = []
+    left_out = 0
+    for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
+        with _descend(pods, (uid, *_VOLUMES)) as volumes:
+            present = _list_names(volumes) if volumes is not None else ()
+        names = sorted(name for name in present if _COPY.fullmatch(name))
+        taken = names[: min(_MAX_COPIES_PER_POD, MAX_COPIES - len(copies))]
+        copies += [(uid, name) for name in taken]
+        left_out += len(names) - len(taken)
+    return copies, left_out
 
 
 @contextmanager
@@ -131,8 +141,8 @@ def _descend(folder: int, parts: tuple[str, ...]) -> Iterator[int | None]:
             os.close(each)
 
 
-def _scan_copy(volumes: int, uid: str, name: str, whole: _Budget) -> CopyReport | None:
-    with _descend(volumes, (name,)) as copy:
+def _scan_copy(pods: int, uid: str, name: str, budget: _Budget) -> CopyReport | None:
+    with _descend(pods, (uid, *_VOLUMES, name)) as copy:
         if copy is None:
             return None
         try:
@@ -143,13 +153,10 @@ def _scan_copy(volumes: int, uid: str, name: str, whole: _Budget) -> CopyReport 
         if not stat.S_ISREG(marker.st_mode):
             return None
         count = _Count()
-        own = _Budget(min(_MAX_ENTRIES, whole.entries))
-        before = own.entries
         try:
-            _walk(copy, (), marker, own, count)
+            _walk(copy, (), marker, budget, count)
         except _ExhaustedError:
             count.bounded = True
-        whole.entries -= before - max(0, own.entries)
         return CopyReport(
             pod=uid,
             volume=name,

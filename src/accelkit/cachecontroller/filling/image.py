@@ -16,9 +16,7 @@ from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, 
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
-from accelkit.kernelcache.formats import FORMATS, ImageLabels
-from accelkit.kernelcache.formats.cache import HABANA
-from accelkit.kernelcache.formats.vllm import AOT_COMPILE
+from accelkit.kernelcache.formats import FORMATS
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
@@ -26,11 +24,6 @@ _UNKNOWN_FIELD: Final = (
 )
 _ASK_AGAIN_SECONDS: Final = 600.0
 _PREFETCH: Final = "prefetch"
-
-
-def judge_relocatable(labels: ImageLabels) -> bool:
-    """Return whether files of an image work at any path as they are; what its labels do not tell does not."""
-    return labels.format == HABANA or set(labels.cache_formats) == {AOT_COMPILE}
 
 
 def find_obstacle(cache: Cache) -> str:

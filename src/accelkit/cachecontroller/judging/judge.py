@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Final, Self
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused
-from accelkit.cachecontroller.filling import judge_relocatable
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pull_secrets import PullSecretError, read_pull_secrets
 from accelkit.errors import CacheError, ConfigurationError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
 from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.formats.mounts import is_relocatable
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 from accelkit.kernelcache.signatures import RejectionReason, Signature, UnverifiedError, verify_image
@@ -110,7 +110,7 @@ class Judge:
                 None,
                 signatures,
                 labels=read.labels,
-                relocatable=judge_relocatable(read.labels),
+                relocatable=is_relocatable(read.labels),
             )
         again = refused.retryable or refused.reason in {RejectionReason.UNREADABLE, RejectionReason.NO_SIGNATURES}
         return Judgement(question, self._clock(), resolved, refused, attempts=attempts + 1 if again else 0)

@@ -7,14 +7,15 @@ from typing import Final
 
 from accelkit.cachecontroller.webhook.claims import CacheClaim, find_claim
 from accelkit.cachecontroller.webhook.pods import Object
+from accelkit.kernelcache.formats.environment import REDACTED
+from accelkit.kernelcache.formats.recorded import agrees
 from accelkit.texts import shorten
 
 _PREFIX: Final = "VLLM_"
 # vLLM leaves it out of the name of a cache's entry.
 _IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
-_TRUTH: Final = {"true": "1", "false": "0", "none": "", "null": ""}
-# Those that the image does not tell, since they may be secret.
-_UNTOLD: Final = "[redacted]"
+# Kubernetes puts another variable there, which may be of another object.
+_REFERENCE: Final = "$("
 
 
 def compare_environment(pod: Object, claims: Mapping[str, CacheClaim]) -> list[str]:
@@ -39,7 +40,8 @@ def compare_environment(pod: Object, claims: Mapping[str, CacheClaim]) -> list[s
         for cache in caches.values():
             for name, value in _list_variables(container).items():
                 recorded = cache.status.recorded_environment.get(name)
-                if recorded not in (None, _UNTOLD) and _normalise(recorded or "") != _normalise(value):
+                # What may be secret is not told by the image.
+                if recorded not in (None, REDACTED) and not agrees(recorded or "", value):
                     warnings.append(
                         f"container {container.get('name')} sets {name} to {shorten(value, 60)!r}; kernel cache "
                         f"{cache.metadata.name} was captured with {shorten(recorded or '', 60)!r}, so it may miss"
@@ -48,12 +50,11 @@ def compare_environment(pod: Object, claims: Mapping[str, CacheClaim]) -> list[s
 
 
 def _list_variables(container: Object) -> dict[str, str]:
+    # The last of several counts.
+    told = {str(each.get("name", "")): each for each in container.get("env") or []}
+    values = {name: str(each.get("value") or "") for name, each in told.items() if "valueFrom" not in each}
     return {
-        str(each["name"]): str(each.get("value") or "")
-        for each in container.get("env") or []
-        if str(each.get("name", "")).startswith(_PREFIX) and each["name"] not in _IGNORED and "valueFrom" not in each
+        name: value
+        for name, value in values.items()
+        if name.startswith(_PREFIX) and name not in _IGNORED and _REFERENCE not in value
     }
-
-
-def _normalise(value: str) -> str:
-    return _TRUTH.get(value.lower(), value)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from accelkit.errors import QuantityError
+from accelkit.gkm import names
 from accelkit.gkm.objects import CacheMount
 from accelkit.model.units import parse_milli
 
 # Of volumes and init containers of ours; a node's agent knows private copies by it.
-PREFIX: Final = "accelkit-cache-"
+PREFIX: Final = names.VOLUME_PREFIX
 _FROM, _TO = "/accelkit/from", "/accelkit/to"
 # The user of accelkit's image. Files of a copy are writable for everybody, since the folder is the pod's alone.
 _IMAGE_USER: Final = 65532
@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 def name_copy(*parts: str) -> str:
     """Return the name of a private copy: of its volume, and of the init container that fills it."""
-    return PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
+    return names.name_private_copy(*parts)
 
 
 def build_volume(name: str, cache_bytes: int) -> Object:
@@ -71,6 +71,11 @@ def build_container(
             {"name": name, "mountPath": _TO},
         ],
     }
+
+
+def fills_copy(container: Object, mount: Object) -> bool:
+    """Return whether a mount is by which an init container of ours reads a cache or fills a copy of it."""
+    return str(container.get("name", "")).startswith(PREFIX) and mount.get("mountPath") in {_FROM, _TO}
 
 
 def _build_security_context(volume: str, pod: Object) -> Object:

@@ -8,8 +8,9 @@ from typing import Final
 from accelkit.cachecontroller.webhook.annotation import AnnotationError, MountRequest
 from accelkit.cachecontroller.webhook.claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, name_copy
+from accelkit.cachecontroller.webhook.places import list_seen, move
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
-from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, list_seen, move, set_source
+from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
 from accelkit.texts import shorten
 
 # Where the image does not say which framework it is of: each finds nothing of the other's.
@@ -21,7 +22,15 @@ _WEIGHT: Final = 50
 
 
 class UnknownCacheError(AnnotationError):
-    """The annotation names a cache that is not known here."""
+    """The annotation names a cache that is not known here.
+
+    Attributes:
+        cache: as it is named.
+    """
+
+    def __init__(self, cache: str, text: str) -> None:
+        super().__init__(text)
+        self.cache = cache
 
 
 def inject(

@@ -8,6 +8,7 @@ come back as they are.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
@@ -28,8 +29,9 @@ Claim = tuple[str, str]
 class Exactness(StrEnum):
     """How exactly the pods are named.
 
-    CLAIMS: those that mount a claim of a cache. NAMES: those that mount a claim of this name, in any namespace with
-    caches. NAMESPACES: those that mount any claim in such a namespace. ALL: those that mount any claim.
+    CLAIMS: those that mount a claim of a cache. NAMES: in the namespaces with the most caches, those that mount a claim
+    of this name in any of them. NAMESPACES: in those namespaces, those that mount any claim. ALL: those that mount any
+    claim.
     """
 
     CLAIMS = "claims"
@@ -46,8 +48,13 @@ def list_claims_of(caches: Iterable[Cache]) -> frozenset[Claim]:
         for namespace in cache.namespaces
         # The second is what claims of one digest begin with, where the name is long.
         for name in (name_claim(cache.key), shorten_name(name_claim(cache.key), _MAX_CLAIM - _PINNED_DIGITS))
-        if _NAME.fullmatch(namespace) and _NAME.fullmatch(name)
+        if is_name(namespace) and is_name(name)
     )
+
+
+def is_name(text: str) -> bool:
+    """Return whether a namespace or claim may be called so."""
+    return _NAME.fullmatch(text) is not None
 
 
 def build_expression(claims: Collection[Claim], most: int = MAX_EXPRESSION) -> tuple[str, Exactness]:
@@ -57,21 +64,50 @@ def build_expression(claims: Collection[Claim], most: int = MAX_EXPRESSION) -> t
         claims: namespace and name of each.
         most: characters of the lists in it.
     """
-    namespaces = _list_texts({namespace for namespace, _ in claims})
-    names = _list_texts({name for _, name in claims})
-    whole = _list_texts({f"{namespace}/{name}" for namespace, name in claims})
     if not claims:
         return _mentions_us(), Exactness.CLAIMS
-    if len(whole) <= most:
-        matches, exactness = _of_claims(f"(request.namespace + '/' + name) in {whole}"), Exactness.CLAIMS
-    elif len(namespaces) + len(names) <= most:
-        in_namespace = f"request.namespace in {namespaces}"
-        matches, exactness = f"{in_namespace} && {_of_claims(f'name in {names}')}", Exactness.NAMES
-    elif len(namespaces) <= most:
-        matches, exactness = f"request.namespace in {namespaces} && {_of_claims('true')}", Exactness.NAMESPACES
+    few = _choose_exact(claims, most)
+    for exact in (few, set[str]()):
+        if (found := _name_claims(claims, exact, most)) is not None:
+            matches, exactness = found
+            break
     else:
-        matches, exactness = _of_claims("true"), Exactness.ALL
-    return f"({_mentions_us()}) || ({matches})", exactness
+        matches, exactness = "true", Exactness.ALL
+    return f"({_mentions_us()}) || ({_of_claims(matches)})", exactness
+
+
+def _name_claims(claims: Collection[Claim], few: Collection[str], most: int) -> tuple[str, Exactness] | None:
+    """Return a condition that names the claims of some namespaces one by one; None where it takes too much room."""
+    exact = _list_texts({f"{namespace}/{name}" for namespace, name in claims if namespace in few})
+    others = {(namespace, name) for namespace, name in claims if namespace not in few}
+    whole = f"(request.namespace + '/' + name) in {exact}"
+    if not others:
+        return (whole, Exactness.CLAIMS) if len(exact) <= most else None
+    namespaces, names = (_list_texts(set(each)) for each in zip(*others, strict=True))
+    left = most - len(exact)
+    within = f"{whole} || request.namespace in {namespaces}"
+    if len(namespaces) + len(names) <= left:
+        return f"{within} && name in {names}", Exactness.NAMES
+    return (within, Exactness.NAMESPACES) if len(namespaces) <= left else None
+
+
+def _choose_exact(claims: Collection[Claim], most: int) -> set[str]:
+    """Return the namespaces whose claims are named one by one: all, or those with the fewest, in half of the room.
+
+    So whoever makes caches by the thousand has his own pods sent, and not those of others.
+    """
+    sizes = Counter[str]()
+    for namespace, name in claims:
+        sizes[namespace] += len(namespace) + len(name) + len("'/',")
+    if sizes.total() <= most:
+        return set(sizes)
+    chosen, room = set[str](), most // 2
+    for namespace, size in sorted(sizes.items(), key=lambda each: (each[1], each[0])):
+        room -= size
+        if room < 0:
+            break
+        chosen.add(namespace)
+    return chosen
 
 
 def _mentions_us() -> str:

@@ -53,13 +53,13 @@ class Mutation:
         patch: JSON Patch; empty where it stays as it is.
         warnings: for who creates it.
         refusal: why it may not be created; empty where it may.
-        unknown: whether it is refused for a cache that is not known yet, and may be a moment later.
+        unknown: claims and caches that it names and nobody knows; a moment later they may be known.
     """
 
     patch: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     refusal: str = ""
-    unknown: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -> Mutation:
@@ -84,9 +84,10 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
         asks = concerned or MOUNT_ANNOTATION in annotations
         warnings = _change(changed, namespace, claims, tools) if asks else []
     except (AnnotationError, ReplacementError) as exc:
-        return Mutation(refusal=str(exc), unknown=isinstance(exc, UnknownCacheError))
+        return Mutation(refusal=str(exc), unknown=(exc.cache,) if isinstance(exc, UnknownCacheError) else ())
     _annotate(changed, claims)
-    return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=not asks and any(named))
+    unknown = tuple(each for each in named if each and each not in claims)
+    return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=unknown)
 
 
 def _change(pod: Object, namespace: str, claims: Mapping[str, CacheClaim], tools: Tools) -> list[str]:
@@ -107,8 +108,9 @@ def _change(pod: Object, namespace: str, claims: Mapping[str, CacheClaim], tools
         if asked is None:
             known = ", ".join(sorted(each for each in claims if claims[each].cache.metadata.name == each)) or "none"
             raise UnknownCacheError(
+                request.cache,
                 f"annotation {MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace {namespace!r} "
-                f"does not have; it has {known}"
+                f"does not have; it has {known}",
             )
         _check(asked, namespace)
         warnings += inject(pod, request, asked, tools.image, tools.build_image_volume)

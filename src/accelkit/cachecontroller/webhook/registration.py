@@ -104,11 +104,19 @@ class Registration:
                     raise
         raise AssertionError
 
+    async def read_announced(self) -> frozenset[Claim]:
+        """Return the claims that were announced lately, to any replica.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+        """
+        stored = await get_if_present(self._api, self._path)
+        return _read_announcements(msgspec.json.decode(stored) if stored else {}).claims
+
     async def _keep(self, known: frozenset[Claim], new: frozenset[Claim]) -> bool:
         stored = await get_if_present(self._api, self._path)
         present: dict[str, Any] = msgspec.json.decode(stored) if stored else {}
-        metadata = present.get("metadata") or {}
-        announcements = Announcements.read((metadata.get("annotations") or {}).get(ANNOUNCED_ANNOTATION, ""))
+        announcements = _read_announcements(present)
         announcements.note(new)
         announcements.forget(known)
         claims = known | announcements.claims
@@ -122,8 +130,11 @@ class Registration:
         }
         written = not _contains(present, wanted)
         if written:
-            if metadata:
-                wanted["metadata"]["resourceVersion"] = metadata["resourceVersion"]
+            if not present:
+                # Of two that make it at once, one finds it there and looks again.
+                empty = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": self._name}}
+                present = msgspec.json.decode(await self._api.post(CONFIGURATIONS, empty))
+            wanted["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
             query = {"fieldManager": FIELD_MANAGER, "force": "true"}
             await self._api.patch(self._path, wanted, kind="apply", query=query)
         if exactness is not self._exactness:
@@ -202,6 +213,11 @@ def merge_authorities(present: bytes, former: bytes, now: datetime | None = None
         if each.not_valid_after_utc > now and len(kept) < _MOST_AUTHORITIES:
             kept.setdefault(each.public_bytes(Encoding.PEM))
     return b"".join(kept)
+
+
+def _read_announcements(configuration: Mapping[str, Any]) -> Announcements:
+    annotations = (configuration.get("metadata") or {}).get("annotations") or {}
+    return Announcements.read(annotations.get(ANNOUNCED_ANNOTATION, ""))
 
 
 def _get_bundle(configuration: Mapping[str, Any]) -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from accelkit.cachecontroller.webhook.claims import CacheClaim
-from accelkit.cachecontroller.webhook.copying import build_container, build_volume, name_copy
-from accelkit.cachecontroller.webhook.pods import Object, find_root, find_volume, list_mounts, put_first
-from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, Delivery
+from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, name_copy
+from accelkit.cachecontroller.webhook.places import Places, find_places
+from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first
+from accelkit.gkm.objects import Cache, CacheStatus, Delivery
 from accelkit.kernelcache.formats.mounts import translate_sub_path
 
 ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
@@ -27,7 +27,8 @@ def replace_volume(
     """Replace a volume of a cache in place; return warnings.
 
     Where nobody writes to it, it becomes the claim of one digest, read-only. Else that stays the source of a private
-    copy, which all containers mount instead.
+    copy, which all containers mount instead; so it is where its files name each other by another path than that at
+    which they are mounted, since frameworks would miss them, and fail where they cannot write their own.
 
     Raises:
         ReplacementError: a volume that it needs is there already, and is another one.
@@ -36,27 +37,27 @@ def replace_volume(
     copied = name_copy(name)
     # Where the copy is there, this was done before, and somebody has added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
-    mounts = [(who, mount) for who, mount in list_mounts(pod, name) if who.get("name") != copied]
+    mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:
         _translate_folder(mount, claim.cache.status)
     writable = not forced and any(not mount.get("readOnly") for _, mount in mounts)
     within = set_source(volume, claim, build_image_volume)
-    roots = _find_roots(pod, mounts)
-    if not writable:
+    copies = [(who, mount) for who, mount in list_mounts(pod, copied) if not fills_copy(who, mount)]
+    places = find_places(pod, claim, [*mounts, *copies])
+    if not mounts or not (writable or (places.seen and claim.mount_path)):
         for _, mount in mounts:
             if within:
                 mount["subPath"] = "/".join(filter(None, (within, mount.get("subPath"))))
             mount["readOnly"] = True
-        return _warn_of_paths(claim, roots)
+        return _warn_of_places(claim, places, writable=False) if mounts else []
     add_copy_volume(pod, copied, claim)
     for _, mount in mounts:
         mount["name"] = copied
         mount.pop(_PROPAGATION, None)
-    root = next(iter(roots), "") if len(roots) == 1 else ""
-    moved = root if claim.mount_path and root != claim.mount_path else ""
-    seen = list_seen(claim, moved) if moved else []
-    put_first(pod, build_container(copied, name, image, pod, seen=seen, within=within))
-    return [] if moved else _warn_of_paths(claim, roots)
+        if forced:
+            mount["readOnly"] = True
+    put_first(pod, build_container(copied, name, image, pod, seen=places.seen, within=within))
+    return _warn_of_places(claim, places, writable=writable)
 
 
 def _translate_folder(mount: Object, status: CacheStatus) -> None:
@@ -69,23 +70,6 @@ def _translate_folder(mount: Object, status: CacheStatus) -> None:
         mount["subPath"] = folder
     else:
         del mount["subPath"]
-
-
-def list_seen(claim: CacheClaim, root: str) -> list[CacheMount]:
-    """Return what a container sees of a cache whose root it has somewhere, that root first.
-
-    Trees that were captured beside the root keep their places; those within it go with it.
-    """
-    trees = (each for each in claim.cache.status.mounts if each.sub_path)
-    seen = [CacheMount(move(each.path.rstrip("/"), claim.mount_path, root), each.sub_path) for each in trees]
-    return [CacheMount(root), *(each for each in seen if each.path != f"{root}/{each.sub_path}")]
-
-
-def move(path: str, former: str, root: str) -> str:
-    """Return a path of a cache whose root is somewhere else than before."""
-    if former and (path == former or path.startswith(f"{former}/")):
-        return posixpath.normpath(root + path[len(former) :])
-    return path
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
@@ -113,20 +97,22 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> None:
         raise ReplacementError(f"volume {name} has a name that is kept for private copies of caches; rename it")
 
 
-def _find_roots(pod: Object, mounts: Sequence[tuple[Object, Object]]) -> set[str]:
-    """Return where the root is seen by those who use it; init containers prepare it, mostly somewhere else."""
-    users = [str(each.get("name")) for each in pod["spec"].get("containers") or []]
-    used = {find_root(mount) for who, mount in mounts if who.get("name") in users}
-    return used or {find_root(mount) for _, mount in mounts}
-
-
-def _warn_of_paths(claim: CacheClaim, roots: set[str]) -> list[str]:
-    """Warn where a container looks for files that name each other by another path."""
-    others = sorted(each for each in roots if each and each != claim.mount_path)
-    if not claim.mount_path or not others:
-        return []
-    warning = (
-        f"kernel cache {claim.cache.metadata.name} is prepared for {claim.mount_path}, and is mounted at "
-        f"{others[0]}: kernels that are named by path will be missed; set spec.mountPath of the cache"
-    )
-    return [warning]
+def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> list[str]:
+    cache = claim.cache.metadata.name
+    warnings = []
+    if places.seen and not writable and claim.mount_path:
+        warnings.append(
+            f"kernel cache {cache} is prepared for {claim.mount_path}, and is mounted at {places.root}: the pod gets a "
+            f"copy that is rewritten for it; spec.mountPath of the cache spares that"
+        )
+    elif places.seen and not writable:
+        warnings.append(
+            f"nobody knows yet for which path kernel cache {cache} is prepared; if it is not {places.root}, kernels "
+            f"that are named by path will be missed; set spec.mountPath of the cache"
+        )
+    if places.others:
+        warnings.append(
+            f"kernel cache {cache} is mounted at {places.root} and at {places.others[0]}: kernels that are named by "
+            f"path will be missed at the second; mount it at one path"
+        )
+    return warnings

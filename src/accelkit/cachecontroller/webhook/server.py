@@ -7,12 +7,12 @@ import logging
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
 
-from accelkit.cachecontroller.webhook.matching import Exactness, build_expression, list_claims_of
+from accelkit.cachecontroller.webhook.matching import Claim
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
 from accelkit.cachecontroller.webhook.registration import ANNOUNCE_PATH, PATH
 from accelkit.errors import AccelkitError
@@ -65,6 +65,7 @@ class WebhookServer:
         find_caches: returns all caches as they are known now; None while they have not been read.
         tools: what pods are changed with.
         announce: told of each cache that is about to be there; returns when its pods are sent to this webhook.
+        find_announced: returns the claims of which that was told lately, here or to another replica.
 
     Attributes:
         answers: how many there were, by what became of the pod: `changed`, `unchanged`, `refused`, `unready`.
@@ -79,8 +80,10 @@ class WebhookServer:
         find_caches: Callable[[], Iterable[Cache] | None],
         tools: Tools,
         announce: Callable[[Cache], Awaitable[None]] | None = None,
+        find_announced: Callable[[], Awaitable[Collection[Claim]]] | None = None,
     ) -> None:
-        self._find_caches, self._tools, self._announce = find_caches, tools, announce
+        self._find_caches, self._tools = find_caches, tools
+        self._announce, self._find_announced = announce, find_announced
         self._server = HttpServer(listen, self.handle)
         self.answers: Counter[str] = Counter()
 
@@ -102,10 +105,11 @@ class WebhookServer:
             review = _reviews.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             return Reply(400, msgspec.json.encode({"error": f"it is no AdmissionReview of {_API}: {exc}"}))
-        if path == ANNOUNCE_PATH:
+        # A configuration by caches that were not read would leave out those that are there.
+        if path == ANNOUNCE_PATH and self._find_caches() is not None:
             await self._note(review.request)
             return Reply(200, msgspec.json.encode(_build_answer(review.request.uid, Mutation())))
-        done = await self._mutate(review.request)
+        done = await self._mutate(review.request) if path == PATH else None
         if done is None:
             self.answers["unready"] += 1
             return Reply(503, b'{"error":"the caches are not known yet; ask again"}')
@@ -129,16 +133,29 @@ class WebhookServer:
         if request.kind.kind != "Pod" or request.operation != "CREATE" or pod is None:
             return Mutation()
         until = time.monotonic() + _LAG_SECONDS
+        expected: Collection[Claim] | None = None
         while True:
             caches = self._find_caches()
             if caches is None:
                 return None
             done = mutate(pod, request.namespace, caches, self._tools)
-            # Where pods are sent by less than their claims, most of those whose claims nobody knows are nobody's.
-            waits = done.unknown and (done.refusal or build_expression(list_claims_of(caches))[1] is Exactness.CLAIMS)
-            if not waits or time.monotonic() > until:
+            if not done.unknown or time.monotonic() > until:
+                return done
+            # Most claims that nobody knows are of no cache, and their pods do not wait.
+            if expected is None and not done.refusal:
+                expected = await self._read_announced()
+            if not done.refusal and not any((request.namespace, name) in (expected or ()) for name in done.unknown):
                 return done
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _read_announced(self) -> Collection[Claim]:
+        if self._find_announced is None:
+            return ()
+        try:
+            return await self._find_announced()
+        except AccelkitError as exc:
+            log.warning("pods may come before their caches are known: %s", exc)
+            return ()
 
 
 def _build_answer(uid: str, done: Mutation) -> dict[str, Any]:
@@ -151,10 +168,3 @@ def _build_answer(uid: str, done: Mutation) -> dict[str, Any]:
     if done.warnings:
         response["warnings"] = [shorten(each, _MAX_WARNING) for each in done.warnings[:_MOST_WARNINGS]]
     return {"apiVersion": _API, "kind": "AdmissionReview", "response": response}
-
-
-async def serve(
-    listen: Listen, find_caches: Callable[[], Iterable[Cache] | None], tools: Tools, stop: asyncio.Event
-) -> None:
-    """Serve the webhook of pods until `stop` is set; for arguments and errors see `WebhookServer`."""
-    await WebhookServer(listen, find_caches, tools).run(stop)

@@ -39,6 +39,9 @@ def private_copy(source: Path, target: Path, mount_path: str, trees: tuple[str, 
         raise CacheError(
             f"{target} cannot be filled: {exc}", next_step="look at the node's disk and the pod's user"
         ) from exc
+    if done is None:
+        click.echo(f"the workload has the copy in {target} for itself")
+        return
     click.echo(f"{done.files} files of {done.size_bytes} bytes are in {target}")
     if done.skipped:
         click.echo(f"left out: {done.skipped} links and other things that are no files", err=True)

@@ -50,14 +50,13 @@ _RECOVERED: Final = "lost+found"
 
 
 class PrivateCopy(msgspec.Struct, frozen=True):
-    """A private copy that is whole.
+    """A private copy that is whole; what is newer than the file that says so was written by the workload.
 
     Attributes:
         files: how many were copied.
         size_bytes: of them.
         skipped: links, devices and the like that were left out.
         mount_path: for which files that name others were rewritten; empty where they stayed as they were.
-        copied_at: seconds since 1970; what is newer was written by the workload.
         version: of this record.
     """
 
@@ -65,7 +64,6 @@ class PrivateCopy(msgspec.Struct, frozen=True):
     size_bytes: int
     skipped: int = 0
     mount_path: str = ""
-    copied_at: float = 0.0
     version: int = _VERSION
 
 
@@ -79,7 +77,7 @@ class _Found:
 
 def make_private_copy(
     source: Path, target: Path, moved: MovedTree | None = None, *, seconds: float = 900.0
-) -> PrivateCopy:
+) -> PrivateCopy | None:
     """Copy a cache, once.
 
     Args:
@@ -89,15 +87,19 @@ def make_private_copy(
         seconds: how long it may take.
 
     Returns:
-        What was copied, now or before.
+        What was copied, now or before; None where the workload has it since, and lets nobody else look.
 
     Raises:
         CacheError: the source is no folder, the target is in use otherwise or has too little room, it took too long, or
             a file that names others cannot be rewritten.
         OSError: the disk is full, or cannot be written.
     """
-    if (done := _read_marker(target)) is not None:
-        return done
+    try:
+        if (done := _read_marker(target)) is not None:
+            return done
+    except PermissionError:
+        # A folder of a pod is open to all of its users until one of them closes it, as `chmod -R` does.
+        return None
     deadline = time.monotonic() + seconds
     if not source.is_dir() or not target.is_dir():
         raise CacheError(f"{source if not source.is_dir() else target} is no folder")
@@ -118,7 +120,7 @@ def make_private_copy(
     for each in reversed(found):
         if stat.S_ISDIR(each.status.st_mode):
             os.utime(target / each.path, ns=(each.status.st_atime_ns, each.status.st_mtime_ns))
-    done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "", time.time())
+    done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "")
     _write_marker(target, done)
     return done
 
@@ -256,6 +258,8 @@ def _clear(target: Path) -> None:
 def _read_marker(target: Path) -> PrivateCopy | None:
     try:
         done = msgspec.json.decode((target / MARKER).read_bytes(), type=PrivateCopy)
+    except PermissionError:
+        raise
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return done if done.version == _VERSION else None

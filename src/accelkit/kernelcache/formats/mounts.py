@@ -211,13 +211,9 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     return variables
 
 
-def needs_rewriting(labels: FormatLabels, mount_path: str) -> bool:
-    """Whether files of a cache may have to be rewritten before workloads see it at a path.
-
-    Not where it was captured at that very path, or where its format names no paths; unknown is yes.
-    """
-    relocatable = labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
-    return not relocatable and find_capture_path(labels) != mount_path
+def is_relocatable(labels: FormatLabels) -> bool:
+    """Return whether the files of a cache work at any path as they are; what its labels do not tell does not."""
+    return labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
 
 
 def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:

@@ -73,6 +73,11 @@ def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
     return {name: _write(value) for name, value in variables.items()}
 
 
+def agrees(recorded: str, value: str) -> bool:
+    """Return whether a variable's value means what was recorded; vLLM reads `True`, `on` and `1` as the same."""
+    return _normalize(recorded) == _normalize(value)
+
+
 def _read_factors(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
@@ -97,7 +102,7 @@ def _agree(environments: Iterable[Mapping[str, Any]]) -> dict[str, Value]:
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    return _normalize(_write(one)) == _normalize(_write(other))
+    return agrees(_write(one), _write(other))
 
 
 def _write(value: Value) -> str:

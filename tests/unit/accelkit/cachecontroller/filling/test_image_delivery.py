@@ -7,10 +7,11 @@ import pytest
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of
 
 from accelkit.cachecontroller.delivery import ClaimPod, Refusal
-from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume, judge_relocatable
+from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS
 from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.mounts import is_relocatable
 
 IMAGE = f"quay.io/acme/cache@{FIRST}"
 
@@ -118,7 +119,7 @@ def test_what_cannot_be_delivered_any_more_is_taken_back():
     ],
 )
 def test_what_may_be_seen_at_another_path(cache_format, formats, relocatable):
-    assert judge_relocatable(ImageLabels(format=cache_format, cache_formats=formats)) is relocatable
+    assert is_relocatable(ImageLabels(format=cache_format, cache_formats=formats)) is relocatable
 
 
 def test_what_the_api_server_refuses_is_told_in_its_words():

@@ -19,19 +19,61 @@ def test_what_is_announced_is_read_again_until_it_is_old():
     assert Announcements.read(text, NOW - 120).claims == frozenset()
 
 
-def test_a_cache_that_is_there_is_announced_no_more():
+def test_a_cache_that_is_there_is_forgotten_once_every_replica_has_seen_it():
     made = Announcements.read("", NOW)
     made.note({("one", "a"), ("one", "b")})
     made.forget({("one", "a"), ("three", "c")})
-    assert made.claims == {("one", "b")}
+    # The next to write may be a replica that has not seen it yet.
+    assert made.claims == {("one", "a"), ("one", "b")}
+    later = Announcements.read(made.write(), NOW + 30)
+    later.forget({("one", "a"), ("three", "c")})
+    assert later.claims == {("one", "b")}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"one/a": "x"}', "null"])
-def test_an_annotation_that_is_not_ours_says_nothing(text):
+def test_what_is_announced_again_is_kept_from_then_on():
+    made = Announcements.read("", NOW)
+    made.note({("one", "a")})
+    again = Announcements.read(made.write(), NOW + 100)
+    again.note({("one", "a")})
+    assert Announcements.read(again.write(), NOW + 200).claims == {("one", "a")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"one/a": "x"}',
+        "null",
+        '{"one/a": 1e99}',
+        "[" * 10_000,
+        '{"a": 1000000}',
+        '{"/a": 1000000}',
+        '{"one/": 1000000}',
+        '{"one/A": 1000000}',
+        '{"one/a/b": 1000000}',
+        "{\"one/x'] || true || ['\": 1000000}",
+    ],
+)
+def test_an_annotation_that_somebody_else_wrote_says_nothing(text):
     assert Announcements.read(text, NOW).claims == frozenset()
 
 
-def test_there_is_room_for_a_thousand():
+def test_there_is_room_for_a_thousand_and_one_namespace_does_not_take_all_of_it():
     made = Announcements.read("", NOW)
-    made.note({("one", f"a-{number}") for number in range(1500)})
+    made.note({("a-flood", f"a-{number}") for number in range(1500)})
+    assert len(made.claims) == 400
+    for namespace in ("b", "c", "d"):
+        made.note({(namespace, f"a-{number}") for number in range(250)})
     assert len(made.claims) == 1000
+    # What is there already is kept, however full it is.
+    later = Announcements.read(made.write(), NOW + 100)
+    later.note({("a-flood", "a-0"), ("e", "one-more")})
+    assert Announcements.read(later.write(), NOW + 130).claims == {("a-flood", "a-0")}
+
+
+def test_the_annotation_fits_an_object_however_long_names_are():
+    made = Announcements.read("", NOW)
+    made.note({(f"{number:063}", "k" * 253) for number in range(1000)})
+    assert 500 < len(made.claims) < 1000
+    assert len(made.write()) < 256 << 10

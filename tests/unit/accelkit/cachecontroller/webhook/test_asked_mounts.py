@@ -150,8 +150,8 @@ def test_what_cannot_be_is_refused_in_words(text, words):
 
 
 def test_only_an_unknown_cache_may_be_known_a_moment_later():
-    assert change(asking("missing"), make_cache()).unknown is True
-    assert change(asking("kernels=other"), make_cache()).unknown is False
+    assert change(asking("missing"), make_cache()).unknown == ("missing",)
+    assert change(asking("kernels=other"), make_cache()).unknown == ()
 
 
 def test_a_path_that_is_taken_is_refused():
@@ -178,6 +178,9 @@ def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
         ({"name": "VLLM_NOT_RECORDED", "value": "1"}, False),
         ({"name": "VLLM_CACHE_ROOT", "value": "/cache"}, False),
         ({"name": "VLLM_USE_X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, False),
+        ({"name": "VLLM_USE_X", "value": "$(OF_NODE)"}, False),
+        ({"name": "VLLM_USE_X", "value": "off"}, False),
+        ({"name": "VLLM_USE_X"}, True),
         ({"name": "OTHER", "value": "1"}, False),
     ],
 )

@@ -224,25 +224,6 @@ def test_an_init_container_with_the_name_of_a_copy_is_replaced():
     assert writable_claims(after) == []
 
 
-@pytest.mark.parametrize(
-    ("mounts", "arguments", "warned"),
-    [
-        ([mount("/elsewhere")], ["--mount-path", "/elsewhere"], False),
-        ([mount("/elsewhere/torch", subPath="torch")], ["--mount-path", "/elsewhere"], False),
-        ([mount("/cache/torch", subPath="torch")], [], False),
-        ([mount("/a"), mount("/b")], [], True),
-        ([mount("/elsewhere", readOnly=True)], None, True),
-        ([mount("/cache", readOnly=True)], None, False),
-        ([mount("/x", subPathExpr="$(A)")], [], False),
-    ],
-)
-def test_a_copy_is_made_for_where_it_is_seen_and_other_paths_are_told(mounts, arguments, warned):
-    done = change(pod := make_pod(*mounts), make_cache())
-    found = [each["args"][6:] for each in copies(apply(done, pod))]
-    assert found == ([] if arguments is None else [arguments])
-    assert [("is prepared for /cache" in each) for each in done.warnings] == ([True] if warned else [])
-
-
 def test_the_image_of_a_cache_takes_the_place_of_its_claim():
     reference = f"registry.example/cache@{DIGEST}"
     tools = Tools(IMAGE, build_image_volume=lambda _c, _d: ({"image": {"reference": reference}}, "io.triton.cache"))

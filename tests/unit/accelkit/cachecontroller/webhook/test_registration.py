@@ -46,20 +46,27 @@ def test_200_caches_of_100_namespaces_fit_less_exactly():
     assert "'team-99'" in expression
 
 
+SMALL = {("small", "kernels"), ("tiny", "own")}
+CROWD = {("crowd", f"cache-{number:04}") for number in range(100)} | {("gang", "cache-0001"), ("gang", "x" * 200)}
+
+
 @pytest.mark.parametrize(
-    ("most", "exactness", "named"),
+    ("most", "exactness", "present", "absent"),
     [
-        (1000, Exactness.CLAIMS, "one/a-name"),
-        (35, Exactness.NAMES, "'a-name'"),
-        (20, Exactness.NAMESPACES, "'one'"),
-        (5, Exactness.ALL, "true"),
+        (4000, Exactness.CLAIMS, ["'small/kernels'", "'crowd/cache-0001'"], []),
+        (1600, Exactness.NAMES, ["'small/kernels'", "request.namespace in ['crowd'] && name in ['cache-0000',"], []),
+        (700, Exactness.NAMESPACES, ["'small/kernels'", "request.namespace in ['crowd']"], ["cache-0002"]),
+        (60, Exactness.NAMESPACES, ["'small/kernels'", "request.namespace in ['crowd','gang']"], ["cache-0002"]),
+        (40, Exactness.NAMESPACES, ["'tiny/own'", "in ['crowd','gang','small']"], ["'small/kernels'"]),
+        (33, Exactness.NAMESPACES, ["in [] || request.namespace in ['crowd','gang','small','tiny']"], ["own"]),
+        (5, Exactness.ALL, ["exists(name, true)"], ["crowd"]),
     ],
 )
-def test_where_there_is_no_room_more_pods_are_asked_about_never_fewer(most, exactness, named):
-    claims = {("one", "a-name"), ("two", "a-name"), ("two", "b-name")}
-    expression, found = build_expression(claims, most)
+def test_whoever_has_many_caches_has_his_own_pods_asked_about_less_exactly(most, exactness, present, absent):
+    expression, found = build_expression(SMALL | CROWD, most)
     assert found is exactness
-    assert named in expression
+    assert [each for each in present if each not in expression] == []
+    assert [each for each in absent if each in expression] == []
 
 
 def test_without_caches_only_pods_that_mention_us_are_asked_about():

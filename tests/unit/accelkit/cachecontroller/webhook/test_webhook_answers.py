@@ -10,12 +10,14 @@ import pytest
 from ports import free_port
 from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount
 
+from accelkit.cachecontroller.webhook.matching import list_claims_of
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.errors import ApiError
 from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.serving.tls import Listen
 
-PATH = "/mutate-pods"
+PATH, ANNOUNCE = "/mutate-pods", "/announce-caches"
 
 
 def review(pod, **fields):
@@ -28,21 +30,33 @@ def review(pod, **fields):
 @pytest.fixture
 async def known():
     """The caches that are known; None for not read yet."""
-    return {"caches": [make_cache()]}
+    return {"caches": [make_cache()], "announced": set()}
 
 
 @pytest.fixture
 async def server(known):
     """A webhook, asked without a port."""
-    server = WebhookServer(Listen("127.0.0.1", free_port()), lambda: known["caches"], Tools(IMAGE))
+
+    async def announce(cache):
+        if known.get("failing"):
+            raise ApiError("the API server is away")
+        known["announced"] |= list_claims_of([cache])
+
+    async def find_announced():
+        if known.get("failing"):
+            raise ApiError("the API server is away")
+        return frozenset(known["announced"])
+
+    listen = Listen("127.0.0.1", free_port())
+    server = WebhookServer(listen, lambda: known["caches"], Tools(IMAGE), announce, find_announced)
     yield server
     stop = asyncio.Event()
     stop.set()
     await server.run(stop)
 
 
-async def ask(server, body):
-    reply = await server.handle("POST", PATH, body)
+async def ask(server, body, path=PATH):
+    reply = await server.handle("POST", path, body)
     assert reply.status == 200, reply.body
     answer = json.loads(reply.body)
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -94,9 +108,81 @@ async def test_a_cache_that_becomes_known_in_a_moment_is_waited_for(server, know
     assert "patch" in await asked
 
 
-async def test_nothing_is_answered_while_no_cache_has_been_read(server, known):
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a cache that is known"])
+async def test_a_claim_that_was_announced_is_waited_for(server, known, beside):
+    known["announced"] = {(NAMESPACE, "late")}
+    pod = make_pod(mount(readOnly=True), claim="late")
+    if beside:
+        pod["spec"]["volumes"].append({"name": "second", "persistentVolumeClaim": {"claimName": "kernels"}})
+    asked = asyncio.create_task(ask(server, review(pod)))
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    known["caches"] = [make_cache(), make_cache("late")]
+    patch = json.loads(base64.b64decode((await asked)["patch"]))
+    (volumes,) = [each["value"] for each in patch if each["path"] == "/spec/volumes"]
+    assert volumes[0]["persistentVolumeClaim"]["claimName"].startswith("late-")
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_other_claims_are_not_waited_for(server, known, failing, monkeypatch):
+    async def wait(_seconds):
+        raise AssertionError
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    known.update(failing=failing, announced={("elsewhere", "data"), (NAMESPACE, "late")})
+    assert await ask(server, review(make_pod(mount(), claim="data"))) == {"uid": "u-1", "allowed": True}
+
+
+async def test_what_was_announced_and_never_comes_is_waited_for_no_longer_than_a_moment(server, known):
+    known["announced"] = {(NAMESPACE, "refused-later")}
+    body = review(make_pod(mount(), claim="refused-later"))
+    async with asyncio.timeout(4):
+        assert await ask(server, body) == {"uid": "u-1", "allowed": True}
+
+
+OF_CLUSTER = {"metadata": {"name": "shared"}, "spec": {"image": "r/i", "workloadNamespaces": ["one", "two"]}}
+
+
+@pytest.mark.parametrize(
+    ("cache", "fields", "announced"),
+    [
+        ({"metadata": {"name": "new"}, "spec": {"image": "r/i"}}, {}, {(NAMESPACE, "new")}),
+        # The API server says where it is to be; what is written in it is checked later.
+        ({"metadata": {"name": "new", "namespace": "other"}}, {}, {(NAMESPACE, "new")}),
+        (OF_CLUSTER, {"namespace": ""}, {("one", "shared"), ("two", "shared")}),
+        (OF_CLUSTER, {"namespace": "", "dryRun": True}, set()),
+        ({"metadata": {"generateName": "new-"}}, {}, set()),
+        ({"metadata": {"name": ["x"]}}, {}, set()),
+        ({"metadata": {"name": "X'] || true"}}, {}, set()),
+        ({}, {}, set()),
+        (None, {}, set()),
+    ],
+)
+async def test_caches_are_announced_and_let_in_whatever_they_are(server, known, cache, fields, announced):
+    assert await ask(server, review(cache, **fields), ANNOUNCE) == {"uid": "u-1", "allowed": True}
+    assert known["announced"] == announced
+    assert server.answers == {}
+
+
+async def test_a_cache_is_let_in_where_it_cannot_be_announced(server, known, caplog):
+    known["failing"] = True
+    body = review({"metadata": {"name": "new"}})
+    assert await ask(server, body, ANNOUNCE) == {"uid": "u-1", "allowed": True}
+    assert "may come too early: the API server is away" in caplog.text
+
+
+async def test_nothing_is_answered_or_announced_while_no_cache_has_been_read(server, known):
     known["caches"] = None
     assert (await server.handle("POST", PATH, review(make_pod(mount())))).status == 503
+    # The configuration would be written without the caches that are there.
+    assert (await server.handle("POST", ANNOUNCE, review({"metadata": {"name": "new"}}))).status == 503
+    assert known["announced"] == set()
+
+
+async def test_a_dry_run_is_answered_as_the_run_would_be(server):
+    body = review(make_pod(mount(readOnly=True)))
+    dry = review(make_pod(mount(readOnly=True)), dryRun=True)
+    assert await ask(server, dry) == await ask(server, body)
 
 
 @pytest.mark.parametrize(

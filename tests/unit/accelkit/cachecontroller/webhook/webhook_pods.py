@@ -63,7 +63,8 @@ def change(pod: Object, *caches: Cache, tools: Tools | None = None) -> Mutation:
     assert pod == before
     if not done.refusal:
         again = mutate(apply(done, pod), NAMESPACE, caches, tools)
-        assert again.patch == ()
+        assert (again.patch, again.refusal) == ((), "")
+        assert set(again.warnings) <= set(done.warnings)
     return done
 
 

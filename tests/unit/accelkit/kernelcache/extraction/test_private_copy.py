@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,60 @@ def test_what_was_begun_is_begun_anew(cache, target, monkeypatch):
     (target / "half").write_bytes(b"left over")
     make_private_copy(cache, target)
     assert content(target) == content(cache)
+
+
+@pytest.mark.parametrize("closed", [MARKER, "."])
+def test_a_copy_that_the_workload_has_closed_to_others_is_left_to_it(cache, target, monkeypatch, closed):
+    make_private_copy(cache, target)
+    (target / "top").write_bytes(b"mine")
+    read = Path.read_bytes
+
+    def refuse(path):
+        if path.parent == target and closed in {path.name, "."}:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    # Root, as whom tests may run, is refused nothing.
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert make_private_copy(cache, target) is None
+    done = CliRunner().invoke(main, ["cache", "private-copy", "--from", str(cache), "--to", str(target)])
+    assert (done.exit_code, done.output) == (0, f"the workload has the copy in {target} for itself\n")
+    monkeypatch.undo()
+    assert (target / "top").read_bytes() == b"mine"
+
+
+def test_what_ninja_built_stays_younger_than_what_it_was_built_of(cache, target):
+    folder = cache / "hash"
+    folder.chmod(0o755)
+    order = ["op.cu", "op.o", "op.so", "vllm_compile_cache.py", ".ninja_log"]
+    for number, name in enumerate(order):
+        (folder / name).write_text("{}" if name.endswith(".py") else name)
+        os.utime(folder / name, (1_750_000_000, 1_750_000_000 + number))
+    make_private_copy(cache, target, MovedTree("/seen"))
+    seen = [(target / "hash" / name).stat().st_mtime_ns for name in order]
+    assert seen == [(1_750_000_000 + number) * 1_000_000_000 for number in range(len(order))]
+    marker = (target / MARKER).stat().st_mtime_ns
+    assert marker > max(seen)
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not on PATH")
+def test_ninja_itself_finds_nothing_to_do_in_a_copy(cache, target):
+    folder = cache / "hash"
+    folder.chmod(0o755)
+    (folder / "op.cu").write_text("source")
+    (folder / "build.ninja").write_text("rule cc\n  command = cat $in > $out\nbuild op.so: cc op.cu\n")
+    os.utime(folder / "op.cu", (1_750_000_000, 1_750_000_000))
+    assert "no work" not in ninja(folder)
+    make_private_copy(cache, target)
+    assert "no work" in ninja(target / "hash", "-n")
+    # As it would be without the times.
+    os.utime(target / "hash" / "op.cu")
+    assert "no work" not in ninja(target / "hash", "-n")
+
+
+def ninja(folder: Path, *options: str) -> str:
+    done = subprocess.run(["ninja", "-C", folder, *options], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", ["data", ".hidden"])

@@ -16,6 +16,10 @@ ROLE = ROOT / "roles" / "kernel_cache"
 CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 # Rendered once, by one process.
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(300)]
+# Who keeps what pods share from being written.
+WRITERS = {
+    *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes")
+}
 KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
 CASES = {
     "defaults": {},
@@ -66,11 +70,11 @@ def rendered(tmp_path_factory):
     ]
     play = {
         "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-        "vars": {"role_path": str(ROLE)},
         "tasks": tasks,
     }
-    # Templates are looked for beside the play.
-    (folder / "templates").symlink_to(ROLE / "templates")
+    # Templates and files are looked for beside the play.
+    for name in ("templates", "files"):
+        (folder / name).symlink_to(ROLE / name)
     run_play(folder, play, seconds=200)
     found = {}
     for case in CASES:
@@ -127,9 +131,10 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     found = rules(rendered["defaults", "ClusterRole", CONTROLLER])
     resources = {resource for resource, _ in found}
     assert not {each for each in resources if each.startswith(("secrets", "*"))}
-    for resource in ("pods", "nodes", "jobs", "daemonsets", "configmaps"):
+    for resource in ("pods", "nodes", "namespaces"):
         assert {verb for of, verb in found if of == resource} == {"list", "watch"}
-    # What runs anything is made in accelkit's own namespace, and copies of pull secrets for it.
+    # What runs anything is made and seen in accelkit's own namespace alone, and copies of pull secrets for it.
+    assert not resources & {"jobs", "daemonsets", "configmaps", "volumesnapshots"}
     own = rules(rendered["defaults", "Role", CONTROLLER])
     assert {resource for resource, verb in own if verb == "create"} == {
         *("leases", "configmaps", "secrets", "daemonsets", "jobs", "volumesnapshots")
@@ -149,7 +154,7 @@ def test_agents_write_reports_alone(rendered):
     assert {resource for resource, _ in writing} == {
         *("gkmcachenodes", "clustergkmcachenodes", "gkmcachenodes/status", "clustergkmcachenodes/status")
     }
-    assert {verb for resource, verb in found if resource == "nodes"} == {"get", "list", "watch"}
+    assert {verb for resource, verb in found if resource == "nodes"} == {"list", "watch"}
     assert not {resource for resource, _ in found if resource.startswith("secrets")}
     # A right that only a policy bounds comes with it.
     assert ("defaults", "ValidatingAdmissionPolicyBinding", AGENT) in rendered
@@ -260,9 +265,9 @@ def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered
 
 def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
     for case, names in {
-        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT},
+        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT, *WRITERS},
         # GKM's own operator, where it is adopted, writes the status too.
-        "bare": {CONTROLLER, AGENT},
+        "bare": {CONTROLLER, AGENT, *WRITERS},
     }.items():
         for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
             assert names <= {name for of, each, name in rendered if (of, each) == (case, kind)}

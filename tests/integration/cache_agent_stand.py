@@ -1,0 +1,100 @@
+"""What tests of the cache agent need around it: its rights, images, commands, times."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from cache_agent_bed import CRDS, DEADLINE, KEY, RULES, Bed
+from cluster_objects import kubeconfig_of, load_yaml
+from registries.artifact import Artifact
+from registries.caches import cache_folder, publish, sign
+
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+
+log = logging.getLogger(__name__)
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+async def admit_agents(control_plane: Any, account: str) -> Path:
+    """Make the custom resources, and a kubeconfig that may do what an agent has to, and nothing else."""
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        for definition in sorted(CRDS.glob("*.yaml")):
+            try:
+                await api.post(_DEFINITIONS, load_yaml(definition))
+            except ApiError as exc:
+                if not exc.already_exists:
+                    raise
+        async with asyncio.timeout(DEADLINE):
+            for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
+                await _answers(api, path)
+    return await kubeconfig_of(control_plane, account, {"rules": RULES})
+
+
+async def _answers(api: ApiClient, path: str) -> None:
+    while True:
+        try:
+            await api.get(path)
+        except ApiError:
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+@asynccontextmanager
+async def open_bed(control_plane: Any, kubeconfig: Path, folder: Path) -> AsyncIterator[Bed]:
+    """A node and a namespace of its own, gone at the end with the agent."""
+    async with ApiClient(load_connection(control_plane.kubeconfig), timeout_seconds=30) as api:
+        bed = Bed(api, kubeconfig, folder)
+        try:
+            yield bed
+        finally:
+            await bed.close()
+
+
+async def image(host: str, folder: Path, repository: str, kernel: str = "add_kernel") -> Artifact:
+    """Push a signed image of a small cache."""
+
+    def make() -> Artifact:
+        made = publish(host, cache_folder(folder / repository / kernel, kernel=kernel), repository)
+        sign(host, made, KEY, repository)
+        return made
+
+    return await asyncio.to_thread(make)
+
+
+def run_command(*arguments: str) -> None:
+    """Run a command of accelkit to its end."""
+    subprocess.run([sys.executable, "-m", "accelkit", *arguments], check=True, timeout=DEADLINE, capture_output=True)
+
+
+@contextmanager
+def scanning(folder: Path, pods: Path) -> Iterator[None]:
+    """Run `accelkit cache-scan` beside the agent."""
+    command = [sys.executable, "-m", "accelkit", "cache-scan", "--folder", str(folder), "--pods-folder", str(pods)]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@contextmanager
+def measured(what: str) -> Iterator[Callable[[], float]]:
+    """Log how long something took: `pytest -o log_cli=true -o log_cli_level=INFO` shows it."""
+    began = time.monotonic()
+    yield lambda: time.monotonic() - began
+    log.info("%s: %.2f s", what, time.monotonic() - began)

@@ -1,0 +1,222 @@
+"""What a node tells of its caches: each condition with its reason, in each state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from agent_worlds import FOREIGN, GIB, TODAY, A, B, folder, learned, link, pod, stored, wish, world
+
+from accelkit.cacheagent.planning.observed import OwnNode
+from accelkit.cacheagent.planning.plan import make_plan
+from accelkit.cacheagent.planning.wishes import Refusal
+from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, Disk, Standing, World
+from accelkit.cacheagent.reporting.effect import MissedFiles
+from accelkit.cacheagent.reporting.report import build_reports
+from accelkit.gkm.objects import NodeCacheStatus
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.model.card import Card
+
+HERE = {folder(A): stored()}
+LINKED = {link(): folder(A)}
+REFUSED = Refusal("NoSignatures", "nothing is attached to it")
+BROKEN = Refusal("PolicyUnreadable", "signer policy x is wrong")
+
+
+def reports(known: World, missed: dict[str, dict[str, MissedFiles]] | None = None):
+    return build_reports(known, make_plan(known), missed or {}, node_name="n", root="/store")
+
+
+def entry(known: World, digest: str = A, **missed: MissedFiles) -> NodeCacheStatus:
+    return reports(known, {"team/add": missed})["team"].caches["add"][digest]
+
+
+def told(found: NodeCacheStatus, kind: str) -> tuple[str, str]:
+    each = next(each for each in found.conditions if each.type == kind)
+    return each.status, each.reason
+
+
+def message(found: NodeCacheStatus, kind: str) -> str:
+    return next(each.message for each in found.conditions if each.type == kind)
+
+
+def failed(known: World, reason: str = "RegistryUnavailable", **changes: Any) -> World:
+    given = {"about": known.describe_work(wish()), "failures": 2, "reason": reason, "message": "no answer"}
+    return replace(known, attempts={"team/add": Attempt(**{**given, "retry_at": 1100.0, **changes})})
+
+
+SERVED = world(wish(), stored=HERE, links=LINKED)
+OLD = {folder(A): stored(at=TODAY - 999_999)}
+
+
+@pytest.mark.parametrize(
+    ("known", "compatible", "extracted", "ready"),
+    [
+        (world(wish(verified=None)), ("Unknown", "Pending"), ("False", "Pending"), ("False", "Pending")),
+        (world(wish()), ("Unknown", "Pending"), ("False", "Extracting"), ("False", "Extracting")),
+        (
+            world(wish(), learned={A: learned()}),
+            ("True", "Compatible"),
+            ("False", "Extracting"),
+            ("False", "Extracting"),
+        ),
+        (world(wish(), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
+        (SERVED, ("True", "Compatible"), ("True", "Extracted"), ("True", "Ready")),
+        (
+            world(wish(), learned={A: learned(labels=FOREIGN)}),
+            ("False", "Incompatible"),
+            ("False", "Incompatible"),
+            ("False", "Incompatible"),
+        ),
+        (
+            world(wish(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))),
+            ("False", "NoCards"),
+            ("False", "NoCards"),
+            ("False", "NoCards"),
+        ),
+        (
+            world(wish(), learned={A: learned(9)}, disk=Disk(GIB, 5)),
+            ("True", "Compatible"),
+            ("False", "OverBudget"),
+            ("False", "OverBudget"),
+        ),
+        (
+            world(wish(), learned={A: learned(9)}, disk=Disk(5)),
+            ("True", "Compatible"),
+            ("False", "NodeFull"),
+            ("False", "NodeFull"),
+        ),
+        (
+            failed(world(wish(), learned={A: learned()})),
+            ("True", "Compatible"),
+            ("False", "RegistryUnavailable"),
+            ("False", "RegistryUnavailable"),
+        ),
+        (
+            world(wish(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
+            ("True", "Compatible"),
+            ("False", "NoSignatures"),
+            ("False", "NoSignatures"),
+        ),
+        # What was handed out stays so, whatever nobody can say now.
+        (
+            failed(world(wish(), stored=OLD, links=LINKED)),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        (
+            world(wish(), stored=HERE, links=LINKED, standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        (
+            world(wish(verified=None), stored=HERE, links=LINKED),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        # To another cache nothing was handed out yet.
+        (
+            failed(world(wish(), stored=OLD)),
+            ("True", "Compatible"),
+            ("False", "RegistryUnavailable"),
+            ("False", "RegistryUnavailable"),
+        ),
+        (
+            world(wish(), standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("Unknown", "Pending"),
+            ("False", "PolicyUnreadable"),
+            ("False", "PolicyUnreadable"),
+        ),
+    ],
+)
+def test_each_state_has_its_reasons(known, compatible, extracted, ready):
+    found = entry(known)
+    assert told(found, "Compatible") == compatible
+    assert told(found, "Extracted") == extracted
+    assert told(found, "Ready") == ready
+    assert [each.type for each in found.conditions] == ["Compatible", "Extracted", "Ready", "Outdated", "Effective"]
+
+
+def test_a_failure_is_told_with_its_number_and_that_it_is_tried_again():
+    assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(wish()))), "Ready")
+    found = entry(failed(world(wish(), stored=OLD, links=LINKED)))
+    assert "it was verified before; RegistryUnavailable: no answer" in message(found, "Ready")
+
+
+def test_a_message_holds_no_running_number():
+    """Each report would be another one, and a write to the API server."""
+    known = failed(world(wish()))
+    assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
+
+
+def test_cards_are_told_by_number_and_unknown_ones_by_none():
+    cards = (
+        Card("a", "simulated", "x", GIB, index=0, target="cuda:90"),
+        Card("b", "simulated", "x", GIB, index=1, target="hip:gfx942"),
+        Card("c", "simulated", "y", GIB, index=2),
+    )
+    node = OwnNode(NodeFacts.from_inventory(cards, cpu_architecture="amd64"), cards, "h")
+    known = world(wish(), stored=HERE, links=LINKED, node=node)
+    found = entry(known)
+    assert (found.compatible_gpus, found.incompatible_gpus) == ([0], [1])
+    assert told(found, "Compatible") == ("True", "PartlyCompatible")
+    assert [(each.gpu_type, each.ids) for each in reports(known)["team"].gpus] == [("x", [0, 1]), ("y", [2])]
+
+
+def test_pods_that_start_are_named_while_the_link_waits_for_them():
+    both = {**HERE, folder(B): stored()}
+    found = entry(world(wish(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
+    assert told(found, "Ready") == ("False", "Pending")
+    assert "team/p" in message(found, "Ready")
+
+
+def test_a_former_digest_is_told_of_while_pods_have_it():
+    both = {**HERE, folder(B): stored()}
+    uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
+    known = world(wish(B), stored=both, links={link(): folder(B)}, pods=(pod("p", f"add-{'a' * 12}"),), uses=uses)
+    assert told(entry(known, A), "Outdated") == ("True", "Outdated")
+    assert "team/p" in message(entry(known, A), "Outdated")
+    assert told(entry(known, B), "Outdated") == ("True", "Outdated")
+    assert entry(known, A).path == f"/store/{folder(A)}/cache"
+    counts = reports(known)["team"].counts
+    assert (counts.pod_running_cnt, counts.pod_outdated_cnt, counts.node_in_use_cnt) == (0, 1, 1)
+
+
+def test_of_a_refused_new_digest_it_is_said_that_pods_get_the_former_one():
+    both = {**HERE, folder(B): stored()}
+    known = world(wish(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
+    assert "pods get the former digest" in message(entry(known, B), "Ready")
+
+
+def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
+    known = replace(SERVED, pods=(pod("hits"), pod("misses"), pod("unseen")))
+    missed = {"uid-hits": MissedFiles(), "uid-misses": MissedFiles(3)}
+    found = entry(known, **missed)
+    assert [(each.pod_name, each.missed_files) for each in found.pods] == [("hits", 0), ("misses", 3), ("unseen", None)]
+    assert told(found, "Effective") == ("False", "Misses")
+    assert "1 of 2 pods made 3 files themselves: team/misses (3)" in message(found, "Effective")
+    assert told(entry(SERVED), "Effective") == ("Unknown", "NotMeasured")
+
+
+def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
+    made = reports(world(wish(), wish(key="other/add"), wish(key="/add", namespaces=("x",))))
+    assert set(made) == {"team", "other", ""}
+    assert reports(world()) == {}
+    assert reports(world(wish(image=None, folder="", verified=None))) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "failures"),
+    [(SERVED, 0), (world(wish()), 0), (failed(world(wish())), 1), (failed(world(wish(), stored=OLD, links=LINKED)), 0)],
+)
+def test_errors_are_counted_where_something_is_not_had(known, failures):
+    assert reports(known)["team"].counts.node_error_cnt == failures
+
+
+def test_of_many_pods_a_bounded_number_is_told():
+    known = replace(SERVED, pods=tuple(pod(f"p{number:04}") for number in range(400)))
+    assert len(entry(known).pods) == 250
