@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 def read_policies() -> list[Object]:
     """The admission policies, as the role renders them."""
-    text = (FILES / "writable_mounts.yaml").read_text()
+    text = (FILES / "writable_mounts.yaml.j2").read_text()
     for name, value in NAMES.items():
         text = text.replace("{{ " + name + " }}", value)
     return list(YAML(typ="safe", pure=True).load_all(text))

@@ -59,7 +59,8 @@ def test_all_that_is_given_reaches_the_spec_under_its_wire_name(run_module, aske
         "pod_template": {"spec": {"priorityClassName": "low"}},
     }
     answer = run_module(cache, {"name": "llama", "namespace": "team", "timeout": 7, **given})
-    (_, request, check), waited = asked
+    (written, request, check), waited = asked
+    assert written == "write"
     assert (request.kind, request.namespace, request.name, check) == ("GKMCache", "team", "llama", False)
     assert request.spec == {
         "image": "quay.io/acme/llama:v1",
