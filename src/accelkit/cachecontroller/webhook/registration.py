@@ -129,11 +129,10 @@ class Registration:
             "webhooks": [self._build_of_pods(expression, authorities), self._build_of_caches(authorities)],
         }
         written = not _contains(present, wanted)
-        if written:
-            if not present:
-                # Of two that make it at once, one finds it there and looks again.
-                empty = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": self._name}}
-                present = msgspec.json.decode(await self._api.post(CONFIGURATIONS, empty))
+        if written and not present:
+            # Of two that make it at once, one finds it there and looks again.
+            await self._api.post(CONFIGURATIONS, wanted, query={"fieldManager": FIELD_MANAGER})
+        elif written:
             wanted["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
             query = {"fieldManager": FIELD_MANAGER, "force": "true"}
             await self._api.patch(self._path, wanted, kind="apply", query=query)

@@ -33,23 +33,29 @@ class Api:
             raise ApiError("none", status=404)
         return json.dumps(self.stored).encode()
 
-    async def post(self, _path, body):
-        await asyncio.sleep(0)
+    async def post(self, _path, body, *, query):
+        assert query
+        await self._before()
         if self.stored is not None:
             raise ApiError("it is there", status=409, reason="AlreadyExists")
-        self.stored = {**body, "metadata": {**body["metadata"], "resourceVersion": "new"}}
-        return json.dumps(self.stored).encode()
+        self._store(body)
 
     async def patch(self, _path, body, *, kind, query):
         assert (kind, query["force"]) == ("apply", "true")
+        await self._before()
+        if self.stored is None or body["metadata"]["resourceVersion"] != self.stored["metadata"]["resourceVersion"]:
+            raise ApiError("it has changed", status=409, reason="Conflict")
+        self._store(body)
+
+    async def _before(self):
         if self.between is not None:
             between, self.between = self.between, None
             await between()
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.pop(0)
-        if self.stored is None or body["metadata"]["resourceVersion"] != self.stored["metadata"]["resourceVersion"]:
-            raise ApiError("it has changed", status=409, reason="Conflict")
+
+    def _store(self, body):
         self.writes += 1
         body["metadata"]["resourceVersion"] = str(self.writes)
         self.stored = body
