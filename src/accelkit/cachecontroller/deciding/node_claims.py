@@ -31,6 +31,8 @@ from accelkit.gkm.objects import Cache, PvcStatus
 
 _OWNER: Final = "Agent"
 _VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
+# Of a volume that Kubernetes has not looked at yet: it would not find it for the claim either.
+_UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 # A little longer than refusals are remembered.
 _AGAIN_SECONDS: Final = 61.0
 
@@ -121,7 +123,8 @@ class NodeClaims:
             # Somebody deleted the former claim: its volume waits for people, unless it is said who may have it.
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
-        if (mended := _mend_marks(cache, pair, claim, bound=volume is not None and not patches)) is not None:
+        known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
+        if (mended := _mend_marks(cache, pair, claim, bound=known and not patches)) is not None:
             patches.append(mended)
         return create, patches, []
 
@@ -145,7 +148,7 @@ class NodeClaims:
 
 
 def _mend_marks(cache: Cache, pair: _Pair, claim: Seen, *, bound: bool) -> Patch | None:
-    """Return what puts our labels on a claim where they are not; `bound` once its volume is there."""
+    """Return what puts our labels on a claim where they are not; `bound` once Kubernetes knows its volume."""
     labels, annotations = names.build_labels(cache.key, pair.digest), annotate(cache, pair.digest)
     if bound:
         # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one

@@ -53,6 +53,7 @@ class Judging:
         # everybody wait must not keep all workers.
         self._away: set[str] = set()
         self._asked: Counter[str] = Counter()
+        self._under_way: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._work)
@@ -65,7 +66,8 @@ class Judging:
         """Have a cache's image judged at a time, in seconds since 1970; None for never."""
         if at is None:
             self._work.drop(cache.key)
-        else:
+        elif cache.key not in self._under_way:
+            # Else its end has the cache looked at, and then it is known whether that was the right question.
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
@@ -86,6 +88,7 @@ class Judging:
             key = await self._work.take(may=self._may)
             registry = self._registries.get(key, "")
             self._asked[registry] += 1
+            self._under_way.add(key)
             try:
                 await self._work_on(key, registry)
             except ApiError as exc:
@@ -97,6 +100,7 @@ class Judging:
                 self._work.add(key, 60.0)
             finally:
                 self._asked[registry] -= 1
+                self._under_way.discard(key)
                 self._work.done(key)
 
     async def _work_on(self, key: str, registry: str) -> None:

@@ -136,6 +136,9 @@ def show(api: Api, seen: SeenObjects) -> None:
     """What the watches bring."""
     for kind, part in ((CLAIMS, "/persistentvolumeclaims/"), (VOLUMES, "/persistentvolumes/")):
         objects = [each for path, each in api.objects.items() if part in path]
+        for each in objects if kind is VOLUMES else ():
+            # Kubernetes has looked at it.
+            each["status"] = {"phase": "Bound"}
         seen.replace_objects(kind)(msgspec.convert(objects, list[Seen]))
     caches = [each for path, each in api.objects.items() if path == CACHE]
     seen.replace_caches(of_cluster=False)(msgspec.convert(caches, list[Cache]))

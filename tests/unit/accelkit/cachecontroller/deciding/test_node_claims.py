@@ -267,3 +267,16 @@ def test_the_claim_of_another_cache_is_not_ours(seen):
     stranger = Cache(CacheMeta(name="kernels", namespace="other"), CacheSpec(), cache().status)
     assert not MODE.owns(stranger, LINK, seen.find(LINK))
     assert not MODE.plan_removal(stranger, seen).delete
+
+
+def test_a_claim_is_touched_once_kubernetes_knows_its_volume(seen):
+    settle(seen, cache())
+    assert not [patch for patch in MODE.plan(cache(), seen).patch if patch.name.kind == CLAIMS]
+    for _, volume in seen.list_all(VOLUMES):
+        volume.status["phase"] = "Pending"
+    assert not MODE.plan(cache(), seen).patch
+    for _, volume in seen.list_all(VOLUMES):
+        volume.status["phase"] = "Bound"
+    touched = {patch.name.name for patch in MODE.plan(cache(), seen).patch}
+    assert touched == {volume.spec["claimRef"]["name"] for _, volume in seen.list_all(VOLUMES)}
+    settle(seen, cache())

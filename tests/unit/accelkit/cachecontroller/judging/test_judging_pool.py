@@ -126,3 +126,15 @@ async def test_who_leads_no_longer_learns_nothing(world):
     key = world.add("two", "q.io")
     assert await world.told() == key
     assert [name for name, _ in world.asked] == ["two"]
+
+
+async def test_what_is_being_judged_is_not_asked_a_second_time(world):
+    world.waiting.add("slow")
+    slow = world.add("slow", "q.io")
+    world.add("other", "q.io")
+    await world.told()
+    world.judging.plan(world.caches[slow], 0.0)
+    world.add("third", "q.io")
+    await world.told()
+    assert sorted(world.asked) == [("other", 0), ("slow", 0), ("third", 0)]
+    assert len(world.judging) == 0
