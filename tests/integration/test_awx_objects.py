@@ -104,7 +104,7 @@ def surveys(awx):
 
 def test_each_template_runs_a_playbook_of_the_project_one_job_at_a_time(awx):
     templates = awx.objects["job_templates"].values()
-    assert {each["name"] for each in templates} == {f"accelkit {name}" for name in PLAYBOOKS}
+    assert {each["name"] for each in templates} == {f"accelkit {name.replace('_', ' ')}" for name in PLAYBOOKS}
     project, inventory = awx.find("projects", "accelkit"), awx.find("inventories", "accelkit")
     for each in templates:
         assert (REPOSITORY / "awx/project" / each["playbook"]).is_file()
