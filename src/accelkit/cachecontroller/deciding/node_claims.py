@@ -31,6 +31,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 
 _OWNER: Final = "Agent"
 _VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
+_TOUCH_SECONDS: Final = 2.0
 # Of a volume that Kubernetes has not looked at yet: it would not find it for the claim either.
 _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 # A little longer than refusals are remembered.
@@ -73,9 +74,12 @@ class NodeClaims:
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
         waits = any(shown.find_refusal(each) is not None for each in kept)
         deletions += self._list_excess(cache, shown, kept)
-        return DeliveryPlan(
-            tuple(create), tuple(patches), tuple(deletions), states, wake_after=_AGAIN_SECONDS if waits else 0.0
+        unbound = any(
+            found is not None and found.status.get("phase") != "Bound"
+            for found in (shown.find(each) for each in kept if each.kind == CLAIMS)
         )
+        wake_after = _TOUCH_SECONDS if unbound else _AGAIN_SECONDS if waits else 0.0
+        return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states, wake_after=wake_after)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say which claims and volumes of a cache go."""
@@ -124,7 +128,8 @@ class NodeClaims:
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
         known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
-        if (mended := _mend_marks(cache, pair, claim, bound=known and not patches)) is not None:
+        touch = f"{pair.volume.name} {int(shown.now / _TOUCH_SECONDS)}" if known and not patches else ""
+        if (mended := _mend_marks(cache, pair, claim, touch)) is not None:
             patches.append(mended)
         return create, patches, []
 
@@ -147,13 +152,13 @@ class NodeClaims:
         return _leave_out_going([Deletion(name, uid) for name, uid in uids.items()], shown)
 
 
-def _mend_marks(cache: Cache, pair: _Pair, claim: Seen, *, bound: bool) -> Patch | None:
-    """Return what puts our labels on a claim where they are not; `bound` once Kubernetes knows its volume."""
+def _mend_marks(cache: Cache, pair: _Pair, claim: Seen, touch: str) -> Patch | None:
+    """Return what puts our labels on a claim where they are not; `touch` once Kubernetes knows its volume."""
     labels, annotations = names.build_labels(cache.key, pair.digest), annotate(cache, pair.digest)
-    if bound:
+    if touch and claim.status.get("phase") != "Bound":
         # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one
-        # that waits for its volume every 15 seconds.
-        annotations[_VOLUME_ANNOTATION] = pair.volume.name
+        # that waits for its volume every 15 seconds, also where two of its own writes met.
+        annotations[_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     if labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
         return None

@@ -269,14 +269,24 @@ def test_the_claim_of_another_cache_is_not_ours(seen):
     assert not MODE.plan_removal(stranger, seen).delete
 
 
-def test_a_claim_is_touched_once_kubernetes_knows_its_volume(seen):
+def test_a_claim_that_waits_is_touched_once_kubernetes_knows_its_volume(seen):
     settle(seen, cache())
-    assert not [patch for patch in MODE.plan(cache(), seen).patch if patch.name.kind == CLAIMS]
-    for _, volume in seen.list_all(VOLUMES):
-        volume.status["phase"] = "Pending"
+    claims, volumes = ([found for _, found in seen.list_all(kind)] for kind in (CLAIMS, VOLUMES))
+    assert MODE.plan(cache(), seen).wake_after == 0
+    for each in claims:
+        each.status["phase"] = "Pending"
+    for each in volumes:
+        each.status["phase"] = "Pending"
     assert not MODE.plan(cache(), seen).patch
-    for _, volume in seen.list_all(VOLUMES):
-        volume.status["phase"] = "Bound"
-    touched = {patch.name.name for patch in MODE.plan(cache(), seen).patch}
-    assert touched == {volume.spec["claimRef"]["name"] for _, volume in seen.list_all(VOLUMES)}
-    settle(seen, cache())
+    for each in volumes:
+        each.status["phase"] = "Bound"
+    plan = MODE.plan(cache(), seen)
+    assert {patch.name.name for patch in plan.patch} == {each.metadata.name for each in claims}
+    assert plan.wake_after == 2
+    carry_out(seen, plan)
+    for each in claims:
+        each.status["phase"] = "Pending"
+    # Not at once again, but soon.
+    assert not MODE.plan(cache(), seen).patch
+    seen._clock = lambda: 1002.5
+    assert len(MODE.plan(cache(), seen).patch) == len(claims)
