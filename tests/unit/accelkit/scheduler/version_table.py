@@ -35,7 +35,7 @@ test from what the code does; `.venv/bin/python tests/unit/accelkit/scheduler/ve
 # What was done on a version beyond reading what is rendered for it.
 RUN = {
     34: "all tests; kind",
-    37: "integration tests of installation, scheduling, waking, replicas, readers and node agents",
+    37: "integration tests of installation, scheduling, waking, replicas, readers, node agents and pod groups",
 }
 FOOT = """
 **run**: where this is empty, no API server or kube-scheduler of that version was started. What is rendered for it was
