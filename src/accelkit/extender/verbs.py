@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import compress, filterfalse
 from typing import Final, NamedTuple
 
@@ -109,12 +110,12 @@ class Verbs:
                 await asyncio.sleep(0)
         fitting = list(filter(verdict.fits.__contains__, names))
         failed = len(names) - len(fitting)
-        self._log(
-            pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, _find_failing(verdict, names))
-        )
+        # Found when somebody asks, and once for all who do.
+        find_failing = cache(partial(_find_failing, verdict, names))
+        self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, find_failing()))
         if self._note_refused is not None and not fitting:
             reasons = verdict.reasons
-            pairs = zip(*_find_failing(verdict, names), strict=True)
+            pairs = zip(*find_failing(), strict=True)
             self._note_refused(args.Pod, (name for name, number in pairs if reasons[number].resolvable))
         leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
         if leaves_best and len(fitting) > self._most_nodes:
@@ -122,7 +123,7 @@ class Verbs:
         result = _keep(names, whole, fitting)
         # kube-scheduler reads why nodes fail where none is left, and a pod that found none is told all the next time.
         if failed and not (leaves_best and fitting):
-            _explain(result, _find_failing(verdict, names), verdict, dialect)
+            _explain(result, find_failing(), verdict, dialect)
         return result
 
     def _log(

@@ -262,12 +262,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
-    def settle(self, answer: resources_api.ListPodResourcesResponse) -> tuple[HeldDevices, HeldDevices]:
-        """Forget the answers that the kubelet shows as held; return what is held of this resource and of the other."""
-        own, other = (list_held_devices(answer, resource) for resource in (self._resource, self._other_resource))
-        for allocations, held in ((self._allocations, own), (self._other, other)):
-            allocations.settle(self._pods.list_assigned(), {device_id for ids in held.values() for device_id in ids})
-        return own, other
+    def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
+        """Forget the answers of this resource that the kubelet shows as held; return what is held of it."""
+        return self._settle(self._allocations, self._resource, answer)
+
+    def _settle(
+        self, allocations: PreferredAllocation, resource: str, answer: resources_api.ListPodResourcesResponse
+    ) -> HeldDevices:
+        held = list_held_devices(answer, resource)
+        allocations.settle(self._pods.list_assigned(), {device_id for ids in held.values() for device_id in ids})
+        return held
 
     async def _observe(self) -> _Observed:
         """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
@@ -282,7 +286,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 each.settle(pods, frozenset())
             others = list_assigned_cards(pods, whole=not self._whole)
             return _Observed({}, others, self._allocations.list_pending())
-        own, other = self.settle(answer)
+        own, other = self.settle(answer), self._settle(self._other, self._other_resource, answer)
         others = self._other.list_pending_cards()
         for (namespace, name, _), ids in other.items():
             others.update(dict.fromkeys(self._other.ids.count_by_card(ids), f"{namespace}/{name}"))

@@ -149,7 +149,8 @@ async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_sho
     shown = resources.ListPodResourcesResponse()
     container = shown.pod_resources.add(name="past", namespace="d").containers.add(name="c")
     container.devices.add(resource_name=WHOLE, device_ids=["a"])
-    kubelet.plugin.settle(shown)
+    for plugin in (kubelet.plugin, whole):
+        plugin.settle(shown)
     assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet showed it, and shows it no more"
 
 
