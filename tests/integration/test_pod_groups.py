@@ -227,7 +227,10 @@ async def test_kubernetes_own_pod_group_says_the_size(site, gated):
     other = site.name()
     await site.world.api.post(OWN_POD_GROUPS, {**kind, "metadata": {"name": other}, "spec": spec})
     late = await site.pods(other, 2, 8, own=True, gated=gated)
-    await site.told(late, "PodGroupWaiting" if gated else "FailedScheduling", "")
+    if gated:
+        await site.told(late, "PodGroupWaiting", "does not fit as a whole: room for 0 of 2 pods")
+    else:
+        await site.told(late, "FailedScheduling", "")
     assert await site.placed(late) == [None, None]
     for pod in pods:
         await site.world.delete(pod, seconds=0)
