@@ -21,8 +21,8 @@ _NOTHING: Final[_Offer] = {}
 class FreedNodes:
     """Compares each node of a ledger with what it had to give at the last look.
 
-    Looks are apart, so a share that moves from one pod to another within one event of the API server is no change. A pod
-    that was bound and has ended is one, also where no look has seen it.
+    Looks are apart, so a share that moves from one pod to another within one event of the API server is no change. But
+    the end of a pod that was bound is one, also where no look has seen it.
 
     Args:
         ledger: read alone.
