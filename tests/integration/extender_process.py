@@ -130,6 +130,10 @@ class Client:
         await until(answers)
         return self
 
+    async def wakes(self) -> bool:
+        """Whether it looks at changes by now, to wake pods: what the first lists show is none."""
+        return b'wakes_total{result="written"}' in (await self.ask("GET", "/metrics"))[1]
+
     async def bind(self, pod: dict[str, Any], node: str, *, uid: str | None = None) -> str:
         meta = pod["metadata"]
         names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": uid or meta["uid"]}
