@@ -17,7 +17,7 @@ import msgspec
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
-from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.folder import CACHE, Place, find_other, lock_place, read_completed
 from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
@@ -166,6 +166,11 @@ async def _extract(
     request: ExtractionRequest,
     verification: Verification | None,
 ) -> CompletionRecord:
+    if (other := await asyncio.to_thread(find_other, place)) is not None:
+        raise CacheError(
+            f"{place.folder} holds the cache for {other.mount_path}, and this one is for {place.mount_path}",
+            next_step="delete that folder once no workload uses it, or extract to another one",
+        )
     limits = tighten_limits(image, request.limits)
     await run_to_completion(place.clear_leftovers)
     _check_free_space(place, image)
