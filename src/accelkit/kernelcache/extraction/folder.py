@@ -18,7 +18,6 @@ import asyncio
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.integrity.protection import delete_tree, protect
 from accelkit.kernelcache.extraction.record import CompletionRecord, is_whole, read_record, write_record
 
 CACHE = "cache"
@@ -83,13 +83,20 @@ class Place:
         """The file that is locked meanwhile."""
         return self.folder.with_name(f".{self.folder.name}.lock")
 
-    def publish(self, record: CompletionRecord) -> None:
+    def publish(self, record: CompletionRecord, *, protected: bool = False) -> None:
         """Make what was extracted visible, with its record, in one step.
+
+        Args:
+            record: of it.
+            protected: whether to protect its files before that; once they can be seen, somebody may have them open.
 
         Raises:
             OSError: the disk is full, or cannot be written.
         """
         write_record(self.partial, record)
+        if protected:
+            # The folder that holds the cache's own has to be renamed, and its records are replaced; no pod mounts it.
+            protect(self.partial / CACHE)
         # Readers see the old folder whole, or none, or the new one whole.
         if self.folder.exists():
             self.folder.rename(self.displaced)
@@ -112,10 +119,7 @@ class Place:
             OSError: it cannot be deleted.
         """
         for path in (self.partial, self.displaced):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            delete_tree(path)
 
     def clear_abandoned(self) -> None:
         """Delete what other extractions into the same base left when they were killed: their locks are free.
@@ -127,7 +131,7 @@ class Place:
             file = os.open(partial.with_suffix(".lock"), _LOCK_FLAGS, _LOCK_MODE)
             try:
                 if _try_lock(file):
-                    shutil.rmtree(partial)
+                    delete_tree(partial)
             finally:
                 os.close(file)
 

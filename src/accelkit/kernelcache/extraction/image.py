@@ -195,7 +195,7 @@ async def _extract(
     )
     if verification is not None:
         await run_to_completion(lambda: keep_signatures(place.partial, verification.material))
-    await run_to_completion(lambda: place.publish(record))
+    await run_to_completion(lambda: place.publish(record, protected=request.protect))
     return record
 
 
