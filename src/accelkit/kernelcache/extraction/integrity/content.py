@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.rules import MAX_DEPTH, MAX_PATH_BYTES, Limits
 
@@ -95,13 +94,13 @@ def digest_contents(contents: Mapping[str, FileContent]) -> str:
 
 
 def verify_content(
-    place: Place, record: CompletionRecord, rest: Callable[[float], bool] = lambda _: True
+    cache: Path, record: CompletionRecord, rest: Callable[[float], bool] = lambda _: True
 ) -> ContentVerdict | None:
     """Compare what a cache holds with what its record says, file by file; nothing else may lie there.
 
     Args:
-        place: of the cache.
-        record: its own.
+        cache: the folder of its files.
+        record: of it.
         rest: called after each part with the seconds that it took; it may sleep, and returns whether to go on.
 
     Returns:
@@ -113,9 +112,9 @@ def verify_content(
     contents: dict[str, FileContent] = {}
     found = 0
     try:
-        files = _survey(place.cache, record)
+        files = _survey(cache, record)
         for path, size in files:
-            content = _read(place.cache, path, size, rest)
+            content = _read(cache, path, size, rest)
             if content is None:
                 return None
             contents[path] = content

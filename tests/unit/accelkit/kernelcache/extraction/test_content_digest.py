@@ -56,7 +56,7 @@ async def test_the_digest_is_that_of_the_files_as_they_lie_there(
 
 
 async def test_what_was_extracted_holds(done: ExtractionResult) -> None:
-    verdict = verify_content(done.place, done.record)
+    verdict = verify_content(done.place.cache, done.record)
     assert verdict is not None
     assert (verdict.holds, verdict.difference, verdict.digest) == (True, "", done.record.content_digest)
 
@@ -114,7 +114,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -> None:
     change, told = CHANGES[name]
     change(done.place.cache)
-    verdict = verify_content(done.place, done.record)
+    verdict = verify_content(done.place.cache, done.record)
     assert verdict is not None
     assert verdict.holds is False
     assert re.search(told, verdict.difference)
@@ -122,11 +122,11 @@ async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -
 
 async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_told(done: ExtractionResult) -> None:
     old = msgspec.structs.replace(done.record, content_digest="")
-    verdict = verify_content(done.place, old)
+    verdict = verify_content(done.place.cache, old)
     assert verdict is not None
     assert (verdict.holds, verdict.digest) == (None, done.record.content_digest)
     (done.place.cache / "evil.so").touch()
-    verdict = verify_content(done.place, old)
+    verdict = verify_content(done.place.cache, old)
     assert verdict is not None
     assert verdict.holds is False, "the count of the old record is still believed"
 
@@ -151,7 +151,7 @@ async def test_a_look_ends_when_it_is_told_to(done: ExtractionResult) -> None:
         taken.append(seconds)
         return len(taken) < 2
 
-    assert verify_content(done.place, done.record, rest) is None
+    assert verify_content(done.place.cache, done.record, rest) is None
     assert len(taken) == 2
 
 
