@@ -21,7 +21,7 @@ from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import CompletionRecord
-from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place
+from accelkit.kernelcache.extraction.folder import CACHE, FOLDER_NAME, Place, lock_place
 from accelkit.kernelcache.extraction.listing import Listing, list_extracted
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.extraction.record import read_boot_id
@@ -29,9 +29,9 @@ from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
-_LEFTOVER: Final = re.compile(r"\.(?P<folder>sha256-[0-9a-f]{64}(-[0-9a-f]{8})?)\.(partial|displaced)")
+_LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced)")
 _LINK: Final = re.compile(r"[0-9a-f]{20}")
-_TARGET: Final = re.compile(rf"\.\./(?P<folder>sha256-[0-9a-f]{{64}}(-[0-9a-f]{{8}})?)/{CACHE}")
+_TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
 class Store:

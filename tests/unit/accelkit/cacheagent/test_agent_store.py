@@ -68,7 +68,20 @@ async def test_what_was_satisfied_is_remembered_over_a_restart_for_all_who_asked
     assert set((await opened(tmp_path)).stored[folder(A)].satisfied) == {"first", "second"}
 
 
-@pytest.mark.parametrize("what", ["empty", "no record", "record of another digest", "newer"])
+async def test_folders_of_older_releases_are_known_until_nobody_needs_them(tmp_path):
+    path = extracted(tmp_path)
+    old = path.rename(tmp_path / path.name[:-24])
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / LINK).symlink_to(f"../{old.name}/cache")
+    (tmp_path / f".{old.name}.partial").mkdir()
+    store = await opened(tmp_path)
+    assert (set(store.stored), store.links) == ({old.name}, {LINK: old.name})
+    assert not (tmp_path / f".{old.name}.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "what", ["empty", "no record", "record of another digest", "record of another mount path", "newer"]
+)
 async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, what):
     path = extracted(tmp_path)
     record = path / "complete.json"
@@ -78,6 +91,8 @@ async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, 
             record.unlink()
         case "newer":
             record.write_text(json.dumps({**known, "version": 99}))
+        case "record of another mount path":
+            record.write_text(json.dumps({**known, "mount_path": "/opt/m45943"}))
         case _:
             record.write_text(json.dumps({**known, "image": f"q.io/team/add@{B}"}))
     store = await opened(tmp_path)
