@@ -9,7 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,7 @@ class AgentOptions:
         namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
+        min_free_percent: of the disk, what stays free, where that is more.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
     """
 
@@ -63,6 +64,7 @@ class AgentOptions:
     namespace: str = ""
     max_bytes: int | None = None
     min_free_bytes: int = 0
+    min_free_percent: float = 0.0
     trusted_root: Path | None = None
     scan_folder: Path | None = None
     metrics_port: int = 0
@@ -169,7 +171,8 @@ class CacheAgent:
                 if now - self._memory.refreshed_at > _REFRESH_SECONDS:
                     self._memory.refreshed_at = now
                     await self._store.refresh()
-                due = await self._go_on(self._watches.node, self._store.measure_disk(), now)
+                disk = replace(self._store.measure_disk(), min_free_percent=self._options.min_free_percent)
+                due = await self._go_on(self._watches.node, disk, now)
             except OSError as exc:
                 self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
                 continue

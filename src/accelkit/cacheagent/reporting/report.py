@@ -83,7 +83,7 @@ def _describe(
     wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
     current = usage.pods.get(wish.folder, ())
     former = sum(len(pods) for folder, pods in usage.pods.items() if folder != wish.folder)
-    stored = world.stored.get(wish.folder)
+    stored = world.find_stored(wish)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(
         compatible_gpus=fit,
@@ -142,7 +142,7 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
 
 def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.wish.key
-    stored = world.stored.get(progress.wish.folder)
+    stored = world.find_stored(progress.wish)
     handed_out = world.links.get(progress.wish.link) == progress.wish.folder
     if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
         told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
