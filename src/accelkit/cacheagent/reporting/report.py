@@ -18,8 +18,6 @@ from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStat
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, CompatibilityVerdicts, Fit
 
-# Of a node there are some hundred at most.
-_MAX_PODS: Final = 250
 _NAMED_PODS: Final = 5
 # Under way, or not meant for this node.
 _CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
@@ -226,7 +224,7 @@ def _name(pods: Sequence[MountingPod]) -> str:
 
 
 def _list_pods(pods: Iterable[MountingPod], missed: Mapping[str, MissedFiles]) -> list[CachePod]:
-    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))[:_MAX_PODS]
+    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
     return [
         CachePod(pod.namespace, pod.name, missed_files=missed[pod.uid].files if pod.uid in missed else None)
         for pod in listed
