@@ -84,7 +84,8 @@ class Bed:
         node = {"metadata": {"name": self.node, "annotations": annotations}, "spec": {"unschedulable": True}}
         await self.api.post(NODES, {**node, "status": status})
         await self.trust(host)
-        self._arguments = ["--plain-http", host]
+        # The disk of a test's machine may be nearly full.
+        self._arguments = ["--plain-http", host, "--min-free-percent", "0"]
 
     async def trust(self, host: str) -> None:
         """Let the test's key sign what lies in a registry, for this namespace."""

@@ -14,6 +14,16 @@ from conftest import Sandbox
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
+from accelkit.cacheagent.reporting.status_patch import build_status_patch
+from accelkit.cacheagent.reporting.status_writer import StatusWriter
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.gkm.conditions import ConditionType, Reason, state
+from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import build_collection_path
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
@@ -72,6 +82,40 @@ async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(
     assert not bed.link().is_symlink()
     lies[0] = False
     await bed.until("Ready", made.digest)
+
+
+@pytest.mark.parametrize(("caches", "pods"), [(60, 240), (900, 1)])
+async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, caches: int, pods: int):
+    """The API server stores 1.5 MiB of one object, with the names of the fields that are ours."""
+    await bed.create("registry.test")
+    mounting = [CachePod(bed.namespace, f"pod-{number:03}-{'n' * 40}") for number in range(pods)]
+    kinds = (ConditionType.COMPATIBLE, ConditionType.EXTRACTED, ConditionType.READY, ConditionType.OUTDATED)
+    conditions = [state(kind, Reason.READY, "m" * 1000, holds=True) for kind in (*kinds, ConditionType.EFFECTIVE)]
+    entry = NodeCacheStatus(path="/" * 200, volume_size=1, pods=mounting, conditions=conditions)
+    whole = NodeStatus(node_name=bed.node, caches={f"c{n:04}": {f"sha256:{n:064x}": entry} for n in range(caches)})
+    known: dict[str, NodeStatus] = {}
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        writer = StatusWriter(api, bed.node, known)
+        writing = asyncio.create_task(writer.run())
+        try:
+            writer.offer({bed.namespace: whole}, bed.node)
+            async with asyncio.timeout(DEADLINE):
+                while not (stored := await bed.report()).get("caches"):
+                    await asyncio.sleep(0.05)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+        ready = [each["conditions"][2] for by_digest in stored["caches"].values() for each in by_digest.values()]
+        assert len(ready) >= min(caches, 400)
+        assert {each["type"] for each in ready} == {"Ready"}
+        if caches == 60:
+            listed = {len(each["pods"]) for by_digest in stored["caches"].values() for each in by_digest.values()}
+            told = {each["message"].rpartition("; ")[2] for each in ready}
+            assert told == {f"{pods - max(listed)} of its pods are not listed"}
+        path = f"{build_collection_path(names.API, 'gkmcachenodes', bed.namespace)}/{bed.node}/status"
+        unbounded = build_status_patch(known[bed.namespace], whole, "2026-11-24T00:00:00Z")
+        with pytest.raises(ApiError, match=r"large|size|limit"):
+            await api.patch(path, unbounded)
 
 
 async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(

@@ -18,8 +18,6 @@ from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStat
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, CompatibilityVerdicts, Fit
 
-# Of a node there are some hundred at most.
-_MAX_PODS: Final = 250
 _NAMED_PODS: Final = 5
 # Under way, or not meant for this node.
 _CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
@@ -83,7 +81,7 @@ def _describe(
     wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
     current = usage.pods.get(wish.folder, ())
     former = sum(len(pods) for folder, pods in usage.pods.items() if folder != wish.folder)
-    stored = world.stored.get(wish.folder)
+    stored = world.find_stored(wish)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(
         compatible_gpus=fit,
@@ -142,7 +140,7 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
 
 def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.wish.key
-    stored = world.stored.get(progress.wish.folder)
+    stored = world.find_stored(progress.wish)
     handed_out = world.links.get(progress.wish.link) == progress.wish.folder
     if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
         told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
@@ -226,7 +224,7 @@ def _name(pods: Sequence[MountingPod]) -> str:
 
 
 def _list_pods(pods: Iterable[MountingPod], missed: Mapping[str, MissedFiles]) -> list[CachePod]:
-    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))[:_MAX_PODS]
+    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
     return [
         CachePod(pod.namespace, pod.name, missed_files=missed[pod.uid].files if pod.uid in missed else None)
         for pod in listed
