@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount
+from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount, owning
 from extender_process import until
 from impersonation import acting_as
 
@@ -125,15 +125,6 @@ async def test_a_long_name_is_guarded_with_its_pinned_claims(cluster, namespace)
     pinned = f"{'k' * 229}-0123456789{PINNED}"
     assert REFUSED in await cluster.refusal(namespace, make_pod(mount(), claim=pinned))
     assert await cluster.refusal(namespace, make_pod(mount(), claim="k" * 200)) == ""
-
-
-def owning(volume, *, pod="", generated=""):
-    """A pod with a generic ephemeral volume, whose claim is POD-VOLUME."""
-    made = make_pod(claim="")
-    made["metadata"] = {"generateName": generated} if generated else {"name": pod}
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    made["spec"]["volumes"] = [{"name": volume, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-    return made
 
 
 @pytest.mark.parametrize("of_cluster", [False, True])
