@@ -145,6 +145,16 @@ def make_pod(*mounts: Object, claim: str = "kernels", **fields: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **fields}, "spec": spec}
 
 
+def owning(*volumes: str, pod: str = "", generated: str = "") -> Object:
+    """A pod with generic ephemeral volumes, whose claims are POD-VOLUME."""
+    made = make_pod(claim="")
+    made["metadata"] = {"generateName": generated} if generated else {"name": pod}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    template = {"volumeClaimTemplate": {"spec": spec}}
+    made["spec"]["volumes"] = [{"name": each, "ephemeral": template} for each in volumes]
+    return made
+
+
 def mount(path: str = "/cache", **fields: Any) -> Object:
     """A mount of the volume `files`."""
     return {"name": "files", "mountPath": path, **fields}

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount
+from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount, owning
 from extender_process import until
 from ports import free_port
 from webhook_stand import CONFIGURATION, IMAGE, Stand
@@ -146,6 +146,14 @@ async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, n
     assert "does not have; it has kernels" in await served.refusal(namespace, asked)
 
 
+async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, namespace):
+    await ready(served, namespace, "early-bird")
+    for pod in (owning("bird", pod="early"), owning(PINNED[1:], pod="early-bird")):
+        assert "has the name of one of a kernel cache; rename the volume" in await served.refusal(namespace, pod)
+    await served.create(namespace, owning("data", pod="early-bird-2"))
+    assert "early-bird-2" not in served.stand.asked()
+
+
 async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespace):
     other = await served.make_namespace()
     name = f"shared-{namespace}"
@@ -277,11 +285,14 @@ async def test_the_api_server_understands_each_way_of_naming_pods(bare, namespac
                 sent.add(claim)
         assert sent == {"kernels", f"kernels{PINNED}"} | also
         assert await matched(make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"}))
+        assert await matched(owning(PINNED[1:], pod="kernels"))
+        # A policy sees names that are generated.
+        assert not await matched(owning(PINNED[1:], generated="kernels"))
         assert not await matched(make_pod(claim=""))
         # However many claims a pod has, asking whether it is ours stays within what the API server spends.
-        many = make_pod(claim="")
+        many = owning(*(f"own-{number}" for number in range(50)), pod="many")
         names = [f"other-{number}" for number in range(100)]
-        many["spec"]["volumes"] = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
+        many["spec"]["volumes"] += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
         assert (await bare.refusal(namespace, many) == "") is ("data" not in also)
     finally:
         await delete_if_present(bare.api, build_object_path(CONFIGURATIONS, f"dead-{namespace}"))

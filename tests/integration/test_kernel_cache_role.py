@@ -38,7 +38,7 @@ SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
 SETTINGS = {
     "kernel_cache_webhook": False,
     "kernel_cache_metrics_port": 0,
-    "kernel_cache_agent_user": 0,
+    "kernel_cache_agent_former_user": 0,
     "kernel_cache_timeout": 60,
     "kernel_cache_pull_secret_namespaces": ["default"],
     "kernel_cache_signer_policies": [{"name": "acme", "spec": SPEC}],
