@@ -44,6 +44,7 @@ class Watch:
         optional: whether the API server may not know the kind; then it is not watched.
         fields: selector of fields; empty for all objects.
         namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
+        bookmarks: whether API servers tell watches of the kind that nothing changes; of Events they do not.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Watch:
     optional: bool = False
     fields: str = ""
     namespace: str = ""
+    bookmarks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class SeenMeta(ObjectMeta, rename="camel", omit_defaults=True):
     """metadata of an object that was seen."""
 
     finalizers: list[str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
 
 
 class Seen(msgspec.Struct, omit_defaults=True):
@@ -104,7 +107,8 @@ class ClaimPod:
     Attributes:
         namespace: of the pod and its claims.
         name: of the pod.
-        claims: names of those that its volumes are of.
+        claims: names of those that its volumes are of, generic ephemeral ones included.
+        writable: those of them that it mounts so, or might.
         images: references of its image volumes.
         node: empty where it waits for one.
         leaving: whether it is being deleted.
@@ -113,6 +117,7 @@ class ClaimPod:
     namespace: str
     name: str
     claims: frozenset[str] = frozenset()
+    writable: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
     node: str = ""
     leaving: bool = False
@@ -199,6 +204,7 @@ class DeliveryPlan:
         image: reference of the image volume of which pods get the files; empty where they get them by a claim.
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
         copies: of pull secrets, which pods of ours wait for.
+        warnings: sentences on what was left out of what users wrote.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -208,6 +214,7 @@ class DeliveryPlan:
     image: str = ""
     wake_after: float = 0.0
     copies: tuple[SecretCopy, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class DeliveryMode(Protocol):

@@ -69,6 +69,11 @@ class Reason(StrEnum):
     NOT_MEASURED = "NotMeasured"
     FAILED_ON_NODES = "FailedOnNodes"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
+    # Pods would mount, or mount, a claim writable, whose files all pods share.
+    WRITABLE_POD = "WritablePod"
+    # As ClaimExists, while claims of ours are still there: only then may admission policies leave the name alone.
+    CLAIM_TAKEN = "ClaimTaken"
+    NOT_BOUND = "NotBound"
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

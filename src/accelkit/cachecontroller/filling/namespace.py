@@ -62,7 +62,7 @@ class NamespaceDelivery:
         ours = self._settings.namespace
         return (
             *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
-            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours),
+            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours, bookmarks=False),
             Watch(CLASSES, selector=""),
             Watch(DRIVERS, selector=""),
             Watch(SNAPSHOTS, optional=True, namespace=ours),
