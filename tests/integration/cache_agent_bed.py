@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-REPOSITORY = Path(__file__).parents[2]
-CRDS = REPOSITORY / "roles/kernel_cache/files/crds"
 KEY = PrivateSigstore.new().key()
 MOUNT_PATH = "/root/.triton/cache"
 DEADLINE = 45.0
@@ -102,7 +100,7 @@ class Bed:
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
         for collection in (self._pods, self._caches):
             paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
-        for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
+        for path in paths:
             try:
                 await self.api.delete(path, {"gracePeriodSeconds": 0})
             except ApiError as exc:

@@ -13,44 +13,20 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cache_agent_bed import CRDS, DEADLINE, KEY, RULES, Bed
-from cluster_objects import kubeconfig_of, load_yaml
+from cache_agent_bed import DEADLINE, KEY, RULES, Bed
+from cluster_objects import kubeconfig_of
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 
-from accelkit.errors import ApiError
-from accelkit.gkm import names
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 log = logging.getLogger(__name__)
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-
-async def admit_agents(control_plane: Any, account: str) -> Path:
-    """Make the custom resources, and a kubeconfig that may do what an agent has to, and nothing else."""
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        for definition in sorted(CRDS.glob("*.yaml")):
-            try:
-                await api.post(_DEFINITIONS, load_yaml(definition))
-            except ApiError as exc:
-                if not exc.already_exists:
-                    raise
-        async with asyncio.timeout(DEADLINE):
-            for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
-                await _answers(api, path)
-    return await kubeconfig_of(control_plane, account, {"rules": RULES})
-
-
-async def _answers(api: ApiClient, path: str) -> None:
-    while True:
-        try:
-            await api.get(path)
-        except ApiError:
-            await asyncio.sleep(0.1)
-        else:
-            return
+def admit_agents(control_plane: Any, account: str) -> Path:
+    """Make a kubeconfig that may do what an agent has to, and nothing else."""
+    return asyncio.run(kubeconfig_of(control_plane, account, {"rules": RULES}))
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cache_agent_bed import DEADLINE, Bed
 from cache_agent_stand import admit_agents, image, measured, open_bed, run_command, scanning
+from cache_definitions import CacheKinds
 from conftest import Sandbox
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
@@ -24,9 +25,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox) -> Path:
+def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
     """Of a ServiceAccount that may do what an agent has to, and nothing else."""
-    return asyncio.run(admit_agents(control_plane, "cache-agent"))
+    return admit_agents(control_plane, "cache-agent")
 
 
 @pytest.fixture

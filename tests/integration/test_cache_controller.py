@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
+from cache_definitions import CacheKinds
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
@@ -22,9 +23,9 @@ MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def site(control_plane: Sandbox, tmp_path_factory: pytest.TempPathFactory):
+def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
     """A controller that judges anew every two seconds, and a registry that tells what it was asked."""
-    with cache_site(control_plane, tmp_path_factory.mktemp("site"), "cache-verdicts") as site:
+    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
         yield site
 
 
