@@ -117,6 +117,7 @@ class World:
         attempts: by key.
         busy: keys with work under way, and the bytes that it is expected to take.
         slots: how many more may be worked on at once.
+        changed: what is told of folders that were found not to be what was extracted.
     """
 
     now: float
@@ -136,6 +137,7 @@ class World:
     busy: Mapping[str, int] = field(default_factory=dict)
     slots: int = 4
     today: float = 0.0
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     def is_satisfied(self, wish: Wish) -> bool:
         """Return whether what lies here satisfies the present policies, and was found to not too long ago."""

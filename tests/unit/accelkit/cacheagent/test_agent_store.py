@@ -12,8 +12,10 @@ import pytest
 from agent_worlds import LABELS, MOUNT, A, B, folder
 
 from accelkit.cacheagent.disk import store as stores
+from accelkit.cacheagent.disk.content import ContentLooks
 from accelkit.cacheagent.disk.ledger import _MAX_POLICIES, Ledger, read_ledger, write_ledger
 from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.world import WITHDRAWN
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.extraction import CompletionRecord
@@ -110,6 +112,7 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     (cut / "cache" / "k.cubin").write_bytes(b"")
     store = await opened(tmp_path)
     assert set(store.stored) == {folder(A)}
+    await ContentLooks(store, Metrics(), on_change=lambda: None).look()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)
     assert renewed is not None
