@@ -26,7 +26,7 @@ from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
-_LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced)")
+_LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced|lock)")
 _LINK: Final = re.compile(r"[0-9a-f]{20}")
 _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
@@ -198,6 +198,8 @@ class Store:
         for path in list(self.root.iterdir()):
             if (found := _LEFTOVER.fullmatch(path.name)) is not None:
                 place = self.find_place(found["folder"])
+                if path == place.lock and place.folder.exists():
+                    continue
                 # Somebody who extracts by hand holds the lock, and clears what is his.
                 try:
                     async with lock_place(place, 0.0):
