@@ -94,6 +94,7 @@ def _describe(
             _tell_extracted(world, plan, progress),
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
+            *_tell_changed(world, wish),
             describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
         ],
     )
@@ -154,8 +155,14 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
         return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=False)
+    changed = world.changed.get(progress.wish.folder, "") if stored is None else ""
     told = "its signatures are verified by the present policies" if stored is not None else "its files are fetched"
-    return state(kind, Reason.EXTRACTING, told, holds=False)
+    return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or told, holds=False)
+
+
+def _tell_changed(world: World, wish: Wish) -> list[Condition]:
+    changed = world.changed.get(wish.folder)
+    return [state(ConditionType.DEGRADED, Reason.CONTENT_CHANGED, changed, holds=True)] if changed is not None else []
 
 
 def _tell_attempt(world: World, attempt: Attempt) -> str:
