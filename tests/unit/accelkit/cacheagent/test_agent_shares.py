@@ -36,6 +36,19 @@ def test_who_sorts_first_and_asks_for_much_is_not_served_before_others():
     assert begun(made) == ["/c80", "a/c1", "z/c90", "a/c10"]
 
 
+@pytest.mark.parametrize(("others", "most"), [((), 4), (("z",), 3)])
+def test_where_several_ask_no_namespace_has_all_slots(others, most):
+    """Its registry may be slow on purpose: who comes meanwhile is not kept waiting for it."""
+    failed = Attempt("", 1, "RegistryUnavailable", "away", 2000.0)
+    known = world(*caches("a", *range(1, 9)), *(each for name in others for each in caches(name, 90)))
+    late = {
+        key: replace(failed, about=known.describe_work(each)) for key, each in known.wishes.items() if key[0] == "z"
+    }
+    assert len(begun(make_plan(replace(known, attempts=late)))) == most
+    busy = dict.fromkeys(("a/c1", "a/c2", "a/c3"), 0)
+    assert len(begun(make_plan(replace(known, attempts=late, busy=busy, slots=1)))) == most - 3
+
+
 def test_work_under_way_was_a_turn():
     known = world(*caches("a", *range(1, 6)), *caches("z", 90, 91))
     made = make_plan(replace(known, busy={"a/c1": 0, "a/c2": 0, "a/c3": 0}, slots=1))
