@@ -60,7 +60,8 @@ def find_shares(world: World) -> Shares:
     disk, lying = world.disk, sum(each.size_bytes for each in world.stored.values())
     room = lying + max(0, disk.free_bytes - disk.reserve_bytes)
     room = room if disk.max_bytes is None else min(room, disk.max_bytes)
-    namespaces = {wish.namespace for wish in world.wishes.values()}
+    # A cache that nobody has signed makes nobody's share smaller.
+    namespaces = {*taken, *(wish.namespace for wish in world.wishes.values() if wish.folder and wish.verified)}
     return Shares(room // max(1, len(namespaces)), taken)
 
 

@@ -100,6 +100,18 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
     assert "a/c2" in begun(alone)
 
 
+def test_what_is_not_verified_makes_no_share_smaller():
+    junk = [wish(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
+    given = {
+        "stored": {folder(digest(1)): stored(size=4 * GIB)},
+        "learned": sizes(4, 2, 90),
+        "disk": Disk(100 * GIB, 20 * GIB),
+        "slots": 1,
+    }
+    made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), *junk, **given))
+    assert begun(made) == ["a/c2"]
+
+
 def test_nobody_waits_while_there_is_room_for_all():
     made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), learned=sizes(30, 1, 2, 90), disk=ROOM))
     assert begun(made) == ["a/c1", "z/c90", "a/c2"]
