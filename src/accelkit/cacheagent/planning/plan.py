@@ -178,9 +178,8 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
         spoken_for = promised + (kept_bytes if beyond else 0)
         missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
         if missing is not None:
-            no_room[each.wish.key] = (
-                replace(missing, message=missing.message + shares.explain(each)) if beyond else missing
-            )
+            own = find_room(world, each, taken, promised)
+            no_room[each.wish.key] = own or replace(missing, message=missing.message + shares.explain(each))
         may_begin = slots.has(each.wish.namespace) and not is_early(world, each) and each.wish.folder not in begun
         if missing is None and may_begin:
             begun.add(each.wish.folder)
