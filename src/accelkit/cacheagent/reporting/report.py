@@ -12,7 +12,7 @@ from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfi
 from accelkit.cacheagent.planning.usage import Usage
 from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
-from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect
+from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, has_copy
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStatus, NodeStatus
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
@@ -95,7 +95,10 @@ def _describe(
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
             *_tell_changed(world, wish),
-            describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
+            describe_effect(
+                [(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed],
+                sum(pod.uid not in missed and has_copy(pod, wish) for pod in current),
+            ),
         ],
     )
 
