@@ -65,6 +65,12 @@ def bed(registry, tmp_path) -> Bed:
     return Bed(registry, tmp_path)
 
 
+@pytest.fixture
+def single_bed(referrers_registry, tmp_path) -> Bed:
+    """Of one registry, where it makes no difference which."""
+    return Bed(referrers_registry, tmp_path)
+
+
 def test_caches_come_onto_the_disk_once(bed):
     image = bed.publish()
     bed.sign(image, version=3)
@@ -101,7 +107,8 @@ def test_nothing_is_extracted_without_a_policy(bed):
     assert "Nothing is trusted without a signer policy; name it in accelkit_cache_policy" in " ".join(shown.split())
 
 
-def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(bed):
+def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(single_bed):
+    bed = single_bed
     bed.sign(bed.publish(), version=3)
     local = Path(str(bed.variables.pop("accelkit_cache_policy")))
     public = bed.folder / "ci.pub"
@@ -138,7 +145,8 @@ def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(bed):
         (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; in one folder each needs a name of its own"),
     ],
 )
-def test_policies_that_cannot_be_copied_are_refused(bed, files, words):
+def test_policies_that_cannot_be_copied_are_refused(single_bed, files, words):
+    bed = single_bed
     (bed.folder / "hostname").touch()
     files = [each.format(folder=bed.folder) for each in files]
     shown = bed.play(check=False, accelkit_cache_policy_files=files, accelkit_caches=[{"image": bed.name}])
