@@ -38,6 +38,7 @@ CASES = {
         "kernel_cache_trusted_root": "{folder}/root.json",
         "kernel_cache_max_gib": 1.5,
         "kernel_cache_min_free_gib": 2,
+        "kernel_cache_min_free_percent": 0,
         "kernel_cache_signer_policies": [{"name": "acme", "spec": {"images": ["quay.io/acme/**"], "signers": [KEY]}}],
     },
 }
@@ -236,8 +237,9 @@ def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
     given = arguments(containers(made)["cache-agent"])
     assert given["--max-gib"] == ["1.5"]
     assert given["--min-free-gib"] == ["2"]
+    assert given["--min-free-percent"] == ["0"]
     assert (
-        not {"--max-gib", "--min-free-gib"}
+        not {"--max-gib", "--min-free-gib", "--min-free-percent"}
         & arguments(containers(rendered["defaults", "DaemonSet", AGENT])["cache-agent"]).keys()
     )
 
