@@ -138,7 +138,7 @@ async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
     await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "SignatureInvalid"))
     broken = {"spec": {"images": [images], "signers": [{"key": {"data": "no key"}}]}}
     await caches.api.patch(build_object_path(names.SIGNER_POLICIES, other), broken)
-    await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "PolicyUnreadable"))
+    await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("Unknown", "PolicyUnreadable"))
     await caches.api.delete(build_object_path(names.SIGNER_POLICIES, other))
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
@@ -176,7 +176,7 @@ async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(cac
     caches.registry.on("GET", f"/v2/{repository}/.*", lambda _: refuse() if away[0] else None)
     path = await caches.create(namespace, repository)
     cache = await caches.becomes(path, lambda cache: condition(cache, "Resolved")[1] == "RegistryUnavailable")
-    assert condition(cache, "Verified") == ("False", "RegistryUnavailable")
+    assert condition(cache, "Verified") == ("Unknown", "RegistryUnavailable")
     away[0] = False
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
     away[0] = True

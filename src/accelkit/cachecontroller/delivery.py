@@ -19,6 +19,11 @@ from accelkit.model.object_meta import ObjectMeta
 # Of whatever is made for a cache; `gkm.names.build_labels` puts it there.
 SELECTOR: Final = "app.kubernetes.io/part-of=accelkit,app.kubernetes.io/component=kernel-cache"
 
+# How long it is remembered that an object could not be written; until then it is not tried again.
+REFUSAL_SECONDS: Final = 60.0
+# When a cache that waits for that is looked at again: nothing else would tell that the way is free.
+AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -144,7 +149,7 @@ class Shown(Protocol):
         """Return all objects of a watched kind that match its selector."""
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within the last minute."""
+        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
         """Return the pods of a namespace that mount claims or images and have not ended."""

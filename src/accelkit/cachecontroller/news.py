@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition
+from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_condition
 from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache
 from accelkit.kube.events import Events, ObjectReference
 
 _TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
-# On the way to something that is told.
-_QUIET: Final = frozenset({Reason.PENDING.value, Reason.EXTRACTING.value, Reason.RETRYING.value})
 
 _LEFT_OUT: Final = "LeftOut"
 _MOST_WARNED: Final = 1000
@@ -34,7 +32,7 @@ class News:
         told = set()
         for type_ in _TOLD:
             before, after = find_condition(former, type_), find_condition(present, type_)
-            if after is None or after.reason in _QUIET or after.reason in told:
+            if after is None or after.reason in UNDER_WAY or after.reason in told:
                 continue
             if before is not None and (before.status, before.reason) == (after.status, after.reason):
                 continue

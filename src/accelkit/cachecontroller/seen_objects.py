@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
-from accelkit.cachecontroller.delivery import CLAIMS, ClaimPod, Kind, ObjectName, Refusal, Seen
+from accelkit.cachecontroller.delivery import CLAIMS, REFUSAL_SECONDS, ClaimPod, Kind, ObjectName, Refusal, Seen
 from accelkit.cachecontroller.ownership import read_key
 from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 from accelkit.model.object_meta import ObjectMeta
-
-_REFUSAL_SECONDS: Final = 60.0
 
 
 class SeenName(msgspec.Struct):
@@ -81,7 +79,7 @@ class SeenObjects:
         return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within the last minute."""
+        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
         refusal, until = self._refusals.get(name, (None, 0.0))
         return refusal if self._clock() < until else None
 
@@ -100,7 +98,7 @@ class SeenObjects:
         if refusal is None:
             self._refusals.pop(name, None)
         else:
-            self._refusals[name] = refusal, self._clock() + _REFUSAL_SECONDS
+            self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, seen: Seen) -> None:
         """Take over an object as the API server answered it, unless the watch has brought a newer one."""

@@ -13,14 +13,12 @@ from accelkit.cacheagent.planning.usage import Usage
 from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
 from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, has_copy
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, is_failure, state
 from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStatus, NodeStatus
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, CompatibilityVerdicts, Fit
 
 _NAMED_PODS: Final = 5
-# Under way, or not meant for this node.
-_CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
 
 
 def build_reports(
@@ -247,9 +245,7 @@ def _count(caches: Mapping[str, Mapping[str, NodeCacheStatus]]) -> CacheCounts:
     former = [entry for entry in entries if entry not in current]
     in_use = any(entry.pods for entry in entries)
     failed = any(
-        each.type == ConditionType.READY and each.status == "False" and each.reason not in _CALM
-        for entry in current
-        for each in entry.conditions
+        each.type == ConditionType.READY and is_failure(each) for entry in current for each in entry.conditions
     )
     return CacheCounts(
         node_cnt=1,

@@ -16,6 +16,7 @@ import msgspec
 from accelkit.cachecontroller.deciding.claim_marks import choose_touch, is_overdue, mend_marks
 from accelkit.cachecontroller.deciding.volume_manifests import MODES, build_claim, build_volume
 from accelkit.cachecontroller.delivery import (
+    AFTER_REFUSAL_SECONDS,
     CLAIMS,
     VOLUMES,
     Deletion,
@@ -33,8 +34,6 @@ from accelkit.gkm.objects import Cache, PvcStatus
 _OWNER: Final = "Agent"
 # Of a volume that Kubernetes has not looked at yet: it would not find it for the claim either.
 _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
-# A little longer than refusals are remembered.
-_AGAIN_SECONDS: Final = 61.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class NodeClaims:
         deletions += self._list_excess(cache, shown, kept)
         claims = [claim for each in kept if each.kind == CLAIMS and (claim := shown.find(each)) is not None]
         pauses = [choose_touch(each, shown)[1] for each in claims if each.status.get("phase") != "Bound"]
-        wake_after = min(pauses, default=_AGAIN_SECONDS if waits else 0.0)
+        wake_after = min(pauses, default=AFTER_REFUSAL_SECONDS if waits else 0.0)
         return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states, wake_after=wake_after)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:

@@ -152,7 +152,7 @@ class HandOver:
     def _is_free(self, claim: ObjectName, given: Given) -> bool:
         seen = self._shown.find(claim)
         if seen is None:
-            return self._shown.find_refusal(claim) is None
+            return self._work.read_refusal(claim, self._shown) is None
         return read_volume_name(seen) == given.volume.name
 
     def _choose(self, volume: str) -> ObjectName | Waiting:
@@ -173,8 +173,7 @@ class HandOver:
         return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest goes first")
 
     def _take(self, claim: ObjectName) -> ObjectName | Waiting:
-        if (refusal := self._shown.find_refusal(claim)) is not None:
-            self._work.wakes.append(60.0)
+        if (refusal := self._work.read_refusal(claim, self._shown)) is not None:
             return Waiting(refusal.reason, f"claim {claim.name}: {refusal.message}")
         seen = self._shown.find(claim)
         if seen is None:
