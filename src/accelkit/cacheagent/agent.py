@@ -54,8 +54,8 @@ class AgentOptions:
         namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
-        look_again_seconds: after how long caches are read again that are not protected against writes.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
+        look_again_seconds: after how long caches are read again that are not protected against writes.
     """
 
     node: str

@@ -94,9 +94,9 @@ def _describe(
         conditions=[
             _judge_cards(world, progress),
             _tell_extracted(world, plan, progress),
+            *_tell_changed(world, wish),
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
-            *_tell_changed(world, wish),
             describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
         ],
     )
