@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-REPOSITORY = Path(__file__).parents[2]
-CRDS = REPOSITORY / "roles/kernel_cache/files/crds"
 KEY = PrivateSigstore.new().key()
 MOUNT_PATH = "/root/.triton/cache"
 DEADLINE = 45.0
@@ -85,7 +83,8 @@ class Bed:
         node = {"metadata": {"name": self.node, "annotations": annotations}, "spec": {"unschedulable": True}}
         await self.api.post(NODES, {**node, "status": status})
         await self.trust(host)
-        self._arguments = ["--plain-http", host]
+        # The disk of a test's machine may be nearly full.
+        self._arguments = ["--plain-http", host, "--min-free-percent", "0"]
 
     async def trust(self, host: str) -> None:
         """Let the test's key sign what lies in a registry, for this namespace."""
@@ -103,7 +102,7 @@ class Bed:
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
         for collection in (self._pods, self._caches):
             paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
-        for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
+        for path in paths:
             try:
                 await self.api.delete(path, {"gracePeriodSeconds": 0})
             except ApiError as exc:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
-from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount
+from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount, owning
 from extender_process import until
 from impersonation import acting_as
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
+from accelkit.gkm.names import build_labels
 from accelkit.gkm.objects import PvcStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -25,8 +27,8 @@ FOLDER = "/var/lib/accelkit/kernel-caches"
 
 
 @pytest.fixture(scope="module")
-def guarded(control_plane):
-    """The kinds and the policies in the cluster, without a webhook."""
+def guarded(control_plane, defined):
+    """The policies in the cluster, without a webhook."""
     made: list[str] = []
 
     async def do(action):
@@ -45,7 +47,9 @@ def guarded(control_plane):
 @pytest.fixture
 async def cluster(guarded):
     async with ApiClient(load_connection(guarded)) as api:
-        yield CacheCluster(api)
+        cluster = CacheCluster(api)
+        yield cluster
+        await cluster.delete_pods()
 
 
 @pytest.fixture
@@ -126,6 +130,26 @@ async def test_a_long_name_is_guarded_with_its_pinned_claims(cluster, namespace)
     assert await cluster.refusal(namespace, make_pod(mount(), claim="k" * 200)) == ""
 
 
+@pytest.mark.parametrize("of_cluster", [False, True])
+async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, namespace, of_cluster):
+    name = f"early-{namespace}" if of_cluster else "early-bird"
+    await guard(cluster, namespace, name, spread=[namespace] if of_cluster else ())
+    pod, _, volume = name.rpartition("-")
+    for made in (owning(volume, pod=pod), owning(PINNED[1:], pod=name)):
+        refusal = await cluster.refusal(namespace, made)
+        assert f"has the name of one of kernel cache {name}: rename the volume" in refusal
+    others = [
+        owning("data", pod=name),
+        owning(volume, pod="another"),
+        owning(f"x{PINNED[1:]}", pod=name),
+        owning(PINNED[1:], pod=f"{name}-2"),
+    ]
+    for made in others:
+        assert await cluster.refusal(namespace, made) == ""
+    if not of_cluster:
+        assert await cluster.refusal(await cluster.make_namespace(), owning(volume, pod=pod)) == ""
+
+
 async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
     taken = merge_conditions(
         [], [state(ConditionType.READY, Reason.CLAIM_EXISTS, holds=False)], now="2026-01-01T00:00:00Z"
@@ -134,7 +158,8 @@ async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
     await cluster.make_cache(namespace, "data", pvc_status={namespace: PvcStatus(conditions=taken)})
 
     async def allowed():
-        return await cluster.refusal(namespace, make_pod(mount(), claim="data")) == ""
+        pods = [make_pod(mount(), claim="data"), owning("a", pod="data"), owning("data", pod="kernels")]
+        return [await cluster.refusal(namespace, each) for each in pods] == ["", "", ""]
 
     await until(allowed)
 
@@ -159,6 +184,14 @@ async def test_a_pod_too_large_to_be_judged_is_refused(cluster, namespace):
         (f"{FOLDER}/claims/x", True),
         ("/var/lib/accelkit", True),
         ("//var//lib/./accelkit//kernel-caches/", True),
+        ("/./var/lib/accelkit/.", True),
+        (f"/proc/1/root{FOLDER}", True),
+        ("/proc/1/root/var/lib", True),
+        ("//proc/self/./task/1/cwd", True),
+        ("/proc/mounts-of/kernel-caches/x", True),
+        ("/proc", False),
+        ("/proc/sys/kernel", False),
+        ("/rootfs/proc/1/root", False),
         (f"{FOLDER}-of-mine", False),
         ("/var/lib/other", False),
     ],
@@ -181,20 +214,63 @@ async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace,
     assert ("only the cache controller makes volumes" in found) is refused
 
 
-async def test_a_volume_of_a_cache_is_for_the_controllers_claim_alone(cluster, guarded, namespace):
-    claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
+def claim(name, volume="", **meta):
     resources = {"requests": {"storage": "1Gi"}}
     spec = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": resources}
+    return {"metadata": {"name": name, **meta}, "spec": {**spec, **({"volumeName": volume} if volume else {})}}
 
-    def claim(name, volume):
-        return {"metadata": {"name": name}, "spec": {**spec, **({"volumeName": volume} if volume else {})}}
 
+async def test_a_volume_of_a_cache_is_for_the_controllers_claim_alone(cluster, guarded, namespace):
+    claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     with pytest.raises(ApiError, match="is for the claim that the cache controller made"):
         await cluster.api.post(claims, claim("stolen", OUR_VOLUME), query=DRY)
-    await cluster.api.post(claims, claim("later", ""))
+    await cluster.api.post(claims, claim("later"))
     with pytest.raises(ApiError, match="is for the claim that the cache controller made"):
         await cluster.api.patch(f"{claims}/later", {"spec": {"volumeName": OUR_VOLUME}}, query=DRY)
     async with acting_as(guarded, CONTROLLER, "system:masters") as controller:
         await controller.post(claims, claim("ours", OUR_VOLUME))
     # Whoever may label claims still may.
     await cluster.api.patch(f"{claims}/ours", {"metadata": {"labels": {"a": "b"}}})
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["node", "namespace"])
+async def test_nobody_makes_a_pod_the_owner_of_a_caches_claim(cluster, guarded, namespace, filled):
+    claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
+    owned = {"metadata": {"ownerReferences": [await make_owner(cluster, namespace, "attacker")]}}
+    marks = build_labels(f"{namespace}/kernels")
+    # One that a Job filled has a volume of another name.
+    made = claim("ours", f"pvc-{namespace}", labels=marks) if filled else claim("ours", OUR_VOLUME, labels=marks)
+    async with acting_as(guarded, CONTROLLER, "system:masters") as controller:
+        await controller.post(claims, made)
+        for path in (f"{claims}/ours", f"{claims}/ours/status"):
+            with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+                await cluster.api.patch(path, owned)
+            with pytest.raises(ApiError, match="of the claim of a kernel cache stay"):
+                await cluster.api.patch(path, {"metadata": {"labels": {"app.kubernetes.io/component": None}}})
+        with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+            await cluster.api.post(claims, claim("new", labels=marks, **owned["metadata"]), query=DRY)
+        # An owner of before the policy may be taken off, and does not stop other changes, but does not become another.
+        former = await make_owner(cluster, namespace, "former")
+        await controller.patch(f"{claims}/ours", {"metadata": {"ownerReferences": [former]}})
+    await cluster.api.patch(f"{claims}/ours", {"metadata": {"labels": {"a": "b"}}})
+    controlled = {"metadata": {"ownerReferences": [{**former, "controller": True}]}}
+    with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+        await cluster.api.patch(f"{claims}/ours", controlled)
+    await cluster.api.patch(f"{claims}/ours", {"metadata": {"ownerReferences": None}})
+
+
+async def test_owners_and_labels_of_other_claims_are_nobodys_business(cluster, namespace):
+    claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
+    beside = {"app.kubernetes.io/component": "kernel-cache", "app.kubernetes.io/part-of": "something"}
+    one, two = [await make_owner(cluster, namespace, each) for each in ("one", "two")]
+    await cluster.api.post(claims, claim("data", "pvc-1", labels=beside, ownerReferences=[one]))
+    owners = {"ownerReferences": [two], "labels": {"app.kubernetes.io/component": None}}
+    for path in (f"{claims}/data", f"{claims}/data/status"):
+        await cluster.api.patch(path, {"metadata": owners})
+
+
+async def make_owner(cluster, namespace, name):
+    """A reference to something that is there, since what nobody owns any more is collected."""
+    path = build_collection_path("v1", "configmaps", namespace)
+    made = msgspec.json.decode(await cluster.api.post(path, {"metadata": {"name": name}}))
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 import pytest
-from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount
+from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount, owning
 from extender_process import until
 from ports import free_port
 from webhook_stand import CONFIGURATION, IMAGE, Stand
@@ -15,9 +16,8 @@ from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.webhook.matching import MAX_EXPRESSION, Exactness, build_expression, list_claims_of
 from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND, Endpoint, Registration
 from accelkit.errors import ApiError
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.names import CLUSTER_CACHES, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import Cache, CacheMeta
-from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import delete_if_present
@@ -25,29 +25,21 @@ from accelkit.kube.paths import build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-WRITABLE = "is mounted writable, and all its pods share its files"
-
-
-def issue(stand: Stand) -> None:
-    """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
-    authority = Authority("webhook")
-    pair = authority.issue_server("webhook", ["127.0.0.1"])
-    stand.certificate.with_name("ca.crt").write_bytes(authority.certificate)
-    stand.key.write_bytes(pair.key)
-    stand.certificate.write_bytes(pair.certificate)
+# At once; `make many-caches` has 200.
+MANY = int(os.environ.get("ACCELKIT_CACHES", "40"))
 
 
 @pytest.fixture(scope="module")
 def stand(control_plane, tmp_path_factory):
     stand = Stand(tmp_path_factory.mktemp("webhook"), control_plane.kubeconfig, free_port())
-    issue(stand)
+    stand.issue()
     yield stand
     stand.stop()
 
 
 @pytest.fixture(scope="module")
-def guarded(control_plane, stand):
-    """The kinds and the policies in the cluster; returns where it is."""
+def guarded(control_plane, defined, stand):
+    """The policies in the cluster; returns where it is."""
     made: list[str] = []
 
     async def do(action):
@@ -67,7 +59,9 @@ def guarded(control_plane, stand):
 @pytest.fixture
 async def cluster(guarded, stand):
     async with ApiClient(load_connection(guarded)) as api:
-        yield CacheCluster(api, stand)
+        cluster = CacheCluster(api, stand)
+        yield cluster
+        await cluster.delete_pods()
 
 
 @pytest.fixture
@@ -118,6 +112,17 @@ async def test_pods_may_follow_their_cache_in_the_same_file(served, namespace):
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
 
 
+async def test_pods_may_follow_a_namespace_that_their_cache_gets(served, namespace):
+    name, later = f"shared-{namespace}", f"later-{namespace}"
+    await ready(served, namespace, name, spread=[namespace, later])
+    spread = [namespace, later, await served.make_namespace()]
+    await served.make_namespace(later)
+    await served.api.patch(build_object_path(CLUSTER_CACHES, name), {"spec": {"workloadNamespaces": spread}})
+    for place in reversed(spread):
+        pod = await served.create(place, make_pod(mount(), claim=name))
+        assert pod["spec"]["initContainers"][0]["image"] == IMAGE
+
+
 async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, namespace):
     await ready(served, namespace)
     lying = {PINNED_ANNOTATION: "sha256:" + "0" * 64, WRITABLE_ANNOTATION: "mine"}
@@ -146,6 +151,14 @@ async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, n
     assert "does not have; it has kernels" in await served.refusal(namespace, asked)
 
 
+async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, namespace):
+    await ready(served, namespace, "early-bird")
+    for pod in (owning("bird", pod="early"), owning(PINNED[1:], pod="early-bird")):
+        assert "has the name of one of a kernel cache; rename the volume" in await served.refusal(namespace, pod)
+    await served.create(namespace, owning("data", pod="early-bird-2"))
+    assert "early-bird-2" not in served.stand.asked()
+
+
 async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespace):
     other = await served.make_namespace()
     name = f"shared-{namespace}"
@@ -162,7 +175,7 @@ async def test_pods_that_do_not_concern_it_never_reach_it(served, namespace):
     for pod in (*others, concerned):
         await served.create(namespace, pod)
     spared = make_pod(mount(readOnly=True))
-    await served.create("kube-system", spared)
+    await served.create("kube-system", spared, dry=True)
     asked = served.stand.asked()
     assert concerned["metadata"]["name"] in asked
     assert not {each["metadata"]["name"] for each in (*others, spared)} & set(asked)
@@ -184,16 +197,20 @@ async def test_a_new_certificate_is_served_and_trusted(served, namespace):
     await ready(served, namespace)
     path = build_object_path(CONFIGURATIONS, CONFIGURATION)
     before = await served.api.get(path)
-    issue(served.stand)
+    served.stand.issue()
 
     async def trusted():
         return await served.api.get(path) != before
 
     await until(trusted)
-    end = time.monotonic() + 6
-    # Whichever of both certificates it shows meanwhile.
-    while time.monotonic() < end:
+
+    async def shown():
+        # Whichever of both certificates it shows meanwhile.
         assert await served.refusal(namespace, make_pod(mount(readOnly=True))) == ""
+        return await asyncio.to_thread(served.stand.shows_certificate)
+
+    await until(shown)
+    assert await served.refusal(namespace, make_pod(mount(readOnly=True))) == ""
 
 
 async def test_somebody_elses_change_of_its_configuration_is_undone(served, namespace):
@@ -209,7 +226,7 @@ async def test_somebody_elses_change_of_its_configuration_is_undone(served, name
     await until(undone)
 
 
-async def test_200_caches_at_once(served, namespace):
+async def test_many_caches_at_once(served, namespace):
     await ready(served, namespace)
     # An API client of Go has about as many requests under way.
     slots = asyncio.Semaphore(25)
@@ -218,8 +235,8 @@ async def test_200_caches_at_once(served, namespace):
         async with slots:
             await served.make_cache(namespace, name)
 
-    await asyncio.gather(*(make(f"cache-{number}") for number in range(200)))
-    for number in (0, 100, 199):
+    await asyncio.gather(*(make(f"cache-{number}") for number in range(MANY)))
+    for number in (0, MANY // 2, MANY - 1):
         pod = await served.create(namespace, make_pod(mount(), claim=f"cache-{number}"), dry=True)
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
     assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
@@ -277,11 +294,14 @@ async def test_the_api_server_understands_each_way_of_naming_pods(bare, namespac
                 sent.add(claim)
         assert sent == {"kernels", f"kernels{PINNED}"} | also
         assert await matched(make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"}))
+        assert await matched(owning(PINNED[1:], pod="kernels"))
+        # A policy sees names that are generated.
+        assert not await matched(owning(PINNED[1:], generated="kernels"))
         assert not await matched(make_pod(claim=""))
         # However many claims a pod has, asking whether it is ours stays within what the API server spends.
-        many = make_pod(claim="")
+        many = owning(*(f"own-{number}" for number in range(50)), pod="many")
         names = [f"other-{number}" for number in range(100)]
-        many["spec"]["volumes"] = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
+        many["spec"]["volumes"] += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
         assert (await bare.refusal(namespace, many) == "") is ("data" not in also)
     finally:
         await delete_if_present(bare.api, build_object_path(CONFIGURATIONS, f"dead-{namespace}"))

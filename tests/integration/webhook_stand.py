@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import ssl
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from accelkit.cachecontroller import gate as gate_module
 from accelkit.cachecontroller.gate import Gate
@@ -21,6 +25,7 @@ from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Regist
 from accelkit.cachecontroller.webhook.server import WebhookServer
 from accelkit.gkm.names import CACHES, CLUSTER_CACHES
 from accelkit.gkm.objects import Cache
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.reflector import Reflector
@@ -38,9 +43,18 @@ class Stand:
     def __init__(self, folder: Path, kubeconfig: Path, port: int) -> None:
         self.certificate, self.key, self.record = folder / "tls.crt", folder / "tls.key", folder / "record"
         self.record.touch()
+        self._port = port
         self._arguments = [str(folder), str(kubeconfig), str(port)]
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def issue(self) -> None:
+        """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
+        authority = Authority("webhook")
+        pair = authority.issue_server("webhook", ["127.0.0.1"])
+        self.certificate.with_name("ca.crt").write_bytes(authority.certificate)
+        self.key.write_bytes(pair.key)
+        self.certificate.write_bytes(pair.certificate)
 
     def start(self) -> None:
         if self._process is None:
@@ -57,6 +71,11 @@ class Stand:
     def check(self) -> None:
         assert self._process is not None, "it was not started"
         assert self._process.poll() is None, self._log.read_text()
+
+    def shows_certificate(self) -> bool:
+        """Return whether those who connect now see the certificate that lies in the file."""
+        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=10))
+        return shown == x509.load_pem_x509_certificate(self.certificate.read_bytes()).public_bytes(Encoding.DER)
 
     def asked(self) -> list[str]:
         """Names of the pods that it was asked about."""

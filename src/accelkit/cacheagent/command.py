@@ -49,6 +49,14 @@ _LOG = "accelkit-cache-agent"
     help="What must stay free on the disk.",
 )
 @click.option(
+    "--min-free-percent",
+    envvar="ACCELKIT_CACHE_MIN_FREE_PERCENT",
+    type=click.FloatRange(min=0, max=100),
+    default=15,
+    show_default=True,
+    help="Of the disk, what must stay free, where that is more; kubelets evict pods at 10, and delete images at 15.",
+)
+@click.option(
     "--trusted-root",
     envvar="ACCELKIT_TRUSTED_ROOT",
     type=FILE,

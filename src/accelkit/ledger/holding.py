@@ -132,6 +132,7 @@ class NodeEntry:
         inventory: None where `problem` says why.
         row: the node's row in the table of all nodes.
         reserved: for whom its cards are reserved, by their identities; those of the others are not there.
+        ended: how many pods that were bound here have been released.
     """
 
     name: str
@@ -146,6 +147,7 @@ class NodeEntry:
     _links: tuple[Inventory, CardLinks | None] | None = None
     # With the neighbours that the last request with selectors named.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
+    ended: int = 0
 
     @property
     def gone(self) -> bool:

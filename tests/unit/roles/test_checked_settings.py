@@ -46,6 +46,27 @@ CASES = {
         {"kernel_cache_signer_policies": [{"name": "a", "spec": {}}, {"name": "a", "spec": {}}]},
         "each policy has a name of its own",
     ),
+    "no list": ("kernel_cache", {"kernel_cache_signer_policies": None}, "is null; write [] for none"),
+    "null": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "a", "spec": {}}, {"name": "b", "spec": {"namespaces": None}}]},
+        "kernel_cache_signer_policies has null in entry 2 (b); write what is meant, or leave the key out",
+    ),
+    "deep null": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "a", "spec": {"signers": [{"key": {"data": [1, None]}}]}}]},
+        "null in entry 1 (a);",
+    ),
+    "null entries": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [None, {"name": None, "spec": {}}, {"name": "c", "spec": None}]},
+        "null in entry 1, entry 2, entry 3 (c);",
+    ),
+    "the word": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "null", "spec": {"images": ['r/a"\\', ": null, "]}}]},
+        "",
+    ),
     "no file": ("kernel_cache", {"kernel_cache_trusted_root": "/nowhere"}, "there is no file /nowhere"),
     "own keys": (
         "kernel_cache",

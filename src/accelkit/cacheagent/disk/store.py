@@ -123,7 +123,7 @@ class Store:
             OSError: it cannot be asked.
         """
         disk = os.statvfs(self.root)
-        return Disk(disk.f_bavail * disk.f_frsize, self._max_bytes, self._min_free_bytes)
+        return Disk(disk.f_bavail * disk.f_frsize, self._max_bytes, self._min_free_bytes, disk.f_blocks * disk.f_frsize)
 
     def move_link(self, link: str, target: str | None) -> None:
         """Lead a link to a folder of the store, to nowhere (WITHDRAWN), or remove it (None), in one step.
@@ -218,7 +218,7 @@ class Store:
         satisfied = dict(self.ledger.satisfied.get(folder, {}))
         if record.policy_digest:
             satisfied[record.policy_digest] = _read_time(record.verified_at)
-        return Stored(record.files, record.size_bytes, record.labels, satisfied)
+        return Stored(record.files, record.size_bytes, record.labels, satisfied, record.mount_path)
 
     def _read_links(self) -> dict[str, str]:
         links = {}

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, ObjectName, Patch, Seen, Shown, Watch
-from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod, read_labels
+from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
@@ -110,8 +110,7 @@ class ImageDelivery:
         work.keep.add(name)
         seen = shown.find(name)
         if seen is None:
-            if (refusal := shown.find_refusal(name)) is not None:
-                work.wakes.append(60.0)
+            if (refusal := work.read_refusal(name, shown)) is not None:
                 return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
             work.create.append((name, self._write(target, name)))
             return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
@@ -141,7 +140,7 @@ class ImageDelivery:
     def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
         metadata = target.mark(name.name, name.namespace)
         chosen = {"cache.accelkit.io/prefetch": name.name}
-        labels = {**read_labels(target.cache.spec.pod_template), **metadata["labels"], **chosen}
+        labels = {**metadata["labels"], **chosen}
         container = {
             "name": "hold",
             "image": self._settings.image,

@@ -116,12 +116,20 @@ def _mentions_us() -> str:
 
 
 def _of_claims(condition: str) -> str:
-    """Return whether a condition holds for the name of a claim of the pod, or for that of the cache it is pinned of."""
-    claim = "volume.persistentVolumeClaim.claimName"
-    cache = f"{claim}.matches('.-[0-9a-f]{{12}}$') ? {claim}.substring(0, size({claim}) - {_PINNED_DIGITS}) : {claim}"
+    """Return whether a condition holds for the name of a claim of the pod, or for that of the cache it is pinned of.
+
+    The claim of a generic ephemeral volume is POD-VOLUME. A pod whose name is yet to be generated has none for it; a
+    policy, which is asked later, knows that name.
+    """
+    named = "has(volume.persistentVolumeClaim) || has(volume.ephemeral) && has(object.metadata.name)"
+    claim = (
+        "has(volume.persistentVolumeClaim) ? volume.persistentVolumeClaim.claimName : "
+        "object.metadata.name + '-' + volume.name"
+    )
+    cache = f"claim.matches('.-[0-9a-f]{{12}}$') ? claim.substring(0, size(claim) - {_PINNED_DIGITS}) : claim"
     return (
-        f"has(object.spec.volumes) && object.spec.volumes.exists(volume, has(volume.persistentVolumeClaim) && "
-        f"[{claim}, {cache}].exists(name, {condition}))"
+        f"has(object.spec.volumes) && object.spec.volumes.exists(volume, ({named}) && "
+        f"[{claim}].exists(claim, [claim, {cache}].exists(name, {condition})))"
     )
 
 

@@ -12,7 +12,14 @@ from accelkit.cachecontroller.webhook.claims import CacheClaim, find_claim, find
 from accelkit.cachecontroller.webhook.comparison import compare_environment
 from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.injection import UnknownCacheError, inject, prefer_nodes
-from accelkit.cachecontroller.webhook.pods import Object, find_host_folder, find_volume, get_claim, list_containers
+from accelkit.cachecontroller.webhook.pods import (
+    Object,
+    find_host_folder,
+    find_volume,
+    get_claim,
+    list_containers,
+    name_ephemeral_claim,
+)
 from accelkit.cachecontroller.webhook.replacement import ImageVolume, ReplacementError, replace_volume
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import Cache
@@ -78,7 +85,8 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     for part in ("metadata", "spec"):
         changed[part] = changed.get(part) or {}
     annotations = changed["metadata"].get("annotations") or {}
-    named = [get_claim(each) for each in changed["spec"].get("volumes") or []]
+    volumes = changed["spec"].get("volumes") or []
+    named = [get_claim(each) or name_ephemeral_claim(changed, each) for each in volumes]
     concerned = any(each in claims or find_unknown_digest(claims, each) for each in named)
     try:
         asks = concerned or MOUNT_ANNOTATION in annotations
@@ -92,11 +100,17 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
 
 def _change(pod: Object, namespace: str, claims: Mapping[str, CacheClaim], tools: Tools) -> list[str]:
     if folder := find_host_folder(pod):
-        raise ReplacementError(f"volume {folder} is the nodes' folder of kernel caches; mount a cache's claim alone")
+        raise ReplacementError(f"volume {folder} leads to the nodes' kernel caches; mount a cache's claim alone")
     warnings: list[str] = []
     for volume in list(pod["spec"].get("volumes") or []):
         name = get_claim(volume)
         claim = claims.get(name)
+        owned = name_ephemeral_claim(pod, volume)
+        if owned in claims or find_unknown_digest(claims, owned):
+            raise ReplacementError(
+                f"the claim {owned} of ephemeral volume {volume.get('name')} has the name of one of a kernel cache; "
+                f"rename the volume, or mount the cache by its claim"
+            )
         if claim is not None:
             _check(claim, namespace)
             warnings += replace_volume(pod, volume, claim, tools.image, tools.build_image_volume)

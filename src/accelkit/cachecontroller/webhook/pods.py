@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from accelkit.gkm.names import HOST_FOLDER
 Object = dict[str, Any]
 # All containers that a pod may have; the last are added later, past this webhook.
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+# What a process of the node sees as its root, folder or open files leads everywhere.
+_PROCESS_ROOT: Final = re.compile(r"/proc/(.*/)?(root|cwd|fd|kernel-caches)(/|$)")
 
 
 def list_containers(pod: Object) -> list[Object]:
@@ -36,12 +39,18 @@ def get_claim(volume: Object) -> str:
     return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
 
 
+def name_ephemeral_claim(pod: Object, volume: Object) -> str:
+    """Return the claim that a generic ephemeral volume is of; empty for others, and while the pod has no name."""
+    name = pod["metadata"].get("name")
+    return f"{name}-{volume.get('name')}" if name and volume.get("ephemeral") is not None else ""
+
+
 def find_host_folder(pod: Object) -> str:
     """Return the volume that reaches into the nodes' caches past all claims; empty where none does."""
     root = str(HOST_FOLDER)
     for volume in pod["spec"].get("volumes") or []:
         path = posixpath.normpath("/" + str((volume.get("hostPath") or {}).get("path") or "").lstrip("/"))
-        if path == root or path.startswith(f"{root}/"):
+        if path == root or path.startswith(f"{root}/") or _PROCESS_ROOT.match(path):
             return str(volume.get("name"))
     return ""
 

@@ -188,6 +188,12 @@ def test_what_nobody_vouches_for_any_more_is_refused():
     assert "models/kernels is not verified (NotCovered: no policy covers it)" in done.refusal
 
 
+def test_the_claim_that_others_keep_of_what_was_withdrawn_takes_no_more_pods():
+    withdrawn = state(ConditionType.VERIFIED, "NotCovered", "no policy covers it", holds=False)
+    cache = make_cache(conditions=[withdrawn], resolved_digest="", previous_digests=(FORMER,), pvc_status={})
+    assert "is not verified" in change(make_pod(mount(readOnly=True), claim=OUTDATED), cache).refusal
+
+
 def test_a_cache_that_is_being_deleted_takes_no_more_pods():
     done = change(make_pod(mount()), make_cache(meta={"deletion_timestamp": "2026-01-01T00:00:00Z"}))
     assert "is being deleted" in done.refusal
@@ -198,6 +204,9 @@ def test_a_cache_that_is_being_deleted_takes_no_more_pods():
     [
         ("/var/lib/accelkit/kernel-caches", True),
         ("/var//lib/./accelkit/kernel-caches/claims/", True),
+        ("/proc/1/root/var/lib/accelkit/kernel-caches", True),
+        ("/proc/self/task/7/cwd", True),
+        ("/proc/1/rooted", False),
         ("/var/lib/accelkit/kernel-caches-of-mine", False),
         ("/data", False),
     ],
@@ -205,7 +214,39 @@ def test_a_cache_that_is_being_deleted_takes_no_more_pods():
 def test_the_nodes_folder_is_not_mounted_past_the_claims(path, refused):
     pod = make_pod(mount(readOnly=True))
     pod["spec"]["volumes"].append({"name": "host", "hostPath": {"path": path}})
-    assert ("volume host is the nodes' folder" in change(pod, make_cache()).refusal) is refused
+    assert ("volume host leads to the nodes' kernel caches" in change(pod, make_cache()).refusal) is refused
+
+
+EPHEMERAL = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "volume", "refused"),
+    [
+        ("kernels", "a1" * 6, True),
+        # Of no digest that it has now; it may have it again.
+        ("kernels", "c3" * 6, True),
+        ("early", "bird", True),
+        ("kernels", "data", False),
+        ("early", "a1" * 6, False),
+        # Its name is generated later, when a policy sees it.
+        (None, "a1" * 6, False),
+    ],
+)
+def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(pod, volume, refused):
+    made = make_pod(mount(volume=volume), volume={"name": volume, "ephemeral": EPHEMERAL})
+    made["metadata"] = {"name": pod} if pod else {"generateName": "kernels-"}
+    done = change(made, make_cache(), make_cache("early-bird"))
+    assert (f"ephemeral volume {volume} has the name of one of a kernel cache" in done.refusal) is refused
+    assert done.patch == ()
+
+
+def test_somebodys_own_ephemeral_claim_stays_his():
+    """A cache of its name came later, and has none there."""
+    taken = PvcStatus(conditions=[state(ConditionType.READY, "ClaimExists", holds=False)])
+    made = make_pod(mount(volume="bird"), volume={"name": "bird", "ephemeral": EPHEMERAL})
+    made["metadata"] = {"name": "early"}
+    assert change(made, make_cache("early-bird", pvc_status={NAMESPACE: taken})).refusal == ""
 
 
 def test_a_volume_with_the_name_of_a_copy_has_to_be_one():
