@@ -116,6 +116,8 @@ async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(sta
     kept = {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()}
     (link / "evil.so").write_bytes(b"evil")
     await stand.until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
+    await stand.until(link.is_dir)
+    await stand.until(lambda: stand.condition("Degraded"))
     await stand.until_ready()
     assert {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()} == kept
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
