@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e e2e-kernel-cache roads triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
+.PHONY: e2e e2e-kernel-cache roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
 
@@ -49,6 +49,10 @@ test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after 
 forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
 	$(BIN)/accelkit sandbox build
 	SERVICE_MANAGERS=1 $(BIN)/pytest tests/integration/test_service_managers.py
+
+many-caches: .venv/dev ## 200 kernel caches at once, for the controller, its webhook, and an agent. Minutes.
+	$(BIN)/accelkit sandbox build
+	ACCELKIT_CACHES=200 $(BIN)/pytest -k many_caches tests/integration
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py

@@ -20,6 +20,7 @@ from private_sigstore import PrivateSigstore
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
+from accelkit.kernelcache.extraction.integrity.protection import delete_tree
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.card import Card
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-REPOSITORY = Path(__file__).parents[2]
-CRDS = REPOSITORY / "roles/kernel_cache/files/crds"
 KEY = PrivateSigstore.new().key()
 MOUNT_PATH = "/root/.triton/cache"
 DEADLINE = 45.0
@@ -84,7 +83,8 @@ class Bed:
         node = {"metadata": {"name": self.node, "annotations": annotations}, "spec": {"unschedulable": True}}
         await self.api.post(NODES, {**node, "status": status})
         await self.trust(host)
-        self._arguments = ["--plain-http", host]
+        # The disk of a test's machine may be nearly full.
+        self._arguments = ["--plain-http", host, "--min-free-percent", "0"]
 
     async def trust(self, host: str) -> None:
         """Let the test's key sign what lies in a registry, for this namespace."""
@@ -98,10 +98,11 @@ class Bed:
 
     async def close(self) -> None:
         self.kill()
+        delete_tree(self.store)
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
         for collection in (self._pods, self._caches):
             paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
-        for path in [*paths, f"/api/v1/namespaces/{self.namespace}"]:
+        for path in paths:
             try:
                 await self.api.delete(path, {"gracePeriodSeconds": 0})
             except ApiError as exc:
@@ -110,8 +111,10 @@ class Bed:
 
     # The agent.
 
-    def start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
+    def start(self, *arguments: str, protects: bool = True) -> None:
+        """Start it, with the rights of the test, or without the one that protects files."""
+        command = [] if protects or os.geteuid() else ["setpriv", "--bounding-set=-linux_immutable"]
+        command += [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
         environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

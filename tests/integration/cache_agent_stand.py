@@ -7,50 +7,28 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cache_agent_bed import CRDS, DEADLINE, KEY, RULES, Bed
-from cluster_objects import kubeconfig_of, load_yaml
+from cache_agent_bed import DEADLINE, KEY, RULES, Bed
+from cluster_objects import kubeconfig_of
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 
-from accelkit.errors import ApiError
-from accelkit.gkm import names
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 log = logging.getLogger(__name__)
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-
-async def admit_agents(control_plane: Any, account: str) -> Path:
-    """Make the custom resources, and a kubeconfig that may do what an agent has to, and nothing else."""
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        for definition in sorted(CRDS.glob("*.yaml")):
-            try:
-                await api.post(_DEFINITIONS, load_yaml(definition))
-            except ApiError as exc:
-                if not exc.already_exists:
-                    raise
-        async with asyncio.timeout(DEADLINE):
-            for path in (names.CACHES, names.CACHE_NODES, names.CLUSTER_CACHES, names.SIGNER_POLICIES):
-                await _answers(api, path)
-    return await kubeconfig_of(control_plane, account, {"rules": RULES})
-
-
-async def _answers(api: ApiClient, path: str) -> None:
-    while True:
-        try:
-            await api.get(path)
-        except ApiError:
-            await asyncio.sleep(0.1)
-        else:
-            return
+def admit_agents(control_plane: Any, account: str) -> Path:
+    """Make a kubeconfig that may do what an agent has to, and nothing else."""
+    return asyncio.run(kubeconfig_of(control_plane, account, {"rules": RULES}))
 
 
 @asynccontextmanager
@@ -90,6 +68,36 @@ def scanning(folder: Path, pods: Path) -> Iterator[None]:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+@contextmanager
+def probing(port: int) -> Iterator[list[float]]:
+    """Ask again and again whether the agent is well, as a kubelet does; yields the seconds that each answer took."""
+    took: list[float] = []
+    stop, answered = threading.Event(), threading.Event()
+
+    def probe() -> None:
+        while not stop.wait(0.1):
+            began = time.monotonic()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=DEADLINE) as answer:
+                    answer.read()
+            except OSError:
+                # Before it has begun it answers nobody; afterwards that is a failure.
+                if took:
+                    took.append(float("inf"))
+            else:
+                took.append(time.monotonic() - began)
+                answered.set()
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        assert answered.wait(DEADLINE)
+        yield took
+    finally:
+        stop.set()
+        thread.join(DEADLINE)
 
 
 @contextmanager

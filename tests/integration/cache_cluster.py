@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from accelkit.kube.objects import delete_and_wait, delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 FILES = Path(__file__).parents[2] / "roles" / "kernel_cache" / "files"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DIGEST = "sha256:" + "a1" * 32
 PINNED = "-" + "a1" * 6
 DRY = {"dryRun": "All"}
@@ -50,6 +47,7 @@ class CacheCluster:
         self.api, self._stand = api, stand
         # Paths of what was added, in that order.
         self.made: list[str] = []
+        self._namespaces: list[str] = []
 
     @property
     def stand(self) -> Stand:
@@ -58,21 +56,22 @@ class CacheCluster:
         return self._stand
 
     async def set_up(self) -> None:
-        """Add the kinds and the policies, and wait until they hold."""
-        for kind in ("gkmcaches", "clustergkmcaches"):
-            crd = YAML(typ="safe", pure=True).load((FILES / "crds" / f"{kind}.yaml").read_text())
-            await self._make(CRDS, crd)
-            await until(partial(_answers, self.api, build_collection_path("gkm.io/v1alpha1", kind)))
+        """Add the policies, where the kinds are defined."""
         for policy in read_policies():
             plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
             plural["ValidatingAdmissionPolicyBinding"] = "validatingadmissionpolicybindings"
             await self._make(build_collection_path(policy["apiVersion"], plural[policy["kind"]]), policy)
 
     async def tear_down(self) -> None:
-        """Delete what was added, the policies before the kinds."""
+        """Delete what was added."""
         await self.unregister()
         for path in reversed(self.made):
             await delete_and_wait(self.api, path, time.monotonic() + DEADLINE)
+
+    async def delete_pods(self) -> None:
+        """Delete the pods of its namespaces, which a scheduler would look at for ever."""
+        for each in self._namespaces:
+            await self.api.delete(build_collection_path("v1", "pods", each), {"gracePeriodSeconds": 0})
 
     async def unregister(self) -> None:
         """Delete the webhook's configuration, as somebody may who wants to get around it."""
@@ -82,6 +81,7 @@ class CacheCluster:
         """A namespace of the test's own, whose pods can be made at once."""
         name = name or f"caches-{next(_numbers)}"
         await self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        self._namespaces.append(name)
         account = build_object_path(build_collection_path("v1", "serviceaccounts", name), "default")
         await until(lambda: _answers(self.api, account))
         return name
@@ -164,8 +164,7 @@ async def _answers(api: ApiClient, path: str) -> bool:
     try:
         await api.get(path)
     except ApiError as exc:
-        # A kind that was just defined is not served, and then its storage begins.
-        if exc.not_found or exc.status == HTTPStatus.TOO_MANY_REQUESTS:
+        if exc.not_found:
             return False
         raise
     return True

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from cache_definitions import cache_definitions
 from extender_process import until
 from ports import free_port
 from private_sigstore import PrivateSigstore, Signer
@@ -232,9 +231,9 @@ class CacheSite:
 
 
 @contextlib.contextmanager
-def cache_site(sandbox: Any, folder: Path, namespace: str) -> Iterator[CacheSite]:
-    """A controller that judges anew every two seconds."""
-    with cache_definitions(sandbox, namespace), HostileRegistry() as registry:
+def cache_site(sandbox: Any, folder: Path) -> Iterator[CacheSite]:
+    """A controller that judges anew every two seconds, where the kinds are defined."""
+    with HostileRegistry() as registry:
         options = ["--plain-http", registry.host, "--judge-again-seconds", "2"]
         with CacheController(sandbox.kubeconfig, folder, *options) as controller:
             yield CacheSite(sandbox.kubeconfig, folder, registry, PrivateSigstore.new().key(), controller)

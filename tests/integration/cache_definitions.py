@@ -1,12 +1,11 @@
-"""The kinds of kernel caches on a sandbox's API server, for as long as a test file needs them."""
+"""The kinds of kernel caches on a sandbox's API server, for all test files that need them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,36 +31,75 @@ PLURALS = {
 }
 
 
-@contextmanager
-def cache_definitions(sandbox: Any, namespace: str) -> Iterator[set[str]]:
-    """The API server knows the kinds as they are installed, and there is a namespace; yields the names of the CRDs."""
-    crds = [YAML(typ="safe", pure=True).load(each.read_text()) for each in sorted(FOLDER.iterdir())]
-    asyncio.run(install(sandbox, crds, namespace))
-    try:
-        yield {each["metadata"]["name"] for each in crds}
-    finally:
-        asyncio.run(remove(sandbox, crds, namespace))
+class CacheKinds:
+    """The kinds in a sandbox, from when the first test needs them until one needs a cluster without.
+
+    To define and to forget them takes seconds, so test files share them and delete their objects.
+
+    Args:
+        sandbox: with a kubeconfig.
+    """
+
+    def __init__(self, sandbox: Any) -> None:
+        self._sandbox = sandbox
+        self._known = False
+        self.definitions = [YAML(typ="safe", pure=True).load(each.read_text()) for each in sorted(FOLDER.iterdir())]
+
+    @property
+    def names(self) -> set[str]:
+        """Of the definitions."""
+        return {each["metadata"]["name"] for each in self.definitions}
+
+    async def define(self) -> None:
+        """Return when the API server serves the kinds as they are installed."""
+        if self._known:
+            return
+        async with ApiClient(load_connection(self._sandbox.kubeconfig)) as api:
+            for each in self.definitions:
+                await api.patch(f"{DEFINITIONS}/{each['metadata']['name']}", each, kind="apply", query=STRICT)
+            for each in self.definitions:
+                await until(lambda name=each["metadata"]["name"]: established(api, name), each["metadata"]["name"])
+            for path in PLURALS.values():
+                # Established is written before each of its handlers is there.
+                await until(lambda path=path: served(api, path), f"{path} is not served")
+        self._known = True
+
+    async def empty(self) -> None:
+        """Delete all objects of the kinds, so that no other test's programs find them."""
+        if not self._known:
+            return
+        async with ApiClient(load_connection(self._sandbox.kubeconfig)) as api:
+            for path in PLURALS.values():
+                collections = {find_collection(path, each) for each in await list_metadata(api, path)}
+                await asyncio.gather(*(api.delete(each) for each in collections))
+            for path in PLURALS.values():
+                await until(lambda path=path: nothing(api, path), f"objects of {path} stay")
+
+    async def forget(self) -> None:
+        """Return when the API server knows none of the kinds."""
+        if not self._known:
+            return
+        paths = [f"{DEFINITIONS}/{each}" for each in self.names]
+        async with ApiClient(load_connection(self._sandbox.kubeconfig)) as api:
+            await asyncio.gather(*(api.delete(each) for each in paths))
+            for path in [*paths, "/apis/gkm.io/v1alpha1", "/apis/accelkit.io/v1alpha1"]:
+                await until(lambda path=path: gone(api, path), f"{path} stays")
+        self._known = False
 
 
-async def install(sandbox: Any, crds: list[dict[str, Any]], namespace: str) -> None:
-    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
-        for each in crds:
-            await api.patch(f"{DEFINITIONS}/{each['metadata']['name']}", each, kind="apply", query=STRICT)
-        for each in crds:
-            await until(lambda name=each["metadata"]["name"]: established(api, name), each["metadata"]["name"])
-        for path in PLURALS.values():
-            # Established is written before each of its handlers is there.
-            await until(lambda path=path: served(api, path), f"{path} is not served")
-        await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+async def list_metadata(api: ApiClient, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(await api.get(path))["items"]
+    return [each["metadata"] for each in found]
 
 
-async def remove(sandbox: Any, crds: list[dict[str, Any]], namespace: str) -> None:
-    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
-        paths = [f"{DEFINITIONS}/{each['metadata']['name']}" for each in crds] + [f"/api/v1/namespaces/{namespace}"]
-        for path in paths:
-            await api.delete(path)
-        for path in paths:
-            await until(lambda path=path: gone(api, path), f"{path} stays")
+async def nothing(api: ApiClient, path: str) -> bool:
+    return not await list_metadata(api, path)
+
+
+def find_collection(path: str, metadata: Mapping[str, Any]) -> str:
+    """Return the collection in which an object is, of those of all namespaces."""
+    group, _, plural = path.rpartition("/")
+    return f"{group}/namespaces/{metadata['namespace']}/{plural}" if "namespace" in metadata else path
 
 
 async def until(accept: Any, what: str) -> None:
@@ -73,11 +111,16 @@ async def until(accept: Any, what: str) -> None:
 
 async def established(api: ApiClient, name: str) -> bool:
     status = json.loads(await api.get(f"{DEFINITIONS}/{name}")).get("status", {})
-    return "True" in [each["status"] for each in status.get("conditions", ()) if each["type"] == "Established"]
+    return "True" in [each["status"] for each in status.get("conditions") or () if each["type"] == "Established"]
 
 
 async def served(api: ApiClient, path: str) -> bool:
-    return not await gone(api, path)
+    try:
+        await api.get(path)
+    except ApiError:
+        # Also while its storage begins.
+        return False
+    return True
 
 
 async def gone(api: ApiClient, path: str) -> bool:

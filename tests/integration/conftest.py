@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cache_definitions import CacheKinds
 from ports import free_port
 
 from accelkit.errors import ApiError
@@ -212,6 +213,20 @@ def control_plane():
         yield sandbox
     finally:
         sandbox.down()
+
+
+@pytest.fixture(scope="session")
+def cache_kinds(control_plane):
+    """The kinds of kernel caches, which tests define in the control plane and forget there."""
+    return CacheKinds(control_plane)
+
+
+@pytest.fixture(scope="module")
+def defined(cache_kinds):
+    """The API server knows the kinds of kernel caches; the file's objects of them are deleted at its end."""
+    asyncio.run(cache_kinds.define())
+    yield cache_kinds
+    asyncio.run(cache_kinds.empty())
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,8 @@ FOLDER = "/var/lib/accelkit/kernel-caches"
 
 
 @pytest.fixture(scope="module")
-def guarded(control_plane):
-    """The kinds and the policies in the cluster, without a webhook."""
+def guarded(control_plane, defined):
+    """The policies in the cluster, without a webhook."""
     made: list[str] = []
 
     async def do(action):
@@ -47,7 +47,9 @@ def guarded(control_plane):
 @pytest.fixture
 async def cluster(guarded):
     async with ApiClient(load_connection(guarded)) as api:
-        yield CacheCluster(api)
+        cluster = CacheCluster(api)
+        yield cluster
+        await cluster.delete_pods()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
+from cache_definitions import CacheKinds
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
@@ -22,9 +23,9 @@ MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def site(control_plane: Sandbox, tmp_path_factory: pytest.TempPathFactory):
+def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
     """A controller that judges anew every two seconds, and a registry that tells what it was asked."""
-    with cache_site(control_plane, tmp_path_factory.mktemp("site"), "cache-verdicts") as site:
+    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
         yield site
 
 
@@ -137,7 +138,7 @@ async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
     await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "SignatureInvalid"))
     broken = {"spec": {"images": [images], "signers": [{"key": {"data": "no key"}}]}}
     await caches.api.patch(build_object_path(names.SIGNER_POLICIES, other), broken)
-    await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "PolicyUnreadable"))
+    await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("Unknown", "PolicyUnreadable"))
     await caches.api.delete(build_object_path(names.SIGNER_POLICIES, other))
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
@@ -175,7 +176,7 @@ async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(cac
     caches.registry.on("GET", f"/v2/{repository}/.*", lambda _: refuse() if away[0] else None)
     path = await caches.create(namespace, repository)
     cache = await caches.becomes(path, lambda cache: condition(cache, "Resolved")[1] == "RegistryUnavailable")
-    assert condition(cache, "Verified") == ("False", "RegistryUnavailable")
+    assert condition(cache, "Verified") == ("Unknown", "RegistryUnavailable")
     away[0] = False
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
     away[0] = True

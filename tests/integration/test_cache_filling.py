@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cache_controller_process import Caches, CacheSite, cache_site, condition
+from cache_definitions import CacheKinds
 from cache_storage import (
     CLAIMS,
     CONFIG_MAPS,
@@ -39,8 +40,8 @@ READERS = ["ReadWriteOnce", "ReadOnlyMany"]
 
 
 @pytest.fixture(scope="module")
-def site(control_plane: Sandbox, tmp_path_factory: pytest.TempPathFactory):
-    with cache_site(control_plane, tmp_path_factory.mktemp("site"), "cache-filling") as site:
+def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
+    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
         yield site
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cache_definitions import STRICT, CacheApi, cache_definitions, manifest
+from cache_definitions import STRICT, CacheApi, manifest
 
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.signatures.policy_objects import parse_policies
@@ -14,17 +14,11 @@ from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-NAMESPACE = "cache-policies"
-
-
-@pytest.fixture(scope="module")
-def definitions(control_plane):
-    with cache_definitions(control_plane, NAMESPACE) as names:
-        yield names
+NAMESPACE = "default"
 
 
 @pytest.fixture
-async def there(control_plane, definitions):
+async def there(control_plane, defined):
     async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
         yield CacheApi(api, NAMESPACE)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cache_definitions import DEFINITIONS, DRY, CacheApi, cache, cache_definitions, manifest
+from cache_definitions import DEFINITIONS, DRY, CacheApi, cache, manifest
 from ruamel.yaml import YAML
 
 from accelkit.examples.example import ALL_EXAMPLES
@@ -19,24 +19,18 @@ from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-NAMESPACE = "cache-resources"
+NAMESPACE = "default"
 DIGEST = "sha256:" + "a" * 64
 
 
-@pytest.fixture(scope="module")
-def definitions(control_plane):
-    with cache_definitions(control_plane, NAMESPACE) as names:
-        yield names
-
-
 @pytest.fixture
-async def there(control_plane, definitions):
+async def there(control_plane, defined):
     async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
         yield CacheApi(api, NAMESPACE)
 
 
-async def test_each_definition_is_established_and_structural(there, definitions):
-    for name in definitions:
+async def test_each_definition_is_established_and_structural(there, defined):
+    for name in defined.names:
         status = json.loads(await there.api.get(f"{DEFINITIONS}/{name}"))["status"]
         conditions = {each["type"]: each["status"] for each in status["conditions"]}
         assert conditions == {"NamesAccepted": "True", "Established": "True"}

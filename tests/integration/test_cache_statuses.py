@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cache_definitions import STRICT, CacheApi, cache, cache_definitions, manifest
+from cache_definitions import STRICT, CacheApi, cache, manifest
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
@@ -29,19 +29,13 @@ from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-NAMESPACE = "cache-statuses"
+NAMESPACE = "default"
 DIGEST = "sha256:" + "a" * 64
 NOW = "2026-11-24T00:00:00Z"
 
 
-@pytest.fixture(scope="module")
-def definitions(control_plane):
-    with cache_definitions(control_plane, NAMESPACE) as names:
-        yield names
-
-
 @pytest.fixture
-async def there(control_plane, definitions):
+async def there(control_plane, defined):
     async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
         yield CacheApi(api, NAMESPACE)
 

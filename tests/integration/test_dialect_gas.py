@@ -113,6 +113,7 @@ def qualify(amounts):
 @contextlib.asynccontextmanager
 async def cluster_of(sandbox, served):
     async with world_of(sandbox.kubeconfig) as world, client_of(served) as client:
+        await until(client.wakes)
         yield Cluster(world, client)
 
 

@@ -5,31 +5,24 @@ ACCELKIT_GKM_EXAMPLES names a folder of manifests that GKM's own generator made.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from accelkit.errors import ApiError
 from accelkit.examples.custom import NO_CUSTOM
 from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
 from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.objects import get_if_present
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict", "dryRun": "All"}
 
 
-CRDS = Path(__file__).parents[2] / "roles" / "kernel_cache" / "files" / "crds"
-KINDS = [YAML(typ="safe").load(path.read_text()) for path in sorted(CRDS.glob("*gkmcache*.yaml"))]
 # Of each kind: the path below which it is, without a namespace.
 PLACES = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
 
@@ -40,37 +33,10 @@ async def api(control_plane):
         yield client
 
 
-async def until(accept, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not await accept():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.2)
-
-
 @pytest.fixture
-async def gkm(api):
-    """GKM's kinds are known to the cluster, for this test."""
-    assert len(KINDS) == 4
-    for each in KINDS:
-        await api.post(DEFINITIONS, each)
-
-    async def known() -> bool:
-        try:
-            listed = msgspec.json.decode(await api.get("/apis/gkm.io/v1alpha1"))["resources"]
-        except ApiError:
-            return False
-        return {"GKMCache", "ClusterGKMCache"} <= {each["kind"] for each in listed}
-
-    async def forgotten() -> bool:
-        listed = msgspec.json.decode(await api.get(DEFINITIONS))["items"]
-        served = await get_if_present(api, "/apis/gkm.io/v1alpha1")
-        return served is None and not [each for each in listed if each["spec"]["group"] == "gkm.io"]
-
-    await until(known, "the API server does not serve gkm.io")
-    yield
-    for each in KINDS:
-        await api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
-    await until(forgotten, "the definitions are not gone")
+async def gkm(defined):
+    """GKM's kinds are known to the cluster."""
+    await defined.define()
 
 
 async def names(api, path: str) -> set[str]:
@@ -78,7 +44,8 @@ async def names(api, path: str) -> set[str]:
     return {each["metadata"]["name"] for each in items if each["metadata"]["name"].startswith("gkm-test-")}
 
 
-async def test_without_gkm_nothing_is_deployed(control_plane, api):
+async def test_without_gkm_nothing_is_deployed(control_plane, api, cache_kinds):
+    await cache_kinds.forget()
     done = control_plane.command("examples", "deploy", "kind", check=False)
     assert done.returncode == 1
     assert "does not know ClusterGKMCache and GKMCache of gkm.io/v1alpha1, so nothing was created" in done.stderr

@@ -55,7 +55,8 @@ def account(control_plane):
 @pytest.fixture(scope="module")
 def extender(account, tmp_path_factory):
     seconds = ("--pod-group-hold", str(HOLD), "--pod-group-seconds", str(RESERVED))
-    with Process(tmp_path_factory.mktemp("logs"), "--kubeconfig", str(account), "--pod-groups", *seconds) as process:
+    options = ("--kubeconfig", str(account), "--wake", "--pod-groups", *seconds)
+    with Process(tmp_path_factory.mktemp("logs"), *options) as process:
         yield process
 
 

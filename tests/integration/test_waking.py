@@ -134,11 +134,6 @@ async def written(extender):
     return int(float(found[1])) if found else 0
 
 
-async def begun(extender):
-    """Whether changes are looked at by now: what the first lists show is none."""
-    return b'wakes_total{result="written"}' in (await extender.ask("GET", "/metrics"))[1]
-
-
 async def refused(world, count):
     """Wait until kube-scheduler has refused so many pods."""
 
@@ -220,7 +215,7 @@ async def test_nothing_is_written_where_no_pod_waits(control_plane, tmp_path):
     async with world_of(control_plane.kubeconfig) as world:
         with Process(tmp_path, *arguments) as process:
             async with client_of(process) as extender:
-                await until(lambda: begun(extender))
+                await until(extender.wakes)
                 node, other = await world.node(1, 16), await world.node(1, 16)
                 for text in ("", inventory(node, 1, 16)):
                     await world.annotate(node, text or None)

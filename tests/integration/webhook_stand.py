@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import ssl
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from accelkit.cachecontroller import gate as gate_module
 from accelkit.cachecontroller.gate import Gate
@@ -39,6 +43,7 @@ class Stand:
     def __init__(self, folder: Path, kubeconfig: Path, port: int) -> None:
         self.certificate, self.key, self.record = folder / "tls.crt", folder / "tls.key", folder / "record"
         self.record.touch()
+        self._port = port
         self._arguments = [str(folder), str(kubeconfig), str(port)]
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,6 +71,11 @@ class Stand:
     def check(self) -> None:
         assert self._process is not None, "it was not started"
         assert self._process.poll() is None, self._log.read_text()
+
+    def shows_certificate(self) -> bool:
+        """Return whether those who connect now see the certificate that lies in the file."""
+        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=10))
+        return shown == x509.load_pem_x509_certificate(self.certificate.read_bytes()).public_bytes(Encoding.DER)
 
     def asked(self) -> list[str]:
         """Names of the pods that it was asked about."""

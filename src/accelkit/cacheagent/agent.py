@@ -9,10 +9,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentLooks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
@@ -20,6 +21,7 @@ from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
 from accelkit.cacheagent.planning.standing import Step
 from accelkit.cacheagent.planning.world import Disk, World
 from accelkit.cacheagent.preparation import Preparation
+from accelkit.cacheagent.probe_port import ProbePort
 from accelkit.cacheagent.pull_secrets import read_logins
 from accelkit.cacheagent.reporting.effect import MissedFiles, assign_missed
 from accelkit.cacheagent.reporting.report import build_reports
@@ -53,6 +55,8 @@ class AgentOptions:
         namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
+        min_free_percent: of the disk, what stays free, where that is more.
+        look_again_seconds: after how long caches are read again that are not protected against writes.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
     """
 
@@ -63,8 +67,10 @@ class AgentOptions:
     namespace: str = ""
     max_bytes: int | None = None
     min_free_bytes: int = 0
+    min_free_percent: float = 0.0
     trusted_root: Path | None = None
     scan_folder: Path | None = None
+    look_again_seconds: float = LOOK_AGAIN_SECONDS
     metrics_port: int = 0
 
 
@@ -75,7 +81,8 @@ class _Memory:
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_seen: int = -1
     refreshed_at: float = 0.0
-    planned_at: float = 0.0
+    # None before the first plan.
+    planned_at: float | None = None
 
 
 async def run(options: AgentOptions) -> None:
@@ -86,22 +93,27 @@ async def run(options: AgentOptions) -> None:
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    metrics = Metrics()
+        asyncio.get_running_loop().add_signal_handler(number, _end, stop, number)
+    metrics, port = Metrics(), options.metrics_port
     store = Store(options.folder, max_bytes=options.max_bytes, min_free_bytes=options.min_free_bytes)
-    await store.open()
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         logins = read_logins(api, options.registries.credentials, options.namespace)
         async with Preparation(store.root, options.registries, logins) as preparation:
             agent = CacheAgent(api, options, store, preparation, metrics)
-            loops = [*agent.list_loops()]
-            if options.metrics_port:
-                loops.append(metrics.open_port(options.metrics_port, agent.is_healthy).run(stop))
-            try:
-                await _run_until(stop, loops)
-            finally:
-                await agent.end_work()
+            # Before the store, which takes its time after a reboot, or where a killed agent left much.
+            async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
+                await store.open()
+                try:
+                    await _run_until(stop, agent.list_loops())
+                finally:
+                    await agent.end_work()
     log.info("cache agent ended")
+
+
+def _end(stop: asyncio.Event, number: signal.Signals) -> None:
+    # The exit code is 0; who sent it, as a kubelet whose probe failed, does not show there.
+    log.info("cache agent ends, since it got %s", number.name)
+    stop.set()
 
 
 async def _run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
@@ -135,19 +147,21 @@ class CacheAgent:
         self._watches = Watches(api, options.node, self._wake.set)
         self._standings = Standings(store.root, options.trusted_root)
         self._writer = StatusWriter(api, options.node, self._watches.reports, metrics.status_failures.inc)
-        self._memory = _Memory(planned_at=time.monotonic(), refreshed_at=time.monotonic())
+        self._memory = _Memory(refreshed_at=time.monotonic())
         self._workers = Workers(
             store, preparation, self._standings, metrics, node=self._find_node, on_end=self._wake.set
         )
+        self._looks = ContentLooks(store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set)
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
         """Return what has to run."""
-        return [*self._watches.list_loops(), self._writer.run(), self._run()]
+        return [*self._watches.list_loops(), self._writer.run(), self._looks.run(), self._run()]
 
     def is_healthy(self) -> bool:
         """Return whether the agent goes on deciding."""
-        return time.monotonic() - self._memory.planned_at < _STILL_SECONDS
+        planned_at = self._memory.planned_at
+        return planned_at is None or time.monotonic() - planned_at < _STILL_SECONDS
 
     async def end_work(self) -> None:
         """End what is under way; nothing of it is visible."""
@@ -169,7 +183,8 @@ class CacheAgent:
                 if now - self._memory.refreshed_at > _REFRESH_SECONDS:
                     self._memory.refreshed_at = now
                     await self._store.refresh()
-                due = await self._go_on(self._watches.node, self._store.measure_disk(), now)
+                disk = replace(self._store.measure_disk(), min_free_percent=self._options.min_free_percent)
+                due = await self._go_on(self._watches.node, disk, now)
             except OSError as exc:
                 self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
                 continue
@@ -186,6 +201,8 @@ class CacheAgent:
         written = self._store.remember_uses(plan.uses)
         for folder in plan.collect:
             await self._collect(folder)
+            # Much may be deleted at once, which is no standing still.
+            self._memory.planned_at = time.monotonic()
         moved = [move for move in plan.moves if written and self._move(move)]
         for work in plan.work:
             self._workers.begin(work)
@@ -231,6 +248,7 @@ class CacheAgent:
             attempts=self._workers.attempts,
             busy=dict(self._workers.promised),
             slots=self._workers.slots,
+            changed=self._looks.changed,
         )
 
     def _move(self, move: Move) -> bool:

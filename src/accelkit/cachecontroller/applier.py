@@ -104,15 +104,22 @@ class Applier:
             answer = await self._count("create", self._api.post(_collection(name), manifest))
         except ApiError as exc:
             if exc.already_exists:
-                return await self._look_at_taken(cache, mode, name)
+                return await self.look_at_taken(cache, mode, name)
             self._note(name, exc)
             return False
         self._seen.refuse(name, None)
         self._seen.put(name, msgspec.json.decode(answer, type=Seen))
         return True
 
-    async def _look_at_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
-        """Find out whose the object is that has the name: ours, whose labels somebody removed, or another's."""
+    async def look_at_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
+        """Find out whose the object is that has the name: ours, whose labels somebody removed, or another's.
+
+        Returns:
+            Whether it is ours; where it is another's, that is remembered as a refusal.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+        """
         found = await get_if_present(self._api, _path(name))
         if found is None:
             return False
@@ -164,7 +171,8 @@ class Applier:
         try:
             answer = await self._count(verb, request)
         except ApiError as exc:
-            if exc.not_found:
+            # Where its name is another object's by now, it is gone as well.
+            if exc.not_found or (verb == "delete" and exc.conflict):
                 return False
             self._note(name, exc)
             return False

@@ -55,6 +55,14 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
     help="After so long an image is resolved and verified anew, though nothing has changed.",
 )
 @click.option(
+    "--guard-seconds",
+    type=click.FloatRange(min=1),
+    default=5.0,
+    show_default=True,
+    envvar="ACCELKIT_GUARD_SECONDS",
+    help="How long API servers may take to refuse writable mounts of a new cache; then pods are read and claims made.",
+)
+@click.option(
     "--metrics-port",
     type=_PORT,
     envvar="ACCELKIT_METRICS_PORT",
@@ -118,6 +126,7 @@ def read_options(options: dict[str, Any]) -> ControllerOptions:
         trusted_root=trusted_root,
         workers=options["workers"],
         again_seconds=options["judge_again_seconds"],
+        guard_seconds=options["guard_seconds"],
         metrics=Listen(_ANYWHERE, metrics) if metrics else None,
         webhook=_read_webhook(options),
     )

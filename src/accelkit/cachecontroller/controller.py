@@ -10,17 +10,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.deciding.former_digests import FormerDigests
+from accelkit.cachecontroller.deciding.given_claims import admit_taken, admit_writers, list_given_claims
 from accelkit.cachecontroller.deciding.judgement import Decision, Question, decide
 from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
+from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
 from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
@@ -51,6 +55,7 @@ class Controller:
         coverage: its SignerPolicies.
         applier: writes.
         news: writes events.
+        writers: keeps claims from pods that would write to them.
         metrics: counts passes that fail.
         gate: opens before a cache gets claims; None where there is no webhook.
         again_seconds: after which an image is judged anew.
@@ -67,13 +72,14 @@ class Controller:
         applier: Applier,
         news: News,
         *,
+        writers: WriterCheck,
         metrics: ControllerMetrics,
         gate: Gate | None = None,
         again_seconds: float,
     ) -> None:
         self._seen, self._coverage = seen, coverage
         self._applier, self._news, self._metrics = applier, news, metrics
-        self._gate = gate
+        self._gate, self._writers = gate, writers
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
@@ -101,6 +107,7 @@ class Controller:
         self._work.clear()
         self._failures.clear()
         self._looked.clear()
+        self._writers.clear()
 
     async def run(self) -> None:
         """Look at caches until cancelled."""
@@ -143,6 +150,7 @@ class Controller:
         if cache is None:
             self.judging.forget(key)
             self._former.forget(key)
+            self._writers.forget(key)
             self._looked.pop(key, None)
             await self._sweep(_name_gone(key))
         elif cache.metadata.deletion_timestamp:
@@ -159,6 +167,7 @@ class Controller:
 
     async def _maintain(self, cache: Cache, judging: Judging) -> None:
         now, key = self._seen.now, cache.key
+        self._writers.observe(cache)
         asked = self._coverage.ask(cache)
         judgement = judging.find_judgement(key)
         decision = decide(cache, asked, judgement, now=now, again_seconds=self._again_seconds)
@@ -171,12 +180,14 @@ class Controller:
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
             # Before claims are made: nodes begin when they read it.
-            planned = mode.plan(decided, self._seen).states
+            planned = self._plan(mode, decided).states
             await self._write(cache, assemble_status(decided, decision, planned, self._seen, self._seen.nodes))
             cache = self._seen.caches.get(key, cache)
         plan = await self._deliver(decided, decision, chosen)
         present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes)
-        await self._write(cache, present)
+        given = list_given_claims(decided, self._seen, self.modes.values())
+        await self._write(cache, admit_writers(present, given, self._seen))
+        await self._news.warn(cache, plan.warnings)
         waits = [each for each in (plan.wake_after, look_again) if each]
         if waits:
             self._work.add(key, min(waits))
@@ -191,15 +202,25 @@ class Controller:
         for delivery, mode in self.modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
                 for _ in range(_ROUNDS):
-                    plan = mode.plan(cache, self._seen)
+                    plan = await self._check(mode, cache)
                     # What was deleted is there until the watch says that it is gone.
                     if not await self._carry_out(cache, mode, plan) or plan.delete:
                         break
                 # As it is now, so that what was refused again is not told as being tried.
-                plan = mode.plan(cache, self._seen)
+                plan = await self._check(mode, cache)
             else:
                 await self._carry_out(cache, mode, mode.plan_removal(cache, self._seen))
         return plan
+
+    def _plan(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
+        plan = mode.plan(cache, self._seen)
+        given = list_given_claims(cache, self._seen, self.modes.values())
+        return replace(plan, states=admit_taken(plan.states, given))
+
+    async def _check(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
+        """Return what of a plan may be carried out now."""
+        look_at_taken = partial(self._applier.look_at_taken, cache, mode)
+        return await self._writers.check(cache, self._plan(mode, cache), look_at_taken)
 
     async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
         wrote = await self._applier.apply(cache, mode, plan)
@@ -260,7 +281,10 @@ class Controller:
         if written == former:
             return
         written.last_updated = now
+        self._writers.expect(cache.key, written)
         await self._applier.write_status(cache, written)
+        if (known := self._seen.caches.get(cache.key)) is not None:
+            self._writers.observe(known)
         await self._news.tell(cache, former.conditions, conditions)
 
 

@@ -19,6 +19,11 @@ from accelkit.model.object_meta import ObjectMeta
 # Of whatever is made for a cache; `gkm.names.build_labels` puts it there.
 SELECTOR: Final = "app.kubernetes.io/part-of=accelkit,app.kubernetes.io/component=kernel-cache"
 
+# How long it is remembered that an object could not be written; until then it is not tried again.
+REFUSAL_SECONDS: Final = 60.0
+# When a cache that waits for that is looked at again: nothing else would tell that the way is free.
+AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -44,6 +49,7 @@ class Watch:
         optional: whether the API server may not know the kind; then it is not watched.
         fields: selector of fields; empty for all objects.
         namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
+        bookmarks: whether API servers tell watches of the kind that nothing changes; of Events they do not.
     """
 
     kind: Kind
@@ -51,6 +57,7 @@ class Watch:
     optional: bool = False
     fields: str = ""
     namespace: str = ""
+    bookmarks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class SeenMeta(ObjectMeta, rename="camel", omit_defaults=True):
     """metadata of an object that was seen."""
 
     finalizers: list[str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
 
 
 class Seen(msgspec.Struct, omit_defaults=True):
@@ -104,7 +112,8 @@ class ClaimPod:
     Attributes:
         namespace: of the pod and its claims.
         name: of the pod.
-        claims: names of those that its volumes are of.
+        claims: names of those that its volumes are of, generic ephemeral ones included.
+        writable: those of them that it mounts so, or might.
         images: references of its image volumes.
         node: empty where it waits for one.
         leaving: whether it is being deleted.
@@ -113,6 +122,7 @@ class ClaimPod:
     namespace: str
     name: str
     claims: frozenset[str] = frozenset()
+    writable: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
     node: str = ""
     leaving: bool = False
@@ -139,7 +149,7 @@ class Shown(Protocol):
         """Return all objects of a watched kind that match its selector."""
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within the last minute."""
+        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
         """Return the pods of a namespace that mount claims or images and have not ended."""
@@ -199,6 +209,7 @@ class DeliveryPlan:
         image: reference of the image volume of which pods get the files; empty where they get them by a claim.
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
         copies: of pull secrets, which pods of ours wait for.
+        warnings: sentences on what was left out of what users wrote.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -208,6 +219,7 @@ class DeliveryPlan:
     image: str = ""
     wake_after: float = 0.0
     copies: tuple[SecretCopy, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class DeliveryMode(Protocol):

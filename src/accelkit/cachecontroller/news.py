@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition
+from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_condition
 from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache
 from accelkit.kube.events import Events, ObjectReference
 
 _TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
-# On the way to something that is told.
-_QUIET: Final = frozenset({Reason.PENDING.value, Reason.EXTRACTING.value, Reason.RETRYING.value})
+
+_LEFT_OUT: Final = "LeftOut"
+_MOST_WARNED: Final = 1000
 
 
 class News:
@@ -23,16 +24,15 @@ class News:
 
     def __init__(self, events: Events) -> None:
         self._events = events
+        self._warned: dict[tuple[str, str], None] = {}
 
     async def tell(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
         """Write what changed; an event that cannot be written is logged and forgotten."""
-        kind = CLUSTER_CACHE_KIND if cache.of_cluster else CACHE_KIND
-        meta = cache.metadata
-        involved = ObjectReference(kind, meta.name, meta.namespace, meta.uid, api_version=API_VERSION)
+        involved = _refer(cache)
         told = set()
         for type_ in _TOLD:
             before, after = find_condition(former, type_), find_condition(present, type_)
-            if after is None or after.reason in _QUIET or after.reason in told:
+            if after is None or after.reason in UNDER_WAY or after.reason in told:
                 continue
             if before is not None and (before.status, before.reason) == (after.status, after.reason):
                 continue
@@ -41,3 +41,19 @@ class News:
                 continue
             told.add(after.reason)
             await self._events.record(involved, after.reason, after.message, warning=not good)
+
+    async def warn(self, cache: Cache, warnings: Iterable[str]) -> None:
+        """Write what was left out of what users wrote, each sentence once for as long as it is remembered."""
+        for text in warnings:
+            told = cache.metadata.uid, text
+            if told not in self._warned:
+                await self._events.record(_refer(cache), _LEFT_OUT, text, warning=True)
+            self._warned[told] = None
+            if len(self._warned) > _MOST_WARNED:
+                del self._warned[next(iter(self._warned))]
+
+
+def _refer(cache: Cache) -> ObjectReference:
+    kind = CLUSTER_CACHE_KIND if cache.of_cluster else CACHE_KIND
+    meta = cache.metadata
+    return ObjectReference(kind, meta.name, meta.namespace, meta.uid, api_version=API_VERSION)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
-from accelkit.cachecontroller.delivery import CLAIMS, ClaimPod, Kind, ObjectName, Refusal, Seen
-from accelkit.gkm.names import CACHE_ANNOTATION
+from accelkit.cachecontroller.delivery import CLAIMS, REFUSAL_SECONDS, ClaimPod, Kind, ObjectName, Refusal, Seen
+from accelkit.cachecontroller.ownership import read_key
 from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 from accelkit.model.object_meta import ObjectMeta
-
-_REFUSAL_SECONDS: Final = 60.0
 
 
 class SeenName(msgspec.Struct):
@@ -30,11 +28,13 @@ class SeenObjects:
     Args:
         mark: told the key of each cache that something about changed; None for all caches.
         clock: seconds since 1970.
+        home: accelkit's own namespace, in which claims of all caches are filled.
     """
 
-    def __init__(self, mark: Callable[[str | None], None], clock: Callable[[], float] = time.time) -> None:
-        self._mark = mark
-        self._clock = clock
+    def __init__(
+        self, mark: Callable[[str | None], None], clock: Callable[[], float] = time.time, home: str = ""
+    ) -> None:
+        self._mark, self._clock, self._home = mark, clock, home
         self.caches: dict[str, Cache] = {}
         self.nodes: set[str] = set()
         self._namespaces: dict[str, bool] = {}
@@ -79,7 +79,7 @@ class SeenObjects:
         return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within the last minute."""
+        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
         refusal, until = self._refusals.get(name, (None, 0.0))
         return refusal if self._clock() < until else None
 
@@ -98,7 +98,7 @@ class SeenObjects:
         if refusal is None:
             self._refusals.pop(name, None)
         else:
-            self._refusals[name] = refusal, self._clock() + _REFUSAL_SECONDS
+            self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, seen: Seen) -> None:
         """Take over an object as the API server answered it, unless the watch has brought a newer one."""
@@ -106,7 +106,7 @@ class SeenObjects:
             return
         self._forget(name)
         self._objects[name.kind][name] = seen
-        if (key := _read_key(seen)) is not None:
+        if (key := read_key(name, seen, self._home)) is not None:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
@@ -234,11 +234,14 @@ class SeenObjects:
         """Return what takes over a list of a kind."""
 
         def replace(objects: list[Seen]) -> None:
+            before = self._list_versions(kind)
             for name in list(self._objects[kind]):
                 self._forget(name)
             for each in objects:
                 self.put(_name(kind, each), each)
-            self._mark(None)
+            # Some kinds are listed again and again.
+            if not before or before != self._list_versions(kind):
+                self._mark(None)
 
         return replace
 
@@ -249,7 +252,8 @@ class SeenObjects:
             name = _name(kind, seen)
             if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
                 return
-            keys = {_read_key(seen), _read_key(self._objects[kind].get(name)), self._find_told(seen)}
+            told = [read_key(name, each, self._home) for each in (seen, known)]
+            keys = {*told, self._find_told(seen)}
             if event == "DELETED":
                 self._forget(name)
             else:
@@ -259,14 +263,18 @@ class SeenObjects:
 
         return take
 
+    def _list_versions(self, kind: Kind) -> set[tuple[str, str]]:
+        return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
+
     def _find_told(self, event: Seen) -> str | None:
         """Return the key of the cache of whose claim an Event tells."""
         told = event.involved_object
-        place, claim = str(told.get("namespace", "")), str(told.get("name", ""))
-        return _read_key(self._objects[CLAIMS].get(ObjectName(CLAIMS, claim, place))) if told else None
+        name = ObjectName(CLAIMS, str(told.get("name", "")), str(told.get("namespace", "")))
+        return read_key(name, self.find(name), self._home) if told else None
 
     def _forget(self, name: ObjectName) -> None:
-        if (former := self._objects[name.kind].pop(name, None)) is not None and (key := _read_key(former)) is not None:
+        former = self._objects[name.kind].pop(name, None)
+        if (key := read_key(name, former, self._home)) is not None:
             found = self._by_key[name.kind, key]
             found.discard(name)
             if not found:
@@ -280,20 +288,15 @@ class SeenObjects:
     def _mark_claimed(self, *pods: ClaimPod | None) -> None:
         claimed = {(each.namespace, claim) for each in pods if each is not None for claim in each.claims}
         for namespace, claim in claimed:
-            seen = self._objects[CLAIMS].get(ObjectName(CLAIMS, claim, namespace))
-            if seen is not None and (key := _read_key(seen)):
+            name = ObjectName(CLAIMS, claim, namespace)
+            seen = self.find(name)
+            if seen is not None and (key := read_key(name, seen, self._home)):
                 self._mark(key)
             elif seen is None:
                 # It may wait for a claim that a cache has not made yet, under its own name or a pinned one.
-                for name in (claim, claim.rpartition("-")[0]):
-                    for waiting in (f"{namespace}/{name}", f"/{name}"):
-                        if waiting in self.caches:
-                            self._mark(waiting)
-
-
-def _read_key(seen: Seen | None) -> str | None:
-    key = (seen.metadata.annotations or {}).get(CACHE_ANNOTATION) if seen is not None else None
-    return key if key and "/" in key else None
+                for part in (claim, claim.rpartition("-")[0]):
+                    for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
+                        self._mark(waiting)
 
 
 def _name(kind: Kind, seen: Seen) -> ObjectName:

@@ -17,6 +17,8 @@ from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.node_views import view_nodes
 from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
+from accelkit.cachecontroller.fresh_looks.pods import FreshPods
+from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
 from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.judge import Judge
@@ -74,6 +76,7 @@ class ControllerOptions:
         trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
         workers: how many images are judged at once.
         again_seconds: after which an image is judged anew.
+        guard_seconds: after which API servers surely refuse writable mounts of a cache that they were told of.
         metrics: where probes and metrics are served; None for nowhere.
         webhook: None where it is not served.
     """
@@ -86,6 +89,7 @@ class ControllerOptions:
     trusted_root: Path | None = None
     workers: int = 4
     again_seconds: float = 600.0
+    guard_seconds: float = 5.0
     metrics: Listen | None = None
     webhook: WebhookOptions | None = None
 
@@ -122,7 +126,7 @@ class _Service:
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
-        self._seen = seen = SeenObjects(self._mark)
+        self._seen = seen = SeenObjects(self._mark, home=options.fill.namespace)
         self._watches = Watches(api, seen, self._begin)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
@@ -147,6 +151,7 @@ class _Service:
             coverage,
             Applier(writer, seen, self._metrics, self._leads),
             News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
+            writers=WriterCheck(seen, FreshPods(api).read, options.guard_seconds),
             metrics=self._metrics,
             gate=self._gate,
             again_seconds=options.again_seconds,

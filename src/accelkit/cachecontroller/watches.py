@@ -72,7 +72,7 @@ class Watches:
             selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
             query = {name: text for name, text in selectors.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
-            self._add(_path(watch), Seen, replace, take, query)
+            self._add(_path(watch), Seen, replace, take, query, bookmarks=watch.bookmarks)
         return served
 
     async def run(self) -> None:
@@ -109,6 +109,8 @@ class Watches:
         replace: Callable[[list[_T]], None],
         take: Callable[[str, _T], None],
         query: dict[str, str] | None = None,
+        *,
+        bookmarks: bool = True,
     ) -> None:
         # Some kinds are watched twice: whole, and for what only a few of their objects say.
         key = f"{path}?{query}" if query else path
@@ -123,7 +125,9 @@ class Watches:
                 self._told = True
                 self._on_current()
 
-        self._by_path[key] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
+        self._by_path[key] = Reflector(
+            self._api, path, type_, query=query, bookmarks=bookmarks, on_replace=read, on_event=take
+        )
 
     async def _find_obstacle(self, watch: Watch) -> str:
         """Return why objects of a kind are not shown; empty where they are."""

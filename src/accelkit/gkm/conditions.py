@@ -17,8 +17,9 @@ class ConditionType(StrEnum):
     """What a condition is about.
 
     RESOLVED: the image has a digest. VERIFIED: somebody whom the policies name signed it. COMPATIBLE: cards can load
-    it. EXTRACTED: its files lie where pods get them. READY: pods may use it. OUTDATED: pods use a former digest.
-    EFFECTIVE: workloads find their kernels in it. DEGRADED: it is ready in some places and failed in others.
+    it. EXTRACTED: its files lie where pods get them. READY: pods may use it; of a whole cache: on at least one node, or
+    in each namespace, and it failed nowhere. OUTDATED: pods use a former digest. EFFECTIVE: workloads find their
+    kernels in it. DEGRADED: it failed somewhere, whether or not it is ready elsewhere.
     """
 
     RESOLVED = "Resolved"
@@ -68,7 +69,33 @@ class Reason(StrEnum):
     MISSES = "Misses"
     NOT_MEASURED = "NotMeasured"
     FAILED_ON_NODES = "FailedOnNodes"
+    CONTENT_CHANGED = "ContentChanged"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
+    # Pods would mount, or mount, a claim writable, whose files all pods share.
+    WRITABLE_POD = "WritablePod"
+    # As ClaimExists, while claims of ours are still there: only then may admission policies leave the name alone.
+    CLAIM_TAKEN = "ClaimTaken"
+    NOT_BOUND = "NotBound"
+    TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
+
+
+# Nothing failed so far.
+UNDER_WAY: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.RETRYING})
+# Nobody could ask, so nothing was learnt.
+UNDECIDED: Final = frozenset(
+    {
+        Reason.REGISTRY_UNAVAILABLE,
+        Reason.TRUST_ROOT_UNAVAILABLE,
+        Reason.PULL_SECRET_UNREADABLE,
+        Reason.POLICY_UNREADABLE,
+    }
+)
+# The cache is not meant for this place, or not any more.
+NOT_MEANT: Final = frozenset({Reason.INCOMPATIBLE, Reason.NO_CARDS, Reason.NAMESPACE_MISSING, Reason.DELETING})
+# Of Verified, what is no verdict and may pass without anybody changing the cache.
+PASSING: Final = UNDER_WAY | UNDECIDED
+# Of Ready and Extracted in one place, what does not degrade the cache. A place that nobody can fetch for does.
+NO_FAILURE: Final = UNDER_WAY | NOT_MEANT
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -106,6 +133,16 @@ def merge_conditions(
         since = was.last_transition_time if was is not None and was.status == each.status else now
         merged.append(msgspec.structs.replace(each, last_transition_time=since or now, observed_generation=generation))
     return merged
+
+
+def is_failure(condition: Condition) -> bool:
+    """Return whether a condition of one place says that something failed, and is not merely under way or not meant."""
+    return condition.status == "False" and condition.reason not in NO_FAILURE
+
+
+def is_refusal(condition: Condition | None) -> bool:
+    """Return whether Verified says that the image was looked at and is refused; else waiting may help."""
+    return condition is not None and condition.status == "False" and condition.reason not in PASSING
 
 
 def find_condition(conditions: Iterable[Condition], type_: ConditionType) -> Condition | None:

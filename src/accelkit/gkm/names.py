@@ -40,6 +40,8 @@ _LINKS: Final = "claims"
 _MAX_LABEL: Final = 63
 _MAX_NAME: Final = 253
 _HASH: Final = 10
+# Users choose mount paths: of fewer digits they find two that are alike.
+_PATH_DIGITS: Final = 32
 
 
 def shorten_name(name: str, most: int = _MAX_LABEL) -> str:
@@ -105,7 +107,7 @@ def name_folder(digest: str, mount_path: str) -> str:
     """Return the name of the folder of a digest for a mount path, below `HOST_FOLDER`."""
     name = digest.replace(":", "-")
     # As extraction names it; group files name their kernels by absolute path.
-    return f"{name}-{hashlib.sha256(mount_path.encode()).hexdigest()[:8]}" if mount_path else name
+    return f"{name}-{hashlib.sha256(mount_path.encode()).hexdigest()[:_PATH_DIGITS]}" if mount_path else name
 
 
 def build_cache_path(digest: str, mount_path: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:

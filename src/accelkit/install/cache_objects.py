@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_refusal
 from accelkit.gkm.names import CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES
 from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache, CacheNode, NodeCacheStatus
 from accelkit.kube.client import ApiClient
@@ -22,9 +22,6 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 POLL_SECONDS: Final = 1.0
 # A refusal that came of a policy which arrived a moment later is gone by then.
 _VERDICT_SECONDS: Final = 5.0
-_PASSING: Final = frozenset(
-    {Reason.RETRYING, Reason.PENDING, Reason.REGISTRY_UNAVAILABLE, Reason.EXTRACTING, Reason.RESOLVED}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
         current = cache.status.observed_generation >= cache.metadata.generation
         if current and holds(cache.status.conditions, ConditionType.READY):
             return cache, reports
-        refused = current and _is_refused(cache)
+        refused = current and is_refusal(find_condition(cache.status.conditions, ConditionType.VERIFIED))
         refused_since = (refused_since if refused_since is not None else now) if refused else None
         if now - begun > seconds or (refused_since is not None and now - refused_since >= _VERDICT_SECONDS):
             raise ServiceError(
@@ -207,11 +204,6 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
                 next_step=f"look at `kubectl describe {request.kind.lower()} {request.name}`",
             )
         await asyncio.sleep(POLL_SECONDS)
-
-
-def _is_refused(cache: Cache) -> bool:
-    verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
-    return verified is not None and verified.status == "False" and verified.reason not in _PASSING
 
 
 def explain(cache: Cache, reports: list[NodeReport]) -> str:

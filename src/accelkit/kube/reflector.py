@@ -32,6 +32,8 @@ _TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
 # The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
+# Half as long again at most, so that the server ends it first.
+_SILENT_WATCH_SECONDS = 90
 _BACK_OFF_SECONDS = (0.2, 10.0)
 
 
@@ -61,6 +63,8 @@ class Reflector(Generic[T]):
         path: the collection, as `/api/v1/pods`.
         type_: the msgspec type of one object; fields it does not name are skipped while decoding.
         query: label and field selectors.
+        bookmarks: whether the server tells that nothing changes, by which a silent watch is told from a dead one; else
+            it is ended before it is silent for too long, and all is listed again.
         trim: takes from each object what need not be kept.
         on_replace: called with all objects after each list.
         on_event: called with ADDED, MODIFIED or DELETED and the object.
@@ -74,6 +78,7 @@ class Reflector(Generic[T]):
         type_: type[T],
         *,
         query: Mapping[str, str] | None = None,
+        bookmarks: bool = True,
         trim: Callable[[T], None] = lambda _object: None,
         on_replace: Callable[[list[T]], None],
         on_event: Callable[[str, T], None],
@@ -82,6 +87,7 @@ class Reflector(Generic[T]):
         self._api = api
         self._path = path
         self._query = dict(query or {})
+        self._bookmarks = bookmarks
         self._trim = trim
         self._on_replace = on_replace
         self._on_event = on_event
@@ -160,12 +166,13 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
+        seconds = _WATCH_SECONDS if self._bookmarks else _SILENT_WATCH_SECONDS
         query = {
             **self._query,
             "watch": "1",
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(_WATCH_SECONDS * random.uniform(1.0, 1.5))),  # noqa: S311 - spreads the resumes
+            "timeoutSeconds": str(int(seconds * random.uniform(1.0, 1.5))),  # noqa: S311 - spreads the resumes
         }
         async with self._api.stream(self._path, query=query, silence_seconds=_SILENCE_SECONDS) as lines:
             self._disconnected_at = None
@@ -178,6 +185,9 @@ class Reflector(Generic[T]):
                 self._failures = 0
                 if object_ is not None:
                     self._tell(kind, object_)
+        if not self._bookmarks:
+            # The version is that of the last change, which may be too old to go on from.
+            self._version = ""
 
     def _tell(self, kind: str, object_: T) -> None:
         try:

@@ -132,6 +132,7 @@ class NodeEntry:
         inventory: None where `problem` says why.
         row: the node's row in the table of all nodes.
         reserved: for whom its cards are reserved, by their identities; those of the others are not there.
+        ended: how many pods that were bound here have been released.
     """
 
     name: str
@@ -142,6 +143,7 @@ class NodeEntry:
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, UnassignedPod] = field(default_factory=dict)
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
+    ended: int = 0
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
     # With the neighbours that the last request with selectors named.

@@ -216,7 +216,7 @@ class Ledger(NodeRegistry):
     def confirm_unassigned(self, pod: UnassignedPod) -> None:
         """Take over a bound pod whose cards nobody has written down."""
         with self._lock:
-            self.release(pod.pod.uid)
+            self._release(pod.pod.uid)
             entry = self._entry(pod.node)
             entry.unassigned[pod.pod.uid] = pod
             self.namespaces.add(pod)
@@ -224,20 +224,12 @@ class Ledger(NodeRegistry):
             self.table.update(entry)
 
     def release(self, uid: str) -> bool:
-        """Free what a pod holds; False where it held nothing."""
+        """Free what a pod holds, since it has ended or does not come; False where it held nothing."""
         with self._lock:
-            node = self._where.pop(uid, None)
-            if node is None:
-                return False
-            entry = self._nodes[node]
-            held = entry.holdings.pop(uid, None)
-            if held is not None:
-                entry.charge(held.charges.items(), -1)
-            if (gone := held or entry.unassigned.pop(uid, None)) is not None:
-                self.namespaces.remove(gone)
-            self.table.update(entry)
-            self._forget_if_gone(entry)
-            return True
+            held = self.find_holding(uid)
+            if held is not None and held.stage is not Stage.RESERVED:
+                self._nodes[held.node].ended += 1
+            return self._release(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> list[Holding]:
         """Release every confirmed pod that a complete list did not show; return the younger ones it did not show."""
@@ -269,8 +261,22 @@ class Ledger(NodeRegistry):
                 other.table.update(entry)
         return other
 
+    def _release(self, uid: str) -> bool:
+        node = self._where.pop(uid, None)
+        if node is None:
+            return False
+        entry = self._nodes[node]
+        held = entry.holdings.pop(uid, None)
+        if held is not None:
+            entry.charge(held.charges.items(), -1)
+        if (gone := held or entry.unassigned.pop(uid, None)) is not None:
+            self.namespaces.remove(gone)
+        self.table.update(entry)
+        self._forget_if_gone(entry)
+        return True
+
     def _hold(self, holding: Holding) -> None:
-        self.release(holding.pod.uid)
+        self._release(holding.pod.uid)
         entry = self._entry(holding.node)
         entry.holdings[holding.pod.uid] = holding
         entry.charge(holding.charges.items(), +1)

@@ -32,6 +32,16 @@ class _Claim(msgspec.Struct, rename="camel"):
 class _Volume(msgspec.Struct, rename="camel"):
     name: str = ""
     persistent_volume_claim: _Claim | None = None
+    ephemeral: dict[str, Any] | None = None
+
+    def find_claim(self, pod: str) -> str:
+        """Return the claim that a pod mounts by it; empty where it mounts none.
+
+        That of a generic ephemeral volume may be there before the pod.
+        """
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod}-{self.name}" if self.ephemeral is not None else ""
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -93,12 +103,11 @@ def trim_pod(pod: Pod) -> None:
 
 def read_mounting_pod(pod: Pod) -> MountingPod | None:
     """Return what a pod mounts; None where it mounts no claim, or has ended."""
-    volumes = pod.spec.volumes or ()
-    sources = {each.name: each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim}
+    meta, volumes = pod.metadata, pod.spec.volumes or ()
+    sources = {each.name: claim for each in volumes if (claim := each.find_claim(meta.name))}
     claims = frozenset(sources.values())
     if not claims or pod.status.phase in _ENDED:
         return None
-    meta = pod.metadata
     copies = _find_copies(volumes, sources)
     return MountingPod(meta.uid, meta.namespace, meta.name, claims, copies, starting=_is_starting(pod))
 

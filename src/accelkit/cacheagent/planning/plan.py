@@ -7,8 +7,9 @@ and the disk's limits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from accelkit.cacheagent.planning.shares import Slots, find_shares, is_early, order_work
 from accelkit.cacheagent.planning.standing import NoRoom, Progress, Step, assess, find_room
 from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
@@ -132,16 +133,19 @@ def _list_links(world: World) -> frozenset[str]:
 
 def _choose_target(world: World, progress: Progress) -> str | None:
     """Return where a cache's link is to lead; None where it stays as it is."""
+    wish, linked = progress.wish, world.links.get(progress.wish.link)
     if progress.step is Step.SERVE:
-        return progress.wish.folder
+        return wish.folder
+    if linked is not None and linked == wish.folder and linked in world.stored and world.find_stored(wish) is None:
+        # Its files say another path than pods see, whoever brought them there.
+        return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
-    linked = world.links.get(progress.wish.link)
     if linked is None:
         return None
-    former = world.stored.get(linked) if linked != progress.wish.folder else None
+    former = world.stored.get(linked) if linked != wish.folder else None
     # A new digest is refused; the one that pods get satisfies what the policies say now.
-    standing = world.standings.get(progress.wish.key)
+    standing = world.standings.get(wish.key)
     if former is not None and standing is not None and standing.policies in former.satisfied:
         return None
     return WITHDRAWN
@@ -166,28 +170,24 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     no_room: dict[str, NoRoom] = {}
     begun = {world.wishes[key].folder for key in world.busy if key in world.wishes}
     taken = sum(each.size_bytes for each in world.stored.values())
-    promised = sum(world.busy.values())
-    # Those that failed least come first, so that what fails for ever holds up nobody.
-    for each in sorted(progress.values(), key=_rank):
-        if each.step not in {Step.LEARN, Step.EXTRACT, Step.VERIFY} or each.wish.key in world.busy:
-            continue
-        room = limit_size(world.disk, taken + promised)
-        if each.step is Step.EXTRACT:
-            missing = find_room(world, each, taken, promised)
-            if missing is not None:
-                no_room[each.wish.key] = missing
-                continue
-        if len(work) >= world.slots or _is_early(world, each) or each.wish.folder in begun:
-            continue
-        begun.add(each.wish.folder)
-        work.append(Work(each, world.describe_work(each.wish), room))
-        promised += each.needs_bytes if each.step is Step.EXTRACT else 0
+    promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
+    # For those that have less than their share and wait, each folder once.
+    kept_bytes, kept = 0, set[str]()
+    for each in order_work(world, progress.values(), shares):
+        beyond, fetches = shares.is_beyond(each), each.step in {Step.LEARN, Step.EXTRACT}
+        spoken_for = promised + (kept_bytes if beyond else 0)
+        missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
+        if missing is not None:
+            own = find_room(world, each, taken, promised)
+            no_room[each.wish.key] = own or replace(missing, message=missing.message + shares.explain(each))
+        may_begin = slots.has(each.wish.namespace) and not is_early(world, each) and each.wish.folder not in begun
+        if missing is None and may_begin:
+            begun.add(each.wish.folder)
+            slots.take(each.wish.namespace)
+            room = limit_size(world.disk, taken, spoken_for, fetches=fetches)
+            work.append(Work(each, world.describe_work(each.wish), room))
+            promised += each.needs_bytes if each.step is Step.EXTRACT else 0
+        elif fetches and not beyond and each.wish.folder not in begun and each.wish.folder not in kept:
+            kept.add(each.wish.folder)
+            kept_bytes += each.needs_bytes
     return tuple(work), no_room
-
-
-def _rank(progress: Progress) -> tuple[int, str]:
-    return progress.attempt.failures if progress.attempt is not None else 0, progress.wish.key
-
-
-def _is_early(world: World, progress: Progress) -> bool:
-    return progress.attempt is not None and progress.attempt.retry_at > world.now

@@ -74,7 +74,7 @@ def assess(world: World, wish: Wish) -> Progress:
 
 
 def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
-    standing, stored = world.standings[wish.key], world.stored.get(wish.folder)
+    standing, stored = world.standings[wish.key], world.find_stored(wish)
     if wish.verified is not True or standing.undecided is not None:
         return Step.NOTHING
     if stored is not None:
@@ -102,7 +102,7 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
         world: with the disk's limits.
         progress: of the cache.
         taken_bytes: by all caches that lie in the store.
-        promised_bytes: to extractions that are under way.
+        promised_bytes: to others that are being fetched, or come first.
     """
     disk, needed = world.disk, progress.needs_bytes
     if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
@@ -111,12 +111,12 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
             f"it needs {format_gib(needed)}, and of the {format_gib(disk.max_bytes)} that caches may take here "
             f"{format_gib(taken_bytes + promised_bytes)} are taken; raise --max-gib, or delete caches",
         )
-    if disk.free_bytes - promised_bytes - needed < disk.min_free_bytes:
+    if disk.free_bytes - promised_bytes - needed < disk.reserve_bytes:
         return NoRoom(
             Reason.NODE_FULL,
             f"it needs {format_gib(needed)}, and of the {format_gib(disk.free_bytes)} that are free here "
-            f"{format_gib(disk.min_free_bytes)} must stay so, beside {format_gib(promised_bytes)} for extractions "
-            "under way; free some space, or lower --min-free-gib",
+            f"{format_gib(disk.reserve_bytes)} must stay so, beside {format_gib(promised_bytes)} for others that are "
+            "being fetched; free some space, or lower --min-free-percent and --min-free-gib",
         )
     return None
 

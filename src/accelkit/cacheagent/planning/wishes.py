@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from accelkit.errors import CacheError
 from accelkit.gkm import names
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition
+from accelkit.gkm.conditions import Condition, ConditionType, find_condition, is_refusal
 from accelkit.gkm.objects import Cache, Delivery
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_reference
-from accelkit.kernelcache.signatures import RejectionReason
-
-# Words for "nobody could ask", which refuse nothing.
-_UNDECIDED: Final = frozenset(
-    {
-        Reason.PENDING,
-        Reason.RETRYING,
-        Reason.REGISTRY_UNAVAILABLE,
-        Reason.PULL_SECRET_UNREADABLE,
-        RejectionReason.TRUST_ROOT_UNAVAILABLE,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -122,12 +109,10 @@ def read_wish(cache: Cache) -> Wish:
 
 
 def _read_verified(condition: Condition | None) -> bool | None:
-    if condition is None or condition.status not in {"True", "False"} or condition.reason in _UNDECIDED:
-        return None
-    return condition.status == "True"
+    if condition is not None and condition.status == "True":
+        return True
+    return False if is_refusal(condition) else None
 
 
 def _read_refusal(condition: Condition | None) -> Refusal | None:
-    if _read_verified(condition) is not False or condition is None:
-        return None
-    return Refusal(condition.reason, condition.message)
+    return Refusal(condition.reason, condition.message) if condition is not None and is_refusal(condition) else None

@@ -31,12 +31,14 @@ class Stored:
         labels: what its image says of it.
         satisfied: the policies that it was found to satisfy, as `Standing.policies` names them, and when, in seconds
             since 1970.
+        mount_path: where its group files say that it lies.
     """
 
     files: int
     size_bytes: int
     labels: ImageLabels
     satisfied: Mapping[str, float] = field(default_factory=dict)
+    mount_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,24 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Disk:
-    """The store's disk: its free bytes, and what the caches may take of it; None where there is no such limit."""
+    """The store's disk, in bytes: what is free of how much, and what caches leave free of it.
+
+    Attributes:
+        max_bytes: what the caches may take together; None where there is no such limit.
+        min_free_bytes: what stays free.
+        min_free_percent: of all of the disk, what stays free, where that is more.
+    """
 
     free_bytes: int
     max_bytes: int | None = None
     min_free_bytes: int = 0
+    total_bytes: int = 0
+    min_free_percent: float = 0.0
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What stays free."""
+        return max(self.min_free_bytes, int(self.total_bytes * self.min_free_percent / 100))
 
 
 @dataclass(frozen=True)
@@ -117,6 +132,7 @@ class World:
         attempts: by key.
         busy: keys with work under way, and the bytes that it is expected to take.
         slots: how many more may be worked on at once.
+        changed: what is told of folders that were found not to be what was extracted.
     """
 
     now: float
@@ -136,10 +152,17 @@ class World:
     busy: Mapping[str, int] = field(default_factory=dict)
     slots: int = 4
     today: float = 0.0
+    changed: Mapping[str, str] = field(default_factory=dict)
+
+    def find_stored(self, wish: Wish) -> Stored | None:
+        """Return what lies here of a cache; None of a folder that was made for another mount path."""
+        stored = self.stored.get(wish.folder)
+        # Without a mount path, files name each other by where they lie.
+        return stored if stored is not None and wish.mount_path in {"", stored.mount_path} else None
 
     def is_satisfied(self, wish: Wish) -> bool:
         """Return whether what lies here satisfies the present policies, and was found to not too long ago."""
-        standing, stored = self.standings[wish.key], self.stored.get(wish.folder)
+        standing, stored = self.standings[wish.key], self.find_stored(wish)
         at = stored.satisfied.get(standing.policies) if stored is not None else None
         # A time that lies ahead says that a clock was wrong.
         believed = max(standing.believed_seconds, LEAST_BELIEVED_SECONDS)
@@ -147,7 +170,7 @@ class World:
 
     def find_learned(self, wish: Wish) -> Learned | None:
         """Return what is known of an image: from the store, else from its registry."""
-        stored = self.stored.get(wish.folder)
+        stored = self.find_stored(wish)
         return Learned(stored.labels, stored.size_bytes) if stored is not None else self.learned.get(wish.digest)
 
     @staticmethod
@@ -167,7 +190,18 @@ def compute_back_off(failures: int) -> float:
     return min(high, low * 2.0 ** max(0, min(failures - 1, 16)))
 
 
-def limit_size(disk: Disk, taken_bytes: int) -> int:
-    """Return how large a cache may be, given what the others take, in bytes."""
+def limit_size(disk: Disk, taken_bytes: int, promised_bytes: int, *, fetches: bool) -> int:
+    """Return how large a cache may be, in bytes.
+
+    Args:
+        disk: with its limits.
+        taken_bytes: by the others.
+        promised_bytes: to others that are being fetched.
+        fetches: whether its files have yet to be fetched, so that the disk has to hold them.
+    """
     most = Limits().total_bytes
-    return most if disk.max_bytes is None else max(1, min(most, disk.max_bytes - taken_bytes))
+    if disk.max_bytes is not None:
+        most = min(most, disk.max_bytes - taken_bytes - promised_bytes)
+    if fetches:
+        most = min(most, disk.free_bytes - disk.reserve_bytes - promised_bytes)
+    return max(1, most)

@@ -12,17 +12,13 @@ from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfi
 from accelkit.cacheagent.planning.usage import Usage
 from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
-from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
+from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, has_copy
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, is_failure, state
 from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStatus, NodeStatus
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, CompatibilityVerdicts, Fit
 
-# Of a node there are some hundred at most.
-_MAX_PODS: Final = 250
 _NAMED_PODS: Final = 5
-# Under way, or not meant for this node.
-_CALM: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.INCOMPATIBLE, Reason.NO_CARDS})
 
 
 def build_reports(
@@ -83,7 +79,7 @@ def _describe(
     wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
     current = usage.pods.get(wish.folder, ())
     former = sum(len(pods) for folder, pods in usage.pods.items() if folder != wish.folder)
-    stored = world.stored.get(wish.folder)
+    stored = world.find_stored(wish)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(
         compatible_gpus=fit,
@@ -96,7 +92,11 @@ def _describe(
             _tell_extracted(world, plan, progress),
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
-            describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
+            *_tell_changed(world, wish),
+            describe_effect(
+                [(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed],
+                sum(pod.uid not in missed and has_copy(pod, wish) for pod in current),
+            ),
         ],
     )
 
@@ -142,7 +142,7 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
 
 def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.wish.key
-    stored = world.stored.get(progress.wish.folder)
+    stored = world.find_stored(progress.wish)
     handed_out = world.links.get(progress.wish.link) == progress.wish.folder
     if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
         told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
@@ -156,8 +156,14 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
         return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=False)
+    changed = world.changed.get(progress.wish.folder, "") if stored is None else ""
     told = "its signatures are verified by the present policies" if stored is not None else "its files are fetched"
-    return state(kind, Reason.EXTRACTING, told, holds=False)
+    return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or told, holds=False)
+
+
+def _tell_changed(world: World, wish: Wish) -> list[Condition]:
+    changed = world.changed.get(wish.folder)
+    return [state(ConditionType.DEGRADED, Reason.CONTENT_CHANGED, changed, holds=True)] if changed is not None else []
 
 
 def _tell_attempt(world: World, attempt: Attempt) -> str:
@@ -226,7 +232,7 @@ def _name(pods: Sequence[MountingPod]) -> str:
 
 
 def _list_pods(pods: Iterable[MountingPod], missed: Mapping[str, MissedFiles]) -> list[CachePod]:
-    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))[:_MAX_PODS]
+    listed = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
     return [
         CachePod(pod.namespace, pod.name, missed_files=missed[pod.uid].files if pod.uid in missed else None)
         for pod in listed
@@ -239,9 +245,7 @@ def _count(caches: Mapping[str, Mapping[str, NodeCacheStatus]]) -> CacheCounts:
     former = [entry for entry in entries if entry not in current]
     in_use = any(entry.pods for entry in entries)
     failed = any(
-        each.type == ConditionType.READY and each.status == "False" and each.reason not in _CALM
-        for entry in current
-        for each in entry.conditions
+        each.type == ConditionType.READY and is_failure(each) for entry in current for each in entry.conditions
     )
     return CacheCounts(
         node_cnt=1,

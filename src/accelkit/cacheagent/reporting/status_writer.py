@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.cacheagent.planning.observed import HOSTNAME_LABEL
+from accelkit.cacheagent.reporting.bounds import bound_report
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -64,7 +65,7 @@ class StatusWriter:
         self._wanted: Mapping[str, NodeStatus] | None = None
         self._hostname = node
         self._wake = asyncio.Event()
-        self._errors = OnceReporter(log)
+        self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
     def offer(self, wanted: Mapping[str, NodeStatus], hostname: str) -> None:
         """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
@@ -101,8 +102,7 @@ class StatusWriter:
             await self._write(namespace)
         except ApiError as exc:
             self._on_failure()
-            where = f"of namespace {namespace}" if namespace else "of the cluster"
-            self._errors.report(f"{namespace} {exc}", f"the report {where} cannot be written: {exc}")
+            self._errors.report(f"{namespace} {exc}", f"the report {_tell_place(namespace)} cannot be written: {exc}")
             return False
         return True
 
@@ -115,10 +115,15 @@ class StatusWriter:
                 await delete_if_present(self._api, path)
                 self._known.pop(namespace, None)
             return
+        bounded = bound_report(wanted)
+        if bounded.left_out:
+            self._bounds.report(
+                namespace, f"{bounded.left_out} caches {_tell_place(namespace)} do not fit into a report"
+            )
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if known is None:
             known = await self._create(collection, namespace, path)
-        patch = build_status_patch(known, wanted, now)
+        patch = build_status_patch(known, bounded.status, now)
         if patch is None:
             return
         try:
@@ -141,6 +146,10 @@ class StatusWriter:
                 raise
             answer = await self._api.get(path)
         return _report.decode(answer).status
+
+
+def _tell_place(namespace: str) -> str:
+    return f"of namespace {namespace}" if namespace else "of the cluster"
 
 
 def _find_collection(namespace: str) -> str:

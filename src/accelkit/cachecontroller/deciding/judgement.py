@@ -212,11 +212,10 @@ def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) ->
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:
-    """Change nothing of what pods have, and begin nothing."""
-    holds = None if cache.status.resolved_digest or refused.reason == Reason.PENDING else False
+    """Change nothing of what pods have, and begin nothing: whether it is verified nobody knows."""
     conditions = (
         state(ConditionType.RESOLVED, refused.reason, refused.message, holds=False),
-        state(ConditionType.VERIFIED, refused.reason, refused.message, holds=holds),
+        state(ConditionType.VERIFIED, refused.reason, refused.message, holds=None),
     )
     return Decision(cache.status, conditions)
 

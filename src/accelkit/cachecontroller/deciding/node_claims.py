@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.cachecontroller.deciding.volume_manifests import MODES, annotate, build_claim, build_volume
+from accelkit.cachecontroller.deciding.claim_marks import choose_touch, is_overdue, mend_marks
+from accelkit.cachecontroller.deciding.volume_manifests import MODES, build_claim, build_volume
 from accelkit.cachecontroller.delivery import (
+    AFTER_REFUSAL_SECONDS,
     CLAIMS,
     VOLUMES,
     Deletion,
@@ -30,12 +32,8 @@ from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
 
 _OWNER: Final = "Agent"
-_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
-_TOUCH_SECONDS: Final = 2.0
 # Of a volume that Kubernetes has not looked at yet: it would not find it for the claim either.
 _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
-# A little longer than refusals are remembered.
-_AGAIN_SECONDS: Final = 61.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,9 @@ class NodeClaims:
         patches: list[Patch] = []
         deletions: list[Deletion] = []
         states: dict[str, PvcStatus] = {}
-        wanted = _list_pairs(cache, shown)
+        wanted, taken = self._leave_taken(cache, _list_pairs(cache, shown), shown)
+        for pair in taken:
+            states.setdefault(pair.claim.namespace, _describe(cache, pair, shown))
         kept = {each.claim for each in wanted} | {each.volume for each in wanted}
         for pair in wanted:
             made, mended, dropped = self._bring(cache, pair, shown)
@@ -72,13 +72,11 @@ class NodeClaims:
                 if former.conditions[0].status == "True":
                     # Pods that the webhook sees mount the claim of the digest.
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
-        waits = any(shown.find_refusal(each) is not None for each in kept)
+        waits = any(shown.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
         deletions += self._list_excess(cache, shown, kept)
-        unbound = any(
-            found is not None and found.status.get("phase") != "Bound"
-            for found in (shown.find(each) for each in kept if each.kind == CLAIMS)
-        )
-        wake_after = _TOUCH_SECONDS if unbound else _AGAIN_SECONDS if waits else 0.0
+        claims = [claim for each in kept if each.kind == CLAIMS and (claim := shown.find(each)) is not None]
+        pauses = [choose_touch(each, shown)[1] for each in claims if each.status.get("phase") != "Bound"]
+        wake_after = min(pauses, default=AFTER_REFUSAL_SECONDS if waits else 0.0)
         return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states, wake_after=wake_after)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
@@ -96,6 +94,21 @@ class NodeClaims:
         if name.kind != CLAIMS or digest is None or seen.spec.get("storageClassName") != "":
             return False
         return bool(seen.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
+
+    def _leave_taken(self, cache: Cache, pairs: list[_Pair], shown: Shown) -> tuple[list[_Pair], list[_Pair]]:
+        """Return the pairs that are made, and those whose names are another's.
+
+        Nothing is made in the namespaces of these: what its users may write to is told by the namespace.
+        """
+        taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, shown)]
+        places = {pair.claim.namespace for pair in taken}
+        return [pair for pair in pairs if pair.claim.namespace not in places], taken
+
+    def _is_taken(self, cache: Cache, claim: ObjectName, shown: Shown) -> bool:
+        seen, refusal = shown.find(claim), shown.find_refusal(claim)
+        if seen is not None:
+            return not self.owns(cache, claim, seen)
+        return refusal is not None and refusal.reason == Reason.CLAIM_EXISTS
 
     def _bring(
         self, cache: Cache, pair: _Pair, shown: Shown
@@ -128,8 +141,8 @@ class NodeClaims:
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
         known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
-        touch = f"{pair.volume.name} {int(shown.now / _TOUCH_SECONDS)}" if known and not patches else ""
-        if (mended := _mend_marks(cache, pair, claim, touch)) is not None:
+        touch = f"{pair.volume.name} {choose_touch(claim, shown)[0]}" if known and not patches else ""
+        if (mended := mend_marks(cache, pair.claim, pair.digest, claim, touch)) is not None:
             patches.append(mended)
         return create, patches, []
 
@@ -138,7 +151,7 @@ class NodeClaims:
             {
                 name: seen
                 for name, seen in shown.list_of_cache(kind, cache.key)
-                if name not in kept and self.owns(cache, name, seen) and not is_used(name, seen, shown)
+                if name not in kept and self.owns(cache, name, seen) and _may_go(cache, name, seen, shown)
             }
             for kind in (CLAIMS, VOLUMES)
         )
@@ -150,19 +163,6 @@ class NodeClaims:
                 uids.setdefault(bound, uid)
         uids |= {name: seen.metadata.uid for name, seen in volumes.items()}
         return _leave_out_going([Deletion(name, uid) for name, uid in uids.items()], shown)
-
-
-def _mend_marks(cache: Cache, pair: _Pair, claim: Seen, touch: str) -> Patch | None:
-    """Return what puts our labels on a claim where they are not; `touch` once Kubernetes knows its volume."""
-    labels, annotations = names.build_labels(cache.key, pair.digest), annotate(cache, pair.digest)
-    if touch and claim.status.get("phase") != "Bound":
-        # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one
-        # that waits for its volume every 15 seconds, also where two of its own writes met.
-        annotations[_VOLUME_ANNOTATION] = touch
-    have = claim.metadata
-    if labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
-        return None
-    return Patch(pair.claim, {"metadata": {"labels": labels, "annotations": annotations}}, have.uid)
 
 
 def _list_pairs(cache: Cache, shown: Shown) -> list[_Pair]:
@@ -198,7 +198,7 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
         text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(MODES)}, which claims on nodes can have"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
-        ready = _judge_claim(cache, pair, claim)
+        ready = _judge_claim(cache, pair, claim, shown)
     elif (refusal := shown.find_refusal(pair.claim) or shown.find_refusal(pair.volume)) is not None:
         ready = state(ConditionType.READY, refusal.reason, refusal.message, holds=False)
     elif shown.namespaces.get(pair.claim.namespace):
@@ -206,7 +206,7 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(cache: Cache, pair: _Pair, claim: Seen) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: Seen, shown: Shown) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
     if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} is there and is not ours; it is not touched: delete it, or name the cache otherwise"
@@ -217,6 +217,9 @@ def _judge_claim(cache: Cache, pair: _Pair, claim: Seen) -> Condition:
     phase = claim.status.get("phase", "")
     if phase == "Bound":
         return state(ConditionType.READY, Reason.READY, holds=True)
+    if is_overdue(claim, shown):
+        text = f"claim {name} waits for its volume {pair.volume.name} for more than a minute; kubectl describe both"
+        return state(ConditionType.READY, Reason.NOT_BOUND, text, holds=False)
     return state(ConditionType.READY, Reason.PENDING, f"claim {name} is {phase or 'not bound yet'}", holds=False)
 
 
@@ -236,14 +239,20 @@ def read_bound_claim(volume: Seen) -> tuple[ObjectName, str]:
     return name, str(reference.get("uid") or "")
 
 
-def is_used(name: ObjectName, seen: Seen, shown: Shown) -> bool:
-    """Return whether pods mount a claim, or the claim that a volume is bound to."""
+def _may_go(cache: Cache, name: ObjectName, seen: Seen, shown: Shown) -> bool:
+    """Return whether a claim or volume may be deleted now: where policies guard it, not while pods mount it.
+
+    They know it by a cache that names its namespace. Without one, new pods must not have it; those that run keep it.
+    """
     claim = name
     if name.kind == VOLUMES:
         claim, uid = read_bound_claim(seen)
         if not uid:
-            return False
-    return any(claim.name in pod.claims for pod in shown.list_pods(claim.namespace))
+            return True
+    # What stands for a cache that is gone has no UID.
+    if not cache.metadata.uid or claim.namespace not in cache.namespaces:
+        return True
+    return not any(claim.name in pod.claims for pod in shown.list_pods(claim.namespace))
 
 
 def _leave_out_going(deletions: list[Deletion], shown: Shown) -> list[Deletion]:

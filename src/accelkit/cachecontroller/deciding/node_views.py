@@ -6,21 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, state
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, NodeCacheStatus
 
-# What is under way, or nobody's failure.
-_CALM: Final = frozenset(
-    {
-        Reason.PENDING.value,
-        Reason.EXTRACTING.value,
-        Reason.EXTRACTED.value,
-        Reason.INCOMPATIBLE.value,
-        Reason.NO_CARDS.value,
-        Reason.NAMESPACE_MISSING.value,
-        Reason.DELETING.value,
-    }
-)
 _SHOWN: Final = 5
 _HOST_LABEL: Final = "kubernetes.io/hostname"
 
@@ -150,11 +138,6 @@ def _summarize_effective(views: Sequence[NodeView]) -> Condition:
 
 def _find(view: NodeView, type_: ConditionType) -> Condition | None:
     return find_condition(view.current.conditions, type_) if view.current is not None else None
-
-
-def is_failure(condition: Condition) -> bool:
-    """Return whether a condition says that something failed, and is not merely under way or not meant."""
-    return condition.status == "False" and condition.reason not in _CALM
 
 
 def list_some(names: Iterable[str]) -> str:

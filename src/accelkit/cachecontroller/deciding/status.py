@@ -11,15 +11,14 @@ from accelkit.cachecontroller.deciding.judgement import Decision
 from accelkit.cachecontroller.deciding.node_views import (
     NodeView,
     count,
-    is_failure,
     list_some,
     summarize_compatible,
     summarize_nodes,
     view_nodes,
 )
 from accelkit.cachecontroller.delivery import Shown
-from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
-from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, PvcStatus
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, is_failure, state
+from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 
 _WRITABLE_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 _SHOWN: Final = 5
@@ -170,10 +169,14 @@ def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
     compatible = summarize_compatible([view for view in views if view.current is not None])
     if compatible.status == "False":
         return Reason(compatible.reason), compatible.message
+    for view in views:
+        ready = _find_ready(view.current)
+        if ready is not None and ready.reason == Reason.RETRYING:
+            return Reason.RETRYING, f"node {view.node}: {ready.message}"
     return Reason.EXTRACTING, f"{len(views)} nodes prepare it, and none is ready yet"
 
 
-def _find_ready(status: PvcStatus | None) -> Condition | None:
+def _find_ready(status: PvcStatus | NodeCacheStatus | None) -> Condition | None:
     return find_condition(status.conditions, ConditionType.READY) if status is not None else None
 
 

@@ -110,8 +110,7 @@ class ImageDelivery:
         work.keep.add(name)
         seen = shown.find(name)
         if seen is None:
-            if (refusal := shown.find_refusal(name)) is not None:
-                work.wakes.append(60.0)
+            if (refusal := work.read_refusal(name, shown)) is not None:
                 return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
             work.create.append((name, self._write(target, name)))
             return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)

@@ -62,7 +62,7 @@ class NamespaceDelivery:
         ours = self._settings.namespace
         return (
             *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
-            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours),
+            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours, bookmarks=False),
             Watch(CLASSES, selector=""),
             Watch(DRIVERS, selector=""),
             Watch(SNAPSHOTS, optional=True, namespace=ours),
@@ -121,6 +121,7 @@ class NamespaceDelivery:
             ready = state(ConditionType.READY, Reason.READY, f"claim {current.claim.name} is filled", holds=True)
             return self._tell(current, "", ready, former, shown)
         if current is not None:
+            hand_over.hurry(current)
             text = f"claim {current.claim.name} is being bound to its volume"
             return self._tell(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
         answer = VolumeFilling(target, self._settings, shown, work).fill()

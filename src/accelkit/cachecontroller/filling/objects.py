@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import (
+    AFTER_REFUSAL_SECONDS,
     CLAIMS,
     JOBS,
     VOLUMES,
@@ -21,8 +22,10 @@ from accelkit.cachecontroller.delivery import (
     Kind,
     ObjectName,
     Patch,
+    Refusal,
     SecretCopy,
     Seen,
+    Shown,
 )
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Reason
@@ -93,7 +96,9 @@ class Work:
     """What is to be done, as it is found out.
 
     Attributes:
+        create: as in a plan, and so are `patch`, `delete` and `copies`.
         keep: names of what fills and is still needed; all else of the cache in accelkit's namespace goes.
+        wakes: seconds after which the cache is to be looked at again.
     """
 
     create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
@@ -102,6 +107,13 @@ class Work:
     copies: list[SecretCopy] = field(default_factory=list)
     keep: set[ObjectName] = field(default_factory=set)
     wakes: list[float] = field(default_factory=list)
+
+    def read_refusal(self, name: ObjectName, shown: Shown) -> Refusal | None:
+        """Return why an object could not be written when that was last tried; then the cache is looked at again."""
+        refusal = shown.find_refusal(name)
+        if refusal is not None:
+            self.wakes.append(AFTER_REFUSAL_SECONDS)
+        return refusal
 
     def remove(self, name: ObjectName, seen: Seen) -> None:
         """Delete an object once."""

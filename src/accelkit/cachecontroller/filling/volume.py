@@ -120,7 +120,7 @@ class VolumeFilling:
         self._work.keep.add(name)
         if (claim := self._shown.find(name)) is not None:
             return claim
-        if (refusal := self._shown.find_refusal(name)) is not None:
+        if (refusal := self._work.read_refusal(name, self._shown)) is not None:
             return Waiting(refusal.reason, f"claim {name.name} cannot be made: {refusal.message}")
         self._work.create.append((name, write(self._target.mark(name.name, name.namespace))))
         return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
@@ -170,6 +170,9 @@ class VolumeFilling:
             self._work.wakes.append(max(1.0, attempt.again_at - self._shown.now))
             message = f"try {attempt.number} failed: {attempt.message}"
             return waiting_for(Reason.FILL_FAILED, message, job=attempt.name.name)
+        # The API server may have taken the Job alone.
+        if (waiting := self._share(_name_settings(attempt.name))) is not None:
+            return waiting
         if not check:
             self._work.copies += list_copies(self._target, self._settings, attempt.name, attempt.uid)
         message = told or attempt.message or f"Job {attempt.name.name} fills {claim.name}"
@@ -180,11 +183,10 @@ class VolumeFilling:
         # Of each try, since the policies may be others by then.
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
-        if (refusal := self._shown.find_refusal(name)) is not None:
+        if (refusal := self._work.read_refusal(name, self._shown)) is not None:
             return Waiting(refusal.reason, f"Job {name.name} cannot be made: {refusal.message}")
-        if self._shown.find(shared) is None:
-            written = write_settings(self._target, shared.name, self._settings, self._shown.policies)
-            self._work.create.append((shared, written))
+        if (waiting := self._share(shared)) is not None:
+            return waiting
         job = write_job(
             self._target,
             self._settings,
@@ -197,11 +199,23 @@ class VolumeFilling:
         self._work.create.append((name, job))
         return waiting_for(Reason.EXTRACTING, f"Job {name.name} is being made", job=name.name)
 
+    def _share(self, shared: ObjectName) -> Waiting | None:
+        """Make what a Job reads, where it is not there; return why it cannot be made."""
+        if self._shown.find(shared) is not None:
+            return None
+        if (refusal := self._work.read_refusal(shared, self._shown)) is not None:
+            return Waiting(refusal.reason, f"ConfigMap {shared.name} cannot be made: {refusal.message}")
+        written = write_settings(self._target, shared.name, self._settings, self._shown.policies)
+        self._work.create.append((shared, written))
+        return None
+
     def _snapshot(self, storage: Storage, filled: ObjectName) -> str | Waiting | Refused:
         name = ObjectName(SNAPSHOTS, self._target.name("snapshot", storage.name, filled.name), filled.namespace)
         self._work.keep.add(name)
         snapshot = self._shown.find(name)
         if snapshot is None:
+            if (refusal := self._work.read_refusal(name, self._shown)) is not None:
+                return Waiting(refusal.reason, f"snapshot {name.name} cannot be made: {refusal.message}")
             spec = {
                 "volumeSnapshotClassName": storage.snapshot_class,
                 "source": {"persistentVolumeClaimName": filled.name},

@@ -122,6 +122,8 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
+        # kube-scheduler may ask about a refused pod again before we know of the pod that ended, and then never more.
+        wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )
 

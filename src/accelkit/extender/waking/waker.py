@@ -29,6 +29,8 @@ from accelkit.placement.policies import AnyPolicy
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
+# What happens between the first lists and the first look is taken for what was there, so that look comes early.
+_FIRST_TURN_SECONDS = 0.02
 
 
 class Waker:
@@ -73,7 +75,7 @@ class Waker:
     async def run(self) -> None:
         """Announce until cancelled."""
         while True:
-            await asyncio.sleep(_TURN_SECONDS)
+            await asyncio.sleep(_TURN_SECONDS if self._begun else _FIRST_TURN_SECONDS)
             await self.announce_due()
 
     async def announce_due(self) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.assembly import assemble
+from accelkit.kernelcache.extraction.assembly import UnpackedLayer, assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
-from accelkit.kernelcache.extraction.folder import CACHE, Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.folder import CACHE, Place, find_other, lock_place, read_completed
+from accelkit.kernelcache.extraction.integrity.content import digest_contents
 from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
@@ -166,18 +167,23 @@ async def _extract(
     request: ExtractionRequest,
     verification: Verification | None,
 ) -> CompletionRecord:
+    if (other := await asyncio.to_thread(find_other, place)) is not None:
+        raise CacheError(
+            f"{place.folder} holds the cache for {other.mount_path}, and this one is for {place.mount_path}",
+            next_step="delete that folder once no workload uses it, or extract to another one",
+        )
     limits = tighten_limits(image, request.limits)
     await run_to_completion(place.clear_leftovers)
     _check_free_space(place, image)
     place.partial.mkdir(mode=0o700)
-    trees = await _unpack_layers(client, image, place.partial, limits)
-    files, size_bytes = await run_to_completion(lambda: assemble(image.labels, place, trees))
+    layers = await _unpack_layers(client, image, place.partial, limits)
+    contents = await run_to_completion(lambda: assemble(image.labels, place, layers))
     record = CompletionRecord(
         image=str(request.image.with_digest(place.digest)),
         format=image.labels.format,
         mount_path=place.mount_path,
-        files=files,
-        size_bytes=size_bytes,
+        files=len(contents),
+        size_bytes=sum(each.size for each in contents.values()),
         policy_digest=request.policy_digest or "",
         signatures=describe_signers(verification.signatures) if verification is not None else (),
         extracted_at=format_time(request.clock()),
@@ -185,10 +191,11 @@ async def _extract(
         labels=_complete(image.labels, place.partial / CACHE),
         cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",
+        content_digest=digest_contents(contents),
     )
     if verification is not None:
         await run_to_completion(lambda: keep_signatures(place.partial, verification.material))
-    await run_to_completion(lambda: place.publish(record))
+    await run_to_completion(lambda: place.publish(record, protected=request.protect))
     return record
 
 
@@ -210,20 +217,22 @@ def _check_free_space(place: Place, image: CacheImage) -> None:
         )
 
 
-async def _unpack_layers(client: RegistryClient, image: CacheImage, partial: Path, limits: Limits) -> list[Path]:
+async def _unpack_layers(
+    client: RegistryClient, image: CacheImage, partial: Path, limits: Limits
+) -> list[UnpackedLayer]:
     allowance = Allowance(limits)
     turn = asyncio.Semaphore(_PARALLEL_LAYERS)
     prefixes = tuple(f"io.{image.labels.format}.{each}" for each in ("cache", "manifest"))
 
-    async def unpack_layer(number: int, layer: Descriptor) -> Path:
+    async def unpack_layer(number: int, layer: Descriptor) -> UnpackedLayer:
         tree = partial / f"layer-{number}"
         tree.mkdir()
         async with turn:
-            await run_in_thread(
+            contents = await run_in_thread(
                 client.stream_blob(image.reference, layer),
                 lambda chunks: unpack(chunks, layer.media_type, tree, allowance, prefixes),
             )
-        return tree
+        return UnpackedLayer(tree, contents)
 
     try:
         async with asyncio.TaskGroup() as group:

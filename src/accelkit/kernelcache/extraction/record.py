@@ -34,6 +34,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
         labels: what the image says of it, so that it can be judged for cards without the image.
         cpu: of the member that was taken where the image has one for each CPU; else empty.
         boot: during which run of the kernel; empty where that is unknown.
+        content_digest: of the files, as `integrity.content` computes it; empty in records of older releases.
         version: of this record.
     """
 
@@ -49,6 +50,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     cpu: str = ""
     boot: str = ""
     verified_at: str = ""
+    content_digest: str = ""
     version: int = VERSION
 
 

@@ -48,6 +48,8 @@ class ExtractionRequest:
         node: the cards that it is for; None to extract it whatever they are.
         clock: now.
         lock_seconds: how long somebody else's extraction of the same image is waited for.
+        protect: whether to let nobody write the files from the moment they are visible, where file system and rights
+            allow; where they do not, `is_protected` says so and nothing else.
         verdict_ttl_seconds: how long an earlier verification is believed at most; None for as long as the policies say.
     """
 
@@ -61,6 +63,7 @@ class ExtractionRequest:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     lock_seconds: float = LOCK_SECONDS
     verdict_ttl_seconds: float | None = None
+    protect: bool = False
 
     def believes(self, record: CompletionRecord) -> bool:
         """Whether what was verified of a cache that is there still counts, without a look at the registry.

@@ -47,8 +47,10 @@ def wish(digest: str = A, key: str = "team/add", **changes: Any) -> Wish:
     return Wish(key, **given)
 
 
-def stored(*, policies: str = "p", at: float = TODAY - 60, labels: ImageLabels = LABELS, size: int = 100) -> Stored:
-    return Stored(3, size, labels, {policies: at} if policies else {})
+def stored(
+    *, policies: str = "p", at: float = TODAY - 60, labels: ImageLabels = LABELS, size: int = 100, path: str = MOUNT
+) -> Stored:
+    return Stored(3, size, labels, {policies: at} if policies else {}, path)
 
 
 def pod(name: str, *claims: str, namespace: str = "team", starting: bool = False, **copies: str) -> MountingPod:

@@ -52,7 +52,7 @@ def test_options_arrive(told, tmp_path):
         GIB // 2,
     )
     assert options.registries.plain_http == {"r.test:5000"}
-    assert (options.scan_folder, options.metrics_port) == (None, 0)
+    assert (options.scan_folder, options.metrics_port, options.min_free_percent) == (None, 0, 15)
 
 
 def test_options_may_come_from_the_environment(told):
@@ -61,6 +61,7 @@ def test_options_may_come_from_the_environment(told):
         "POD_NAMESPACE": "accelkit",
         "ACCELKIT_CACHE_FOLDER": "/x",
         "ACCELKIT_CACHE_MAX_GIB": "2",
+        "ACCELKIT_CACHE_MIN_FREE_PERCENT": "2.5",
         "ACCELKIT_SCAN_FOLDER": "/scan",
         "ACCELKIT_METRICS_PORT": "9090",
     }
@@ -73,12 +74,18 @@ def test_options_may_come_from_the_environment(told):
         2 * GIB,
         Path("/scan"),
     )
-    assert options.metrics_port == 9090
+    assert (options.metrics_port, options.min_free_percent) == (9090, 2.5)
 
 
 @pytest.mark.parametrize(
     ("node", "arguments"),
-    [("", []), ("n", ["--max-gib", "0"]), ("n", ["--min-free-gib", "-1"]), ("n", ["--trusted-root", "/gone"])],
+    [
+        ("", []),
+        ("n", ["--max-gib", "0"]),
+        ("n", ["--min-free-gib", "-1"]),
+        ("n", ["--min-free-percent", "101"]),
+        ("n", ["--trusted-root", "/gone"]),
+    ],
 )
 def test_what_cannot_be_is_refused(told, node, arguments):
     assert call(*arguments, environ={"NODE_NAME": node}).exit_code == 2

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from agent_worlds import GIB, read_pod
+from agent_worlds import GIB, A, B, read_pod, stored, wish, world
 
 from accelkit.cacheagent.planning.observed import Node, read_mounting_pod, read_own_node
+from accelkit.cacheagent.planning.plan import make_plan
+from accelkit.gkm import names
 from accelkit.gkm.names import name_private_copy
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
@@ -73,6 +75,19 @@ def test_a_pod_starts_until_each_of_its_containers_was_created(status, init, sta
     found = read_mounting_pod(read_pod(pod(status, init=init)))
     assert found is not None
     assert (str(found), found.claims, found.starting) == ("team/p", frozenset({"add"}), starting)
+
+
+def test_the_claim_of_an_ephemeral_volume_is_a_claim():
+    """It may be a cache's that was there before the pod: the kubelet takes what has the name."""
+    template = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}}
+    digits = "a" * 12
+    volumes = [{"name": digits, "ephemeral": template}, {"name": names.name_private_copy(digits), "emptyDir": {}}]
+    found = read_mounting_pod(read_pod(pod({"phase": "Pending"}, volumes=volumes)))
+    assert found is not None
+    assert found.claims == {f"p-{digits}"}
+    own = wish(A, "team/p")
+    made = make_plan(world(wish(B, "team/p"), stored={own.folder: stored()}, pods=(found,)))
+    assert (made.collect, made.usage["team/p"].pods) == ((), {own.folder: (found,)})
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

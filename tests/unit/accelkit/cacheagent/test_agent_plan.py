@@ -12,6 +12,7 @@ from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
 from accelkit.cacheagent.planning.standing import Step
 from accelkit.cacheagent.planning.wishes import Refusal
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Attempt, Disk, Standing
+from accelkit.gkm import names
 
 REFUSED = Refusal("NoSignatures", "nothing is attached to it")
 BOTH = {folder(A): stored(), folder(B): stored()}
@@ -72,6 +73,25 @@ def move_of(made: Plan) -> tuple[str | None, ...]:
 )
 def test_where_a_link_is_led(known, changes, targets):
     assert move_of(plan(known, **changes)) == targets
+
+
+@pytest.mark.parametrize(
+    ("links", "targets"),
+    [({}, ()), ({link(): folder(A)}, (WITHDRAWN,)), ({link(): WITHDRAWN}, ()), ({link(): folder(B)}, ())],
+)
+def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
+    """Whoever finds two mount paths of one name, or moves folders, has pods see files that say another's path."""
+    there = {folder(A): stored(path="/opt/m45943"), folder(B): stored()}
+    made = plan(wish(A), stored=there, links=links)
+    assert move_of(made) == targets
+    assert made.progress["team/add"].step is Step.LEARN
+    assert folder(A) not in made.collect
+
+
+def test_without_a_mount_path_files_name_each_other_by_where_they_lie():
+    here = wish(A, mount_path="", folder=names.name_folder(A, ""))
+    made = plan(here, stored={here.folder: stored(path=f"/store/{here.folder}/cache")})
+    assert move_of(made) == (here.folder,)
 
 
 def test_a_link_waits_for_pods_that_start_but_not_for_ever():
@@ -197,6 +217,8 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
     assert bool([each for each in made.work if each.progress.wish.key == "team/add"]) is not bool(reason)
     if reason:
         assert "10.00 GiB" in made.no_room["team/add"].message
+        # Nobody else waits.
+        assert "come first" not in made.no_room["team/add"].message
 
 
 def test_an_extraction_may_take_what_is_left_of_the_budget_and_no_more():

@@ -231,8 +231,3 @@ def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
 )
 def test_errors_are_counted_where_something_is_not_had(known, failures):
     assert reports(known)["team"].counts.node_error_cnt == failures
-
-
-def test_of_many_pods_a_bounded_number_is_told():
-    known = replace(SERVED, pods=tuple(pod(f"p{number:04}") for number in range(400)))
-    assert len(entry(known).pods) == 250

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_worlds import LABELS, MOUNT, A, B, folder
+from agent_worlds import LABELS, MOUNT, A, B, C, folder
 
 from accelkit.cacheagent.disk import store as stores
+from accelkit.cacheagent.disk.content import ContentLooks
 from accelkit.cacheagent.disk.ledger import _MAX_POLICIES, Ledger, read_ledger, write_ledger
 from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.world import WITHDRAWN
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.extraction import CompletionRecord
@@ -68,7 +70,20 @@ async def test_what_was_satisfied_is_remembered_over_a_restart_for_all_who_asked
     assert set((await opened(tmp_path)).stored[folder(A)].satisfied) == {"first", "second"}
 
 
-@pytest.mark.parametrize("what", ["empty", "no record", "record of another digest", "newer"])
+async def test_folders_of_older_releases_are_known_until_nobody_needs_them(tmp_path):
+    path = extracted(tmp_path)
+    old = path.rename(tmp_path / path.name[:-24])
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / LINK).symlink_to(f"../{old.name}/cache")
+    (tmp_path / f".{old.name}.partial").mkdir()
+    store = await opened(tmp_path)
+    assert (set(store.stored), store.links) == ({old.name}, {LINK: old.name})
+    assert not (tmp_path / f".{old.name}.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "what", ["empty", "no record", "record of another digest", "record of another mount path", "newer"]
+)
 async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, what):
     path = extracted(tmp_path)
     record = path / "complete.json"
@@ -78,6 +93,8 @@ async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, 
             record.unlink()
         case "newer":
             record.write_text(json.dumps({**known, "version": 99}))
+        case "record of another mount path":
+            record.write_text(json.dumps({**known, "mount_path": "/opt/m45943"}))
         case _:
             record.write_text(json.dumps({**known, "image": f"q.io/team/add@{B}"}))
     store = await opened(tmp_path)
@@ -95,6 +112,7 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     (cut / "cache" / "k.cubin").write_bytes(b"")
     store = await opened(tmp_path)
     assert set(store.stored) == {folder(A)}
+    await ContentLooks(store, Metrics(), on_change=lambda: None).look()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)
     assert renewed is not None
@@ -153,6 +171,19 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
         await opened(tmp_path)
     left = {each.name for each in tmp_path.iterdir() if not each.name.endswith(".lock")}
     assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims"}
+
+
+async def test_a_lock_goes_with_its_folder_and_one_without_a_folder_at_the_next_start(tmp_path):
+    path = extracted(tmp_path)
+    stray, held, kept = (tmp_path / f".{name}.lock" for name in (folder(B), folder(C), folder(A)))
+    stray.touch()
+    kept.touch()
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store = await opened(tmp_path)
+    assert (stray.exists(), held.exists(), kept.exists()) == (False, True, True)
+    assert await store.collect(folder(A))
+    assert (path.exists(), kept.exists()) == (False, False)
 
 
 async def test_what_somebody_is_extracting_is_not_collected(tmp_path):

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from accelkit.cachecontroller.applier import Applier, build_cache_path
-from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
 from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, Seen
+from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.news import News
 from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
@@ -125,7 +126,12 @@ def start(api: Api, digest: str, pods: list[SeenPod]) -> tuple[Controller, SeenO
     )
     applier = Applier(api, seen, metrics, lambda: True)
     news = News(Events(api, "test", "here"))
-    controller = Controller(seen, Coverage(), applier, news, metrics=metrics, again_seconds=600)
+
+    async def list_pods(_namespace: str, _since: float) -> list:
+        return [each for pod in pods if (each := read_claim_pod(pod)) is not None]
+
+    writers = WriterCheck(seen, list_pods, 0.0)
+    controller = Controller(seen, Coverage(), applier, news, writers=writers, metrics=metrics, again_seconds=600)
     controller.modes = {Delivery.NODE: NodeClaims()}
     controller.judging = KnownJudgements(digest)
     show(api, seen)

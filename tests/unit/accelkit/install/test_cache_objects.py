@@ -124,7 +124,7 @@ async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_n
     with pytest.raises(ServiceError, match="no policy covers") as caught:
         await wait_for_cache(api, LLAMA, seconds=3600)
     assert "kubectl describe gkmcache llama" in str(caught.value)
-    away = condition("Verified", "False", "RegistryUnavailable", "connection refused")
+    away = condition("Verified", "Unknown", "RegistryUnavailable", "connection refused")
     api.store(CACHES, cache(away))
     polls = []
     api.before.append(polls.append)

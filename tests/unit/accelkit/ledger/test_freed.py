@@ -65,6 +65,19 @@ def test_a_released_share_frees_its_node_and_a_reserved_one_does_not(world):
     assert world.freed.find() == ["n"]
 
 
+def test_the_end_of_a_pod_that_no_look_has_seen_frees_its_node(world):
+    # Another pod may have been refused while it was there.
+    world.ledger.reserve(P, "n", wants(16), Policy.BINPACK)
+    world.ledger.accept(P.uid)
+    world.ledger.release(P.uid)
+    assert world.freed.find() == ["n"]
+    assert world.freed.find() == []
+    # A Binding that failed has kept nobody off for long, and pods are tried again by themselves.
+    world.ledger.reserve(Q, "n", wants(16), Policy.BINPACK)
+    world.ledger.release(Q.uid)
+    assert world.freed.find() == []
+
+
 def test_compute_alone_is_freed_too(world):
     world.ledger.reserve(P, "n", wants(1, 500), Policy.BINPACK)
     world.ledger.reserve(Q, "n", wants(1, 500), Policy.BINPACK)

@@ -33,7 +33,7 @@ def plan_of(count: int) -> Plan:
         image = parse_reference(f"registry.example/team/cache@sha256:{digest}")
         key = f"team/cache-{number}"
         wishes[key] = Wish(key, ("team",), image, "/cache", f"sha256-{digest}", verified=True)
-    stored = Stored(3, 100, LABELS, {"policies": 0.0})
+    stored = Stored(3, 100, LABELS, {"policies": 0.0}, "/cache")
     world = World(
         now=0.0,
         node=OwnNode(NodeFacts(gpus=None)),

@@ -110,6 +110,18 @@ def test_a_node_that_is_full_degrades_a_cache(seen):
     assert status.counts.node_error_cnt == 1
 
 
+def test_a_node_that_tries_again_is_waited_for_and_degrades_nothing(seen):
+    report(
+        seen, "n0", now=NodeCacheStatus(conditions=[state(ConditionType.READY, Reason.RETRYING, "no API", holds=False)])
+    )
+    status = assemble(cache(), seen)
+    assert holds(status, "Ready") == ("False", "Retrying")
+    assert status.conditions[0].message == "node n0: no API"
+    assert holds(status, "Degraded")[0] == "False"
+    report(seen, "n1", now=entry(extracted=(True, "Extracted")))
+    assert holds(assemble(cache(), seen), "Ready")[0] == "True"
+
+
 def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
     report(seen, "n0", now=entry(pods=2), before=entry(pods=1))
     report(seen, "n0", name="another", now=entry(pods=7))

@@ -147,7 +147,7 @@ def test_what_is_refused_without_a_request_is_withdrawn_and_not_judged():
 
 def test_a_broken_policy_refuses_what_is_new_and_begins_nothing_with_what_is_there():
     broken = Refused("PolicyUnreadable", "it is broken", retryable=True)
-    assert holds(ask(cache(), None, broken), "Verified") == ("False", "PolicyUnreadable")
+    assert holds(ask(cache(), None, broken), "Verified") == ("Unknown", "PolicyUnreadable")
     decision = ask(cache(verified()), None, broken)
     assert holds(decision, "Verified") == ("Unknown", "PolicyUnreadable")
     assert (decision.serves, decision.withdrawn) == (False, False)

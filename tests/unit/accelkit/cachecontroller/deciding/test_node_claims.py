@@ -2,84 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-
-import msgspec
 import pytest
+from node_claim_passes import DIGEST, KEY, LINK, MODE, OTHER, PINNED, cache, carry_out, mount, ready, settle, show
 
-from accelkit.cachecontroller.claim_pods import SeenPod
-from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
 from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenMeta
-from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
+from accelkit.cachecontroller.seen_objects import SeenName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
 from accelkit.model.object_meta import ObjectMeta
 
-DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-KEY = "team/kernels"
-LINK = ObjectName(CLAIMS, "kernels", "team")
-PINNED = ObjectName(CLAIMS, names.name_pinned_claim(KEY, DIGEST), "team")
-MODE = NodeClaims()
-NUMBERS = itertools.count()
-
-
-def cache(**spec) -> Cache:
-    status = CacheStatus(resolved_digest=DIGEST, mount_path="/cache", cache_bytes=3 << 20, delivery="node")
-    return Cache(CacheMeta(name="kernels", namespace="team"), CacheSpec(image="q.io/a/b:v1", **spec), status)
-
 
 @pytest.fixture
 def seen():
-    objects = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
-    objects.replace_namespaces([SeenName(ObjectMeta(name="team"))])
-    return objects
-
-
-def carry_out(seen: SeenObjects, plan) -> None:
-    """What a patient API server and kube-controller-manager make of a plan."""
-    for each in plan.delete:
-        seen.take_object_event(each.name.kind)("DELETED", seen.find(each.name))
-    for patch in plan.patch:
-        found = seen.find(patch.name)
-        body = patch.body
-        if "metadata" in body:
-            found.metadata.labels = {**(found.metadata.labels or {}), **body["metadata"]["labels"]}
-            found.metadata.annotations = {**(found.metadata.annotations or {}), **body["metadata"]["annotations"]}
-        if "spec" in body:
-            found.spec["claimRef"]["uid"] = body["spec"]["claimRef"]["uid"]
-    for name, manifest in plan.create:
-        meta = {key: manifest["metadata"][key] for key in ("name", "labels", "annotations")}
-        spec = {key: dict(value) if isinstance(value, dict) else value for key, value in manifest["spec"].items()}
-        seen.put(name, Seen(SeenMeta(**meta, namespace=name.namespace, uid=f"uid-{next(NUMBERS)}"), spec))
-    bind(seen)
-
-
-def bind(seen: SeenObjects) -> None:
-    for _, volume in seen.list_all(VOLUMES):
-        claim = seen.find(ObjectName(CLAIMS, volume.spec["claimRef"]["name"], volume.spec["claimRef"]["namespace"]))
-        if claim is not None and claim.metadata.uid == volume.spec["claimRef"]["uid"]:
-            claim.status["phase"] = "Bound"
-
-
-def settle(seen: SeenObjects, of: Cache, mode=MODE):
-    for _ in range(6):
-        plan = mode.plan(of, seen)
-        if not (plan.create or plan.patch or plan.delete):
-            return plan
-        carry_out(seen, plan)
-    pytest.fail("it does not come to rest")
-
-
-def mount(seen: SeenObjects, claim: str, name: str = "user") -> None:
-    volumes = [{"persistentVolumeClaim": {"claimName": claim}}]
-    pod = {"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": {"volumes": volumes}}
-    seen.take_pod_event("ADDED", msgspec.convert(pod, SeenPod))
-
-
-def ready(plan, namespace: str = "team"):
-    condition = plan.states[namespace].conditions[0]
-    return condition.status, condition.reason
+    return show()
 
 
 def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
@@ -267,26 +203,3 @@ def test_the_claim_of_another_cache_is_not_ours(seen):
     stranger = Cache(CacheMeta(name="kernels", namespace="other"), CacheSpec(), cache().status)
     assert not MODE.owns(stranger, LINK, seen.find(LINK))
     assert not MODE.plan_removal(stranger, seen).delete
-
-
-def test_a_claim_that_waits_is_touched_once_kubernetes_knows_its_volume(seen):
-    settle(seen, cache())
-    claims, volumes = ([found for _, found in seen.list_all(kind)] for kind in (CLAIMS, VOLUMES))
-    assert MODE.plan(cache(), seen).wake_after == 0
-    for each in claims:
-        each.status["phase"] = "Pending"
-    for each in volumes:
-        each.status["phase"] = "Pending"
-    assert not MODE.plan(cache(), seen).patch
-    for each in volumes:
-        each.status["phase"] = "Bound"
-    plan = MODE.plan(cache(), seen)
-    assert {patch.name.name for patch in plan.patch} == {each.metadata.name for each in claims}
-    assert plan.wake_after == 2
-    carry_out(seen, plan)
-    for each in claims:
-        each.status["phase"] = "Pending"
-    # Not at once again, but soon.
-    assert not MODE.plan(cache(), seen).patch
-    seen._clock = lambda: 1002.5
-    assert len(MODE.plan(cache(), seen).patch) == len(claims)

@@ -19,7 +19,7 @@ def marked():
 
 @pytest.fixture
 def seen(marked):
-    objects = SeenObjects(marked.append)
+    objects = SeenObjects(marked.append, home=OURS)
     objects.take_cache_event("ADDED", cache_of())
     marked.clear()
     return objects

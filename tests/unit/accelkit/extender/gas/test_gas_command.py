@@ -49,6 +49,11 @@ def test_nothing_is_served_without_certificates_unless_it_is_told_to(told, files
     assert (told[0].listen.port, told[0].listen.tls) == (9001, None)
 
 
+def test_pods_that_were_refused_too_early_are_woken(told):
+    assert start("--unsafe").exit_code == 0
+    assert told[0].wake
+
+
 def test_clients_need_a_certificate_of_a_name(told, files):
     assert start(*files, "--port", "32000").exit_code == 0
     assert start(*files, "-clientName=gas-client").exit_code == 0

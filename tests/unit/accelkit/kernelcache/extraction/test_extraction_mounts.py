@@ -11,6 +11,8 @@ from registries.hostile import HostileRegistry
 from served_images import HELLO, extract, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
+from accelkit.gkm import names
+from accelkit.kernelcache.extraction.folder import Place
 
 
 @pytest.fixture
@@ -114,6 +116,32 @@ async def test_another_mount_path_is_another_folder(hostile_registry: HostileReg
     assert [each.fresh for each in done] == [True, True, True, False]
     assert done[1].place.folder == done[3].place.folder
     assert len(visible(base)) == 3
+
+
+async def test_mount_paths_whose_hashes_begin_alike_have_folders_of_their_own(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    # The first 32 bits of their sha256 are the same.
+    alike = ["/opt/m2189", "/opt/m45943"]
+    image = put_layers(hostile_registry, [HELLO])
+    done = [await extract(hostile_registry, unsigned(image, base, mount_path=path)) for path in alike]
+    assert [each.record.mount_path for each in done] == alike
+    assert len(visible(base)) == 2
+    expected = [names.name_folder(image.require_digest(), path) for path in alike]
+    assert [each.place.folder.name for each in done] == expected
+
+
+async def test_a_whole_cache_for_another_mount_path_is_never_displaced(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    others = await extract(hostile_registry, unsigned(image, base, mount_path="/others"))
+    place = Place.of(base, image.require_digest(), "/ours")
+    others.place.folder.rename(place.folder)
+    with pytest.raises(CacheError, match=r"holds the cache for /others.*delete that folder once no workload uses it"):
+        await extract(hostile_registry, unsigned(image, base, mount_path="/ours"))
+    assert (place.cache / "K/k.json").read_bytes() == b"{}"
+    assert visible(base) == [place.folder.name]
 
 
 @pytest.mark.parametrize("path", ["cache", "", "/a/../b", "/a/./b", "/a\nb"])

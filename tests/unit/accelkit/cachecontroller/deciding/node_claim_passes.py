@@ -1,0 +1,89 @@
+"""A cache whose claims are on nodes, and what becomes of its plans."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.deciding.node_claims import NodeClaims
+from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, ObjectName, Seen, SeenMeta
+from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
+from accelkit.gkm import names
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
+from accelkit.model.object_meta import ObjectMeta
+
+DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+KEY = "team/kernels"
+LINK = ObjectName(CLAIMS, "kernels", "team")
+PINNED = ObjectName(CLAIMS, names.name_pinned_claim(KEY, DIGEST), "team")
+MODE = NodeClaims()
+NUMBERS = itertools.count()
+
+
+def cache(**spec) -> Cache:
+    status = CacheStatus(resolved_digest=DIGEST, mount_path="/cache", cache_bytes=3 << 20, delivery="node")
+    return Cache(CacheMeta(name="kernels", namespace="team", uid="u"), CacheSpec(image="q.io/a/b:v1", **spec), status)
+
+
+def show() -> SeenObjects:
+    """A namespace, and nothing in it."""
+    objects = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
+    objects.replace_namespaces([SeenName(ObjectMeta(name="team"))])
+    return objects
+
+
+def carry_out(seen: SeenObjects, plan) -> None:
+    """What a patient API server and kube-controller-manager make of a plan."""
+    for each in plan.delete:
+        seen.take_object_event(each.name.kind)("DELETED", seen.find(each.name))
+    for patch in plan.patch:
+        found = seen.find(patch.name)
+        body = patch.body
+        if "metadata" in body:
+            found.metadata.labels = {**(found.metadata.labels or {}), **body["metadata"]["labels"]}
+            found.metadata.annotations = {**(found.metadata.annotations or {}), **body["metadata"]["annotations"]}
+            found.metadata.owner_references = body["metadata"].get("ownerReferences", found.metadata.owner_references)
+        if "spec" in body:
+            found.spec["claimRef"]["uid"] = body["spec"]["claimRef"]["uid"]
+    for name, manifest in plan.create:
+        meta = {key: manifest["metadata"][key] for key in ("name", "labels", "annotations")}
+        spec = {key: dict(value) if isinstance(value, dict) else value for key, value in manifest["spec"].items()}
+        seen.put(name, Seen(SeenMeta(**meta, namespace=name.namespace, uid=f"uid-{next(NUMBERS)}"), spec))
+    bind(seen)
+
+
+def bind(seen: SeenObjects) -> None:
+    for _, volume in seen.list_all(VOLUMES):
+        claim = seen.find(ObjectName(CLAIMS, volume.spec["claimRef"]["name"], volume.spec["claimRef"]["namespace"]))
+        if claim is not None and claim.metadata.uid == volume.spec["claimRef"]["uid"]:
+            claim.status["phase"] = "Bound"
+
+
+def settle(seen: SeenObjects, of: Cache, mode=MODE):
+    for _ in range(6):
+        plan = mode.plan(of, seen)
+        if not (plan.create or plan.patch or plan.delete):
+            return plan
+        carry_out(seen, plan)
+    pytest.fail("it does not come to rest")
+
+
+def mount(seen: SeenObjects, claim: str, name: str = "user") -> None:
+    volumes = [{"persistentVolumeClaim": {"claimName": claim}}]
+    pod = {"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": {"volumes": volumes}}
+    seen.take_pod_event("ADDED", msgspec.convert(pod, SeenPod))
+
+
+def ready(plan, namespace: str = "team"):
+    condition = plan.states[namespace].conditions[0]
+    return condition.status, condition.reason
+
+
+def wait(claims, volumes, phase: str) -> None:
+    for each in claims:
+        each.status["phase"] = "Pending"
+    for each in volumes:
+        each.status["phase"] = phase
