@@ -131,7 +131,10 @@ async def test_a_report_is_made_labelled_and_deleted_when_nothing_is_to_be_told(
         writer.offer({"team": status(), "": status()}, "host-0", "uid-1")
         await until(lambda: all(cluster.stored.get(each, {}).get("status") for each in (path("team"), CLUSTER)))
         made = cluster.stored[path("team")]
-        assert made["metadata"] == {"name": "n", "labels": {"kubernetes.io/hostname": "host-0"}, "namespace": "team"}
+        # Kubernetes deletes it with the node.
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-1"}
+        labels = {"kubernetes.io/hostname": "host-0"}
+        assert made["metadata"] == {"name": "n", "labels": labels, "ownerReferences": [owner], "namespace": "team"}
         assert (made["kind"], cluster.stored[CLUSTER]["kind"]) == ("GKMCacheNode", "ClusterGKMCacheNode")
         writer.offer({"team": status()}, "host-0", "uid-1")
         await until(lambda: CLUSTER not in cluster.stored)
