@@ -144,7 +144,7 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     assert {verb for resource, verb in own if resource == "secrets"} == {"create"}
     assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
     for reports in ("gkmcachenodes", "clustergkmcachenodes"):
-        assert {verb for of, verb in found if of == reports} == {"list", "watch", "delete"}
+        assert {verb for of, verb in found if of == reports} == {"list", "watch"}
     narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
     assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
         (["mutatingwebhookconfigurations"], [CONTROLLER])
