@@ -20,6 +20,7 @@ from private_sigstore import PrivateSigstore
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
+from accelkit.kernelcache.extraction.integrity.protection import delete_tree
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.card import Card
@@ -97,6 +98,7 @@ class Bed:
 
     async def close(self) -> None:
         self.kill()
+        delete_tree(self.store)
         paths = [f"{names.SIGNER_POLICIES}/{self.namespace}", f"{NODES}/{self.node}"]
         for collection in (self._pods, self._caches):
             paths += [f"{collection}/{each['metadata']['name']}" for each in await self.list(collection)]
@@ -109,8 +111,10 @@ class Bed:
 
     # The agent.
 
-    def start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
+    def start(self, *arguments: str, protects: bool = True) -> None:
+        """Start it, with the rights of the test, or without the one that protects files."""
+        command = [] if protects or os.geteuid() else ["setpriv", "--bounding-set=-linux_immutable"]
+        command += [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
         environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -7,7 +7,9 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -66,6 +68,36 @@ def scanning(folder: Path, pods: Path) -> Iterator[None]:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+@contextmanager
+def probing(port: int) -> Iterator[list[float]]:
+    """Ask again and again whether the agent is well, as a kubelet does; yields the seconds that each answer took."""
+    took: list[float] = []
+    stop, answered = threading.Event(), threading.Event()
+
+    def probe() -> None:
+        while not stop.wait(0.1):
+            began = time.monotonic()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=DEADLINE) as answer:
+                    answer.read()
+            except OSError:
+                # Before it has begun it answers nobody; afterwards that is a failure.
+                if took:
+                    took.append(float("inf"))
+            else:
+                took.append(time.monotonic() - began)
+                answered.set()
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        assert answered.wait(DEADLINE)
+        yield took
+    finally:
+        stop.set()
+        thread.join(DEADLINE)
 
 
 @contextmanager

@@ -77,9 +77,9 @@ class CacheCluster:
         """Delete the webhook's configuration, as somebody may who wants to get around it."""
         await delete_if_present(self.api, build_object_path(CONFIGURATIONS, CONFIGURATION))
 
-    async def make_namespace(self) -> str:
+    async def make_namespace(self, name: str = "") -> str:
         """A namespace of the test's own, whose pods can be made at once."""
-        name = f"caches-{next(_numbers)}"
+        name = name or f"caches-{next(_numbers)}"
         await self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
         self._namespaces.append(name)
         account = build_object_path(build_collection_path("v1", "serviceaccounts", name), "default")

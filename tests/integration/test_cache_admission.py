@@ -177,6 +177,16 @@ async def test_a_pod_too_large_to_be_judged_is_refused(cluster, namespace):
     assert await cluster.refusal(namespace, pod) != ""
 
 
+async def test_a_large_pod_of_others_is_judged_and_let_in(cluster, namespace):
+    await guard(cluster, namespace)
+    names = [f"kernels-{number}" for number in range(500)]
+    pod = owning(*(f"own-{each}" for each in names), pod="kernels")
+    pod["spec"]["volumes"] += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
+    mounts = [{"name": each, "mountPath": f"/{each}"} for each in names]
+    pod["spec"]["containers"] = [{"name": f"c-{number}", "image": "x", "volumeMounts": mounts} for number in range(5)]
+    assert await cluster.refusal(namespace, pod) == ""
+
+
 @pytest.mark.parametrize(
     ("path", "refused"),
     [

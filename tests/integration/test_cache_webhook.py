@@ -16,9 +16,8 @@ from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.webhook.matching import MAX_EXPRESSION, Exactness, build_expression, list_claims_of
 from accelkit.cachecontroller.webhook.registration import API, CONFIGURATIONS, KIND, Endpoint, Registration
 from accelkit.errors import ApiError
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.names import CLUSTER_CACHES, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import Cache, CacheMeta
-from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import delete_if_present
@@ -30,19 +29,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 MANY = int(os.environ.get("ACCELKIT_CACHES", "40"))
 
 
-def issue(stand: Stand) -> None:
-    """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
-    authority = Authority("webhook")
-    pair = authority.issue_server("webhook", ["127.0.0.1"])
-    stand.certificate.with_name("ca.crt").write_bytes(authority.certificate)
-    stand.key.write_bytes(pair.key)
-    stand.certificate.write_bytes(pair.certificate)
-
-
 @pytest.fixture(scope="module")
 def stand(control_plane, tmp_path_factory):
     stand = Stand(tmp_path_factory.mktemp("webhook"), control_plane.kubeconfig, free_port())
-    issue(stand)
+    stand.issue()
     yield stand
     stand.stop()
 
@@ -122,6 +112,17 @@ async def test_pods_may_follow_their_cache_in_the_same_file(served, namespace):
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
 
 
+async def test_pods_may_follow_a_namespace_that_their_cache_gets(served, namespace):
+    name, later = f"shared-{namespace}", f"later-{namespace}"
+    await ready(served, namespace, name, spread=[namespace, later])
+    spread = [namespace, later, await served.make_namespace()]
+    await served.make_namespace(later)
+    await served.api.patch(build_object_path(CLUSTER_CACHES, name), {"spec": {"workloadNamespaces": spread}})
+    for place in reversed(spread):
+        pod = await served.create(place, make_pod(mount(), claim=name))
+        assert pod["spec"]["initContainers"][0]["image"] == IMAGE
+
+
 async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, namespace):
     await ready(served, namespace)
     lying = {PINNED_ANNOTATION: "sha256:" + "0" * 64, WRITABLE_ANNOTATION: "mine"}
@@ -196,7 +197,7 @@ async def test_a_new_certificate_is_served_and_trusted(served, namespace):
     await ready(served, namespace)
     path = build_object_path(CONFIGURATIONS, CONFIGURATION)
     before = await served.api.get(path)
-    issue(served.stand)
+    served.stand.issue()
 
     async def trusted():
         return await served.api.get(path) != before

@@ -116,10 +116,10 @@ async def test_the_api_server_takes_gkms_own_manifests_word_for_word(api):
 
 @pytest.mark.usefixtures("gkm")
 async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api, tmp_path):
-    def play(state: str, *arguments: str) -> str:
+    def play(state: str, *arguments: str, check: bool = True) -> str:
         chosen = ("-e", "accelkit_examples_set=nfd-rocm", "-e", f"accelkit_examples_state={state}")
         folder = ("-e", f"accelkit_examples_output={tmp_path}")
-        return control_plane.playbook("playbooks/examples.yml", *chosen, *folder, *arguments).stdout
+        return control_plane.playbook("playbooks/examples.yml", *chosen, *folder, *arguments, check=check).stdout
 
     files = {each.file_name for each in SETS["nfd-rocm"]}
     assert SETS["nfd-rocm"][0].environment is Environment.NFD
@@ -131,8 +131,24 @@ async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api,
     assert await names(api, "/api/v1/namespaces") == set()
     assert "created Namespace gkm-test-ns-1-rwo-ns-rocm-v2" in play("deployed", "--diff")
     assert "changed=0" in play("deployed")
+    await waits_for_caches(api, play)
     assert "changed=1" in play("undeployed")
     assert "changed=0" in play("undeployed")
     assert "changed=1" in play("absent")
     assert [*tmp_path.iterdir()] == []
     assert await names(api, "/api/v1/namespaces") == set()
+
+
+async def waits_for_caches(api, play) -> None:
+    """They become ready, as a controller would say; before that it fails with what is known."""
+    wait = ("-e", "accelkit_examples_wait=true")
+    said = play("deployed", *wait, "-e", "accelkit_examples_timeout=3", check=False)
+    assert "is not ready after 3 s: the cache controller has not looked at it" in " ".join(said.split())
+    caches = [
+        "/apis/gkm.io/v1alpha1/namespaces/gkm-test-ns-1-rwo-ns-rocm-v2/gkmcaches/gkm-test-obj-rwo-ns-rocm-v2",
+        "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3",
+    ]
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for path in caches:
+        await api.patch(f"{path}/status", {"status": {"observedGeneration": 1, "conditions": [ready]}})
+    assert "changed=0" in play("deployed", *wait)

@@ -25,6 +25,7 @@ from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Regist
 from accelkit.cachecontroller.webhook.server import WebhookServer
 from accelkit.gkm.names import CACHES, CLUSTER_CACHES
 from accelkit.gkm.objects import Cache
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.reflector import Reflector
@@ -46,6 +47,14 @@ class Stand:
         self._arguments = [str(folder), str(kubeconfig), str(port)]
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def issue(self) -> None:
+        """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
+        authority = Authority("webhook")
+        pair = authority.issue_server("webhook", ["127.0.0.1"])
+        self.certificate.with_name("ca.crt").write_bytes(authority.certificate)
+        self.key.write_bytes(pair.key)
+        self.certificate.write_bytes(pair.certificate)
 
     def start(self) -> None:
         if self._process is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentLooks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
@@ -55,6 +56,7 @@ class AgentOptions:
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
         min_free_percent: of the disk, what stays free, where that is more.
+        look_again_seconds: after how long caches are read again that are not protected against writes.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
     """
 
@@ -68,6 +70,7 @@ class AgentOptions:
     min_free_percent: float = 0.0
     trusted_root: Path | None = None
     scan_folder: Path | None = None
+    look_again_seconds: float = LOOK_AGAIN_SECONDS
     metrics_port: int = 0
 
 
@@ -148,11 +151,12 @@ class CacheAgent:
         self._workers = Workers(
             store, preparation, self._standings, metrics, node=self._find_node, on_end=self._wake.set
         )
+        self._looks = ContentLooks(store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set)
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
         """Return what has to run."""
-        return [*self._watches.list_loops(), self._writer.run(), self._run()]
+        return [*self._watches.list_loops(), self._writer.run(), self._looks.run(), self._run()]
 
     def is_healthy(self) -> bool:
         """Return whether the agent goes on deciding."""
@@ -245,6 +249,7 @@ class CacheAgent:
             attempts=self._workers.attempts,
             busy=dict(self._workers.promised),
             slots=self._workers.slots,
+            changed=self._looks.changed,
         )
 
     def _move(self, move: Move) -> bool:
@@ -274,7 +279,7 @@ class CacheAgent:
     def _report(self, world: World, plan: Plan) -> None:
         missed = self._read_missed(world, plan)
         reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
-        self._writer.offer(reports, world.node.hostname)
+        self._writer.offer(reports, world.node.hostname, world.node.uid)
         self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
         self._metrics.free_bytes.set(world.disk.free_bytes)
         states = Counter(each.step for each in plan.progress.values())

@@ -10,6 +10,7 @@ import click
 
 from accelkit import __version__
 from accelkit.cacheagent.agent import AgentOptions, run
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS
 from accelkit.cacheagent.planning.world import GIB
 from accelkit.gkm.names import HOST_FOLDER
 from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
@@ -66,6 +67,14 @@ _LOG = "accelkit-cache-agent"
     envvar="ACCELKIT_SCAN_FOLDER",
     type=click.Path(path_type=Path),
     help="Folder in which `accelkit cache-scan` tells what pods made themselves; without it nobody looks.",
+)
+@click.option(
+    "--look-again-seconds",
+    envvar="ACCELKIT_CACHE_LOOK_AGAIN_SECONDS",
+    type=click.FloatRange(min=1),
+    default=LOOK_AGAIN_SECONDS,
+    show_default=True,
+    help="After how long caches are read again that are not protected against writes.",
 )
 @click.option(
     "--metrics-port",

@@ -20,7 +20,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.caches = Gauge(
-            "accelkit_kernel_caches",
+            "accelkit_kernel_caches_on_node",
             "Caches of the cluster by their state on this node.",
             ["state"],
             registry=self.registry,
@@ -50,6 +50,18 @@ class Metrics:
         )
         self.status_failures = Counter(
             "accelkit_kernel_cache_status_failures", "Reports that could not be written.", registry=self.registry
+        )
+
+        self.protection = Gauge(
+            "accelkit_kernel_cache_protection",
+            "1 for how the store stands: whether nobody can write its caches, or why that is not possible.",
+            ["state"],
+            registry=self.registry,
+        )
+        self.content_changed = Counter(
+            "accelkit_kernel_cache_content_changed",
+            "Caches that were not any more what was extracted, and were taken out.",
+            registry=self.registry,
         )
 
     def open_port(self, port: int, is_healthy: Callable[[], bool]) -> HeadServer:

@@ -100,6 +100,7 @@ def build_request(
         limits=limits,
         node=node,
         lock_seconds=_LOCK_SECONDS,
+        protect=True,
     )
 
 

@@ -69,6 +69,7 @@ class Reason(StrEnum):
     MISSES = "Misses"
     NOT_MEASURED = "NotMeasured"
     FAILED_ON_NODES = "FailedOnNodes"
+    CONTENT_CHANGED = "ContentChanged"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
     # Pods would mount, or mount, a claim writable, whose files all pods share.
     WRITABLE_POD = "WritablePod"

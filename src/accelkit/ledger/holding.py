@@ -143,11 +143,11 @@ class NodeEntry:
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, UnassignedPod] = field(default_factory=dict)
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
-    ended: int = 0
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
     # With the neighbours that the last request with selectors named.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
+    ended: int = 0
 
     @property
     def gone(self) -> bool:

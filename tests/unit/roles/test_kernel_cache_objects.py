@@ -38,6 +38,7 @@ CASES = {
         "kernel_cache_trusted_root": "{folder}/root.json",
         "kernel_cache_max_gib": 1.5,
         "kernel_cache_min_free_gib": 2,
+        "kernel_cache_min_free_percent": 0,
         "kernel_cache_signer_policies": [{"name": "acme", "spec": {"images": ["quay.io/acme/**"], "signers": [KEY]}}],
     },
 }
@@ -143,7 +144,7 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     assert {verb for resource, verb in own if resource == "secrets"} == {"create"}
     assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
     for reports in ("gkmcachenodes", "clustergkmcachenodes"):
-        assert {verb for of, verb in found if of == reports} == {"list", "watch", "delete"}
+        assert {verb for of, verb in found if of == reports} == {"list", "watch"}
     narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
     assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
         (["mutatingwebhookconfigurations"], [CONTROLLER])
@@ -236,8 +237,9 @@ def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
     given = arguments(containers(made)["cache-agent"])
     assert given["--max-gib"] == ["1.5"]
     assert given["--min-free-gib"] == ["2"]
+    assert given["--min-free-percent"] == ["0"]
     assert (
-        not {"--max-gib", "--min-free-gib"}
+        not {"--max-gib", "--min-free-gib", "--min-free-percent"}
         & arguments(containers(rendered["defaults", "DaemonSet", AGENT])["cache-agent"]).keys()
     )
 

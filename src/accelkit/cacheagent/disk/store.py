@@ -14,22 +14,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from accelkit.cacheagent.disk.ledger import Ledger, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import CompletionRecord
 from accelkit.kernelcache.extraction.folder import CACHE, FOLDER_NAME, Place, lock_place
-from accelkit.kernelcache.extraction.listing import Listing, list_extracted
+from accelkit.kernelcache.extraction.listing import list_extracted
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
-from accelkit.kernelcache.extraction.record import read_boot_id
 from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
-_LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced)")
+_LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced|lock)")
 _LINK: Final = re.compile(r"[0-9a-f]{20}")
 _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
@@ -65,7 +62,7 @@ class Store:
             self._claims.mkdir(parents=True, exist_ok=True)
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
-            await self._note_boot(await self.refresh())
+            await self.refresh()
             # Of an empty store there is nothing to know.
             self.ledger.lost &= bool(self.stored)
         except OSError as exc:
@@ -74,8 +71,8 @@ class Store:
                 next_step="mount the host's folder writable for this user, or name another with --folder",
             ) from exc
 
-    async def refresh(self) -> Listing:
-        """Read anew what lies there; return it.
+    async def refresh(self) -> None:
+        """Read anew what lies there.
 
         Raises:
             OSError: it cannot be read.
@@ -85,7 +82,6 @@ class Store:
         self.stored = {folder: self._describe(folder, record) for folder, record in found.items()}
         self.broken = frozenset(path.name for path in listing.unusable)
         self.links = self._read_links()
-        return listing
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
         """Take over what was extracted, or found to satisfy these policies.
@@ -155,7 +151,7 @@ class Store:
         Raises:
             OSError: it cannot be deleted; what is left of it is invisible.
         """
-        place = self._find_place(folder)
+        place = self.find_place(folder)
         try:
             async with lock_place(place, 0.0):
                 await run_to_completion(place.clear_leftovers)
@@ -168,10 +164,42 @@ class Store:
             return False
         return True
 
+    async def take_out(self, folder: str, opened: int, seconds: float) -> bool:
+        """Delete a folder whose files are not what they were, and lead its links to nowhere until it is there again.
+
+        Args:
+            folder: of a cache.
+            opened: a descriptor of it, by which another folder of that name is told apart, and stays.
+            seconds: how long somebody else who is at it is waited for.
+
+        Returns:
+            Whether it was taken out.
+
+        Raises:
+            CacheError: somebody else is at it for longer.
+            OSError: it cannot be moved out of the way.
+        """
+        place = self.find_place(folder)
+        async with lock_place(place, seconds):
+            if not place.folder.exists() or not os.path.samestat(os.fstat(opened), place.folder.stat()):
+                return False
+            await run_to_completion(place.clear_leftovers)
+            for link in [link for link, target in self.links.items() if target == folder]:
+                self.move_link(link, WITHDRAWN)
+            place.folder.rename(place.displaced)
+            self.stored.pop(folder, None)
+            try:
+                await run_to_completion(place.clear_leftovers)
+            except OSError as exc:
+                log.warning("%s cannot be deleted, and is invisible: %s", place.displaced, exc)
+        return True
+
     async def _clear_leftovers(self) -> None:
         for path in list(self.root.iterdir()):
             if (found := _LEFTOVER.fullmatch(path.name)) is not None:
-                place = self._find_place(found["folder"])
+                place = self.find_place(found["folder"])
+                if path == place.lock and place.folder.exists():
+                    continue
                 # Somebody who extracts by hand holds the lock, and clears what is his.
                 try:
                     async with lock_place(place, 0.0):
@@ -182,20 +210,8 @@ class Store:
                     # It is in nobody's way but its own.
                     log.warning("%s cannot be deleted: %s", path, exc)
 
-    async def _note_boot(self, listing: Listing) -> None:
-        """Note of what is whole that it is so in this run of the kernel, lest its files are counted again and again."""
-        boot = read_boot_id()
-        for each in listing.caches:
-            if boot is None or each.record.boot == boot:
-                continue
-            renewed = msgspec.structs.replace(each.record, boot=boot)
-            try:
-                async with lock_place(each.place, 0.0):
-                    each.place.renew(renewed)
-            except (CacheError, OSError) as exc:
-                log.warning("the record of %s stays as it is: %s", each.place.folder.name, exc)
-
-    def _find_place(self, folder: str) -> Place:
+    def find_place(self, folder: str) -> Place:
+        """Return where a folder of the store is; its digest and mount path are left open."""
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:

@@ -152,6 +152,7 @@ class OwnNode:
         facts: cards and CPU; cards are None where the node's inventory is unknown.
         cards: as its inventory has them.
         hostname: by which labels name the node.
+        uid: of the node.
         problem: why the inventory is unknown though there is one, as a sentence.
     """
 
@@ -159,6 +160,7 @@ class OwnNode:
     cards: tuple[Card, ...] = ()
     hostname: str = ""
     problem: str = ""
+    uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
         """Return the number by which users know a card; None where there is no such card."""
@@ -175,10 +177,11 @@ def read_own_node(node: Node) -> OwnNode:
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)
     if text is None:
-        return OwnNode(unknown, hostname=hostname)
+        return OwnNode(unknown, hostname=hostname, uid=node.metadata.uid)
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
-        return OwnNode(unknown, hostname=hostname, problem=f"the node's inventory cannot be used: {exc}")
+        problem = f"the node's inventory cannot be used: {exc}"
+        return OwnNode(unknown, hostname=hostname, problem=problem, uid=node.metadata.uid)
     facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture)
-    return OwnNode(facts, cards, hostname)
+    return OwnNode(facts, cards, hostname, uid=node.metadata.uid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from accelkit.cacheagent.planning.shares import find_shares, is_early, order_work
+from accelkit.cacheagent.planning.shares import Slots, find_shares, is_early, order_work
 from accelkit.cacheagent.planning.standing import NoRoom, Progress, Step, assess, find_room
 from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
@@ -170,7 +170,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     no_room: dict[str, NoRoom] = {}
     begun = {world.wishes[key].folder for key in world.busy if key in world.wishes}
     taken = sum(each.size_bytes for each in world.stored.values())
-    promised, shares = sum(world.busy.values()), find_shares(world)
+    promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
     # For those that have less than their share and wait, each folder once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
@@ -178,11 +178,12 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
         spoken_for = promised + (kept_bytes if beyond else 0)
         missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
         if missing is not None:
-            no_room[each.wish.key] = (
-                replace(missing, message=missing.message + shares.explain(each)) if beyond else missing
-            )
-        if missing is None and len(work) < world.slots and not is_early(world, each) and each.wish.folder not in begun:
+            own = find_room(world, each, taken, promised)
+            no_room[each.wish.key] = own or replace(missing, message=missing.message + shares.explain(each))
+        may_begin = slots.has(each.wish.namespace) and not is_early(world, each) and each.wish.folder not in begun
+        if missing is None and may_begin:
             begun.add(each.wish.folder)
+            slots.take(each.wish.namespace)
             room = limit_size(world.disk, taken, spoken_for, fetches=fetches)
             work.append(Work(each, world.describe_work(each.wish), room))
             promised += each.needs_bytes if each.step is Step.EXTRACT else 0

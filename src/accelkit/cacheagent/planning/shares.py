@@ -6,7 +6,7 @@ namespace's caches nor its name may decide when another's are worked on, nor its
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -60,8 +60,31 @@ def find_shares(world: World) -> Shares:
     disk, lying = world.disk, sum(each.size_bytes for each in world.stored.values())
     room = lying + max(0, disk.free_bytes - disk.reserve_bytes)
     room = room if disk.max_bytes is None else min(room, disk.max_bytes)
-    namespaces = {wish.namespace for wish in world.wishes.values()}
+    # A cache that nobody has signed makes nobody's share smaller.
+    namespaces = {*taken, *(wish.namespace for wish in world.wishes.values() if wish.folder and wish.verified)}
     return Shares(room // max(1, len(namespaces)), taken)
+
+
+class Slots:
+    """What may be worked on at once; while several namespaces ask, no one of them has all of it.
+
+    A registry may answer slowly on purpose, and a slot is taken for as long.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._left = world.slots
+        self._taken = Counter(key.partition("/")[0] for key in world.busy)
+        alone = len({wish.namespace for wish in world.wishes.values()}) <= 1
+        self._most = max(1, world.slots + len(world.busy) - (not alone))
+
+    def has(self, namespace: str) -> bool:
+        """Return whether work of a namespace may begin."""
+        return self._left > 0 and self._taken[namespace] < self._most
+
+    def take(self, namespace: str) -> None:
+        """Count work that begins."""
+        self._left -= 1
+        self._taken[namespace] += 1
 
 
 def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> list[Progress]:

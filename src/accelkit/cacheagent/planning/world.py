@@ -132,6 +132,7 @@ class World:
         attempts: by key.
         busy: keys with work under way, and the bytes that it is expected to take.
         slots: how many more may be worked on at once.
+        changed: what is told of folders that were found not to be what was extracted.
     """
 
     now: float
@@ -151,6 +152,7 @@ class World:
     busy: Mapping[str, int] = field(default_factory=dict)
     slots: int = 4
     today: float = 0.0
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     def find_stored(self, wish: Wish) -> Stored | None:
         """Return what lies here of a cache; None of a folder that was made for another mount path."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Final
 
+from accelkit.cacheagent.planning.observed import MountingPod
 from accelkit.cacheagent.planning.usage import Usage, owns_claim
 from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
@@ -76,12 +77,27 @@ def assign_missed(
     return missed
 
 
-def describe_effect(measured: Sequence[tuple[str, MissedFiles]]) -> Condition:
-    """Return whether the workloads of a digest hit, from what its pods made themselves; not of those without a copy."""
+def has_copy(pod: MountingPod, wish: Wish) -> bool:
+    """Return whether a pod has a private copy of a cache."""
+    return any(owns_claim(wish, claim) for claim in pod.copies.values())
+
+
+def describe_effect(measured: Sequence[tuple[str, MissedFiles]], unseen: int = 0) -> Condition:
+    """Return whether the workloads of a digest hit, from what its pods made themselves; not of those without a copy.
+
+    Args:
+        measured: name and files of each pod whose copy was looked at.
+        unseen: how many pods have copies that were not.
+    """
     kind = ConditionType.EFFECTIVE
     measured = [(name, each) for name, each in measured if each.known]
     if not measured:
-        return state(kind, Reason.NOT_MEASURED, "no pod has a private copy that was looked at", holds=None)
+        told = "no pod has a private copy that was looked at"
+        if unseen:
+            told = (
+                f"{unseen} pods have private copies that were not looked at; the log of the node's cache-scan says more"
+            )
+        return state(kind, Reason.NOT_MEASURED, told, holds=None)
     missing = [(name, each) for name, each in measured if each.files]
     if not missing:
         return state(kind, Reason.HITS, f"{len(measured)} pods have made no file of their own so far", holds=True)

@@ -12,7 +12,7 @@ from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfi
 from accelkit.cacheagent.planning.usage import Usage
 from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
-from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect
+from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, has_copy
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, is_failure, state
 from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStatus, NodeStatus
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
@@ -92,7 +92,11 @@ def _describe(
             _tell_extracted(world, plan, progress),
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
-            describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
+            *_tell_changed(world, wish),
+            describe_effect(
+                [(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed],
+                sum(pod.uid not in missed and has_copy(pod, wish) for pod in current),
+            ),
         ],
     )
 
@@ -152,8 +156,14 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
         return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=False)
+    changed = world.changed.get(progress.wish.folder, "") if stored is None else ""
     told = "its signatures are verified by the present policies" if stored is not None else "its files are fetched"
-    return state(kind, Reason.EXTRACTING, told, holds=False)
+    return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or told, holds=False)
+
+
+def _tell_changed(world: World, wish: Wish) -> list[Condition]:
+    changed = world.changed.get(wish.folder)
+    return [state(ConditionType.DEGRADED, Reason.CONTENT_CHANGED, changed, holds=True)] if changed is not None else []
 
 
 def _tell_attempt(world: World, attempt: Attempt) -> str:

@@ -6,6 +6,7 @@ there. No file is opened. Names, depths and numbers are bounded, and no name of 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -40,6 +41,35 @@ _AOT: Final = "torch_aot_compile"
 _PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
 
 
+# Pods come and go, and what is not as the kubelet makes it is none of ours.
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
+
+
+@dataclass
+class Scan:
+    """What was found in the copies of a node.
+
+    Attributes:
+        reports: of each copy that is filled.
+        left_out: how many were not looked at, since there are too many.
+        unfilled: how many have no marker: they are being filled, or their pod took it away.
+        closed: folders that this process may not read, or that cannot be read.
+        error: why the first of them cannot; no name of a pod's making.
+    """
+
+    reports: list[CopyReport] = field(default_factory=list)
+    left_out: int = 0
+    unfilled: int = 0
+    closed: int = 0
+    error: str = ""
+
+    def note_closed(self, error: OSError) -> None:
+        """Note that a folder cannot be read, unless it is simply not there."""
+        if error.errno not in _ABSENT:
+            self.closed += 1
+            self.error = self.error or os.strerror(error.errno or 0)
+
+
 class _ExhaustedError(Exception):
     pass
 
@@ -56,8 +86,9 @@ class _Budget:
 
 @dataclass
 class _Count:
-    """What was found in one copy so far."""
+    """What was found so far in one copy, whose marker says since when it is the workload's."""
 
+    marker: os.stat_result
     triton: int = 0
     vllm: int = 0
     other: int = 0
@@ -79,8 +110,8 @@ class _Count:
             self.other += 1
 
 
-def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]:
-    """Return what was found in each copy that is filled, and how many were left out since there are too many.
+def scan_copies(pods_folder: Path = PODS_FOLDER) -> Scan:
+    """Return what was found in each copy that is filled.
 
     Args:
         pods_folder: of the kubelet.
@@ -88,51 +119,50 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
     Raises:
         OSError: the kubelet's folder cannot be read.
     """
-    reports: list[CopyReport] = []
+    scan = Scan()
     left = _MAX_ALL_ENTRIES
     pods = os.open(pods_folder, _FOLDER)
     try:
-        copies, left_out = _find_copies(pods)
+        copies = _find_copies(pods, scan)
         for number, (uid, name) in enumerate(copies):
             share = max(_LEAST_ENTRIES, left // (len(copies) - number))
             budget = _Budget(min(_MAX_ENTRIES, share))
-            report = _scan_copy(pods, uid, name, budget)
+            report = _scan_copy(pods, uid, name, budget, scan)
             left -= min(_MAX_ENTRIES, share) - max(0, budget.entries)
             if report is not None:
-                reports.append(report)
+                scan.reports.append(report)
     finally:
         os.close(pods)
-    return reports, left_out
+    return scan
 
 
 def _list_names(folder: int) -> list[str]:
     return os.listdir(folder)
 
 
-def _find_copies(pods: int) -> tuple[list[tuple[str, str]], int]:
-    """Return pods and volumes of copies, and how many more there are than are looked at."""
+def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
+    """Return pods and volumes of copies that are looked at."""
     copies: list[tuple[str, str]] = []
-    left_out = 0
     for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
-        with _descend(pods, (uid, *_VOLUMES)) as volumes:
+        with _descend(pods, (uid, *_VOLUMES), scan) as volumes:
             present = _list_names(volumes) if volumes is not None else ()
         names = sorted(name for name in present if _COPY.fullmatch(name))
         taken = names[: min(_MAX_COPIES_PER_POD, MAX_COPIES - len(copies))]
         copies += [(uid, name) for name in taken]
-        left_out += len(names) - len(taken)
-    return copies, left_out
+        scan.left_out += len(names) - len(taken)
+    return copies
 
 
 @contextmanager
-def _descend(folder: int, parts: tuple[str, ...]) -> Iterator[int | None]:
+def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
     """Open folders one below the other, following no link; None where one is not there or is none."""
     opened: list[int] = []
     try:
         for part in parts:
             try:
                 opened.append(os.open(part, _FOLDER, dir_fd=opened[-1] if opened else folder))
-            except OSError:
-                # Pods come and go, and what is not as the kubelet makes it is none of ours.
+            except OSError as exc:
+                scan.note_closed(exc)
                 yield None
                 return
         yield opened[-1]
@@ -141,20 +171,22 @@ def _descend(folder: int, parts: tuple[str, ...]) -> Iterator[int | None]:
             os.close(each)
 
 
-def _scan_copy(pods: int, uid: str, name: str, budget: _Budget) -> CopyReport | None:
-    with _descend(pods, (uid, *_VOLUMES, name)) as copy:
+def _scan_copy(pods: int, uid: str, name: str, budget: _Budget, scan: Scan) -> CopyReport | None:
+    with _descend(pods, (uid, *_VOLUMES, name), scan) as copy:
         if copy is None:
             return None
         try:
             marker = os.stat(MARKER, dir_fd=copy, follow_symlinks=False)
-        except OSError:
-            # It is being filled, or its pod took the marker away.
+        except OSError as exc:
+            scan.note_closed(exc)
+            scan.unfilled += exc.errno in _ABSENT
             return None
         if not stat.S_ISREG(marker.st_mode):
+            scan.unfilled += 1
             return None
-        count = _Count()
+        count = _Count(marker)
         try:
-            _walk(copy, (), marker, budget, count)
+            _walk(copy, (), budget, count, scan)
         except _ExhaustedError:
             count.bounded = True
         return CopyReport(
@@ -168,10 +200,11 @@ def _scan_copy(pods: int, uid: str, name: str, budget: _Budget) -> CopyReport | 
         )
 
 
-def _walk(folder: int, parts: tuple[str, ...], marker: os.stat_result, budget: _Budget, count: _Count) -> None:
+def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, scan: Scan) -> None:
     try:
         entries = os.scandir(folder)
-    except OSError:
+    except OSError as exc:
+        scan.note_closed(exc)
         return
     with entries:
         for entry in entries:
@@ -182,14 +215,17 @@ def _walk(folder: int, parts: tuple[str, ...], marker: os.stat_result, budget: _
                 # Gone meanwhile.
                 continue
             if stat.S_ISDIR(found.st_mode):
-                if len(parts) >= _MAX_DEPTH or found.st_dev != marker.st_dev:
+                if len(parts) >= _MAX_DEPTH or found.st_dev != count.marker.st_dev:
                     count.bounded = True
                     continue
-                with _descend(folder, (entry.name,)) as below:
+                before = scan.closed
+                with _descend(folder, (entry.name,), scan) as below:
                     if below is not None:
-                        _walk(below, (*parts, entry.name), marker, budget, count)
+                        _walk(below, (*parts, entry.name), budget, count, scan)
+                # What was not seen may have been made.
+                count.bounded |= scan.closed > before
             elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
-                count.add(parts, made=_is_made_after(found, marker))
+                count.add(parts, made=_is_made_after(found, count.marker))
 
 
 def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:

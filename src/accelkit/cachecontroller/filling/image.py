@@ -21,7 +21,7 @@ from accelkit.cachecontroller.delivery import (
     Shown,
     Watch,
 )
-from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod, read_labels
+from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
@@ -162,7 +162,7 @@ class ImageDelivery:
     def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
         metadata = target.mark(name.name, name.namespace)
         chosen = {"cache.accelkit.io/prefetch": name.name}
-        labels = {**read_labels(target.cache.spec.pod_template), **metadata["labels"], **chosen}
+        labels = {**metadata["labels"], **chosen}
         container = {
             "name": "hold",
             "image": self._settings.image,

@@ -130,6 +130,7 @@ class NamespaceDelivery:
             ready = state(ConditionType.READY, Reason.READY, f"claim {current.claim.name} is filled", holds=True)
             return self._tell(current, "", ready, former, shown)
         if current is not None:
+            hand_over.hurry(current)
             text = f"claim {current.claim.name} is being bound to its volume"
             return self._tell(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
         answer = VolumeFilling(target, self._settings, shown, work).fill()

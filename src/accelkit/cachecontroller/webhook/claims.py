@@ -44,8 +44,10 @@ class CacheClaim:
         if cache.metadata.deletion_timestamp is not None:
             return f"kernel cache {cache.key} is being deleted; mount another one, or wait until it is made again"
         verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
-        # Without a claim, the pod waits for it; with one, it would start with what nobody vouches for any more.
-        if verified is not None and verified.status == "False" and namespace in cache.status.pvc_status:
+        # Without a claim, the pod waits for it; with one, it would start with what nobody vouches for any more. That of
+        # a digest stays as long as other pods have it.
+        there = bool(self.digest) or namespace in cache.status.pvc_status
+        if verified is not None and verified.status == "False" and there:
             why = shorten(f"{verified.reason}: {verified.message}".rstrip(": "), 300)
             return (
                 f"kernel cache {cache.key} is not verified ({why}); its status has more, and a SignerPolicy that names "

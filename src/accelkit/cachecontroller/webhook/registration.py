@@ -41,6 +41,11 @@ _TIMEOUT_SECONDS: Final = 5
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 _AUTHORITY: Final = "ca.crt"
 _MOST_AUTHORITIES: Final = 8
+_MORE_NAMESPACES: Final = (
+    "request.operation == 'CREATE' || has(object.spec.workloadNamespaces) && "
+    "object.spec.workloadNamespaces.exists(each, !has(oldObject.spec.workloadNamespaces) || "
+    "!(each in oldObject.spec.workloadNamespaces))"
+)
 # Both replicas write what is announced to them.
 _TRIES: Final = 5
 
@@ -156,10 +161,14 @@ class Registration:
 
     def _build_of_caches(self, authorities: bytes) -> dict[str, Any]:
         """Return what lets a cache in only when pods that mount it are sent: they may follow in the same file."""
-        kinds = ["gkmcaches", "clustergkmcaches"]
+        of = {"apiGroups": ["gkm.io"], "apiVersions": ["*"], "scope": "*"}
+        made = {**_RULE, **of, "resources": ["gkmcaches", "clustergkmcaches"]}
+        # Nothing but its namespaces says where pods of a cache that is there may be.
+        spread = {**of, "operations": ["UPDATE"], "resources": ["clustergkmcaches"]}
         return {
             **self._build(ANNOUNCE_WEBHOOK, ANNOUNCE_PATH, authorities),
-            "rules": [{**_RULE, "apiGroups": ["gkm.io"], "apiVersions": ["*"], "resources": kinds, "scope": "*"}],
+            "rules": [made, spread],
+            "matchConditions": [{"name": "has-more-namespaces", "expression": _MORE_NAMESPACES}],
             # A pod that comes too early is refused and made again, a cache would not be.
             "failurePolicy": "Ignore",
             "sideEffects": "NoneOnDryRun",

@@ -1,6 +1,6 @@
 """Folders of extracted caches: one for each digest, whole or not there.
 
-    DIR/.sha256-<hex>.lock            held while somebody extracts it
+    DIR/.sha256-<hex>.lock            held while somebody is at it; there as long as the folder, or who is at it
     DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next one
     DIR/.sha256-<hex>.displaced/      what was in its way and had no record to be understood; the same
     DIR/sha256-<hex>/cache/           the framework's files
@@ -15,6 +15,7 @@ path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases took 8, whic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -128,12 +129,12 @@ class Place:
             OSError: it cannot be deleted.
         """
         for partial in self.folder.parent.glob(".sha256-*.partial"):
-            file = os.open(partial.with_suffix(".lock"), _LOCK_FLAGS, _LOCK_MODE)
-            try:
-                if _try_lock(file):
+            other = Place(self.digest, partial.with_name(partial.stem.removeprefix(".")), "")
+            if (file := _take_lock(other.lock)) is not None:
+                try:
                     delete_tree(partial)
-            finally:
-                os.close(file)
+                finally:
+                    _release_lock(other, file)
 
 
 def hash_path(mount_path: str) -> str:
@@ -185,26 +186,44 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
     """
     try:
         place.folder.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(place.lock, _LOCK_FLAGS, _LOCK_MODE)
-    except OSError as exc:
-        raise CacheError(f"{place.folder.parent} cannot be written: {exc.strerror}") from exc
-    try:
         deadline = asyncio.get_running_loop().time() + seconds
-        while not _try_lock(file):
+        while (file := _take_lock(place.lock)) is None:
             if asyncio.get_running_loop().time() > deadline:
                 raise CacheError(
                     f"somebody else has been extracting {place.folder.name} for more than {seconds:.0f} s",
                     next_step=f"wait, or find who holds {place.lock}",
                 )
             await asyncio.sleep(_LOCK_POLL_SECONDS)
+    except OSError as exc:
+        raise CacheError(f"{place.folder.parent} cannot be written: {exc.strerror}") from exc
+    try:
         yield
     finally:
+        _release_lock(place, file)
+
+
+def _take_lock(path: Path) -> int | None:
+    """Lock a file, made where there is none, and return it; None where somebody else holds it."""
+    while True:
+        file = os.open(path, _LOCK_FLAGS, _LOCK_MODE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have deleted it, and others have made a new one: then this one locks nothing.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), path.lstat()):
+                    return file
+        except BlockingIOError:
+            os.close(file)
+            return None
+        except OSError:
+            os.close(file)
+            raise
         os.close(file)
 
 
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _release_lock(place: Place, file: int) -> None:
+    # Without a folder it is of no more use; whoever chooses mount paths would fill the disk with them.
+    with contextlib.suppress(OSError):
+        if not os.path.lexists(place.folder):
+            place.lock.unlink()
+    os.close(file)

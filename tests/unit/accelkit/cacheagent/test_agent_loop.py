@@ -23,6 +23,8 @@ from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.preparation import Preparation
 from accelkit.cacheagent.pull_secrets import read_logins
 from accelkit.gkm import names
+from accelkit.kernelcache.extraction.integrity import protection
+from accelkit.kernelcache.extraction.integrity.protection import delete_tree
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.paths import NODES, PODS, build_collection_path
 from accelkit.model.card import Card
@@ -40,7 +42,7 @@ class Stand:
     def __init__(self, registry: HostileRegistry, root: Path) -> None:
         self.api, self.registry, self.metrics = WatchedApi(), registry, Metrics()
         self.settings = RegistrySettings(plain_http=frozenset({registry.host}))
-        self.options = AgentOptions(node="n", folder=root, registries=self.settings)
+        self.options = AgentOptions(node="n", folder=root, registries=self.settings, look_again_seconds=0.05)
         self.store = Store(root)
         self.image = publish(registry.host, cache_folder(root.parent / "built"), "team/add")
         sign(registry.host, self.image, KEY, "team/add")
@@ -90,6 +92,7 @@ async def stand(hostile_registry: HostileRegistry, tmp_path: Path, monkeypatch) 
         for task in tasks:
             task.cancel()
         assert {type(each) for each in await asyncio.gather(*tasks, return_exceptions=True)} == {asyncio.CancelledError}
+    delete_tree(stand.store.root)
 
 
 async def test_a_cache_is_learned_extracted_linked_reported_and_counted(stand):
@@ -97,7 +100,7 @@ async def test_a_cache_is_learned_extracted_linked_reported_and_counted(stand):
     await stand.until_ready()
     assert Path(names.build_link_path("team/add", stand.store.root)).is_dir()
     assert stand.count("accelkit_kernel_cache_extractions_total") == 1
-    assert stand.count("accelkit_kernel_caches", state="serve") == 1
+    assert stand.count("accelkit_kernel_caches_on_node", state="serve") == 1
     assert stand.count("accelkit_kernel_cache_stored_bytes") > 0
 
 
@@ -121,6 +124,27 @@ async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
     stand.api.objects.pop(f"{CACHES}/add")
     await stand.until(lambda: not stand.store.stored)
     assert done[:2] == ["move", "collect"]
+
+
+async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(stand, monkeypatch):
+    def refuse(*_args, **_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    # As in a container without the capability, where the store can be written.
+    monkeypatch.setattr(protection, "_set_immutable", refuse)
+    stand.ask()
+    await stand.until_ready()
+    link = Path(names.build_link_path("team/add", stand.store.root))
+    kept = {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()}
+    (link / "evil.so").write_bytes(b"evil")
+    await stand.until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
+    await stand.until(link.is_dir)
+    await stand.until(lambda: stand.condition("Degraded"))
+    await stand.until_ready()
+    assert {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()} == kept
+    assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
+    assert stand.condition("Degraded")["reason"] == "ContentChanged"
+    assert stand.condition("Degraded")["status"] == "True"
 
 
 async def test_a_folder_that_cannot_be_deleted_holds_up_nothing_else(stand, monkeypatch):

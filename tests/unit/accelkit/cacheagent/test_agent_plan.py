@@ -217,6 +217,8 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
     assert bool([each for each in made.work if each.progress.wish.key == "team/add"]) is not bool(reason)
     if reason:
         assert "10.00 GiB" in made.no_room["team/add"].message
+        # Nobody else waits.
+        assert "come first" not in made.no_room["team/add"].message
 
 
 def test_an_extraction_may_take_what_is_left_of_the_budget_and_no_more():

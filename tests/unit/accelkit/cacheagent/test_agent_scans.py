@@ -42,8 +42,9 @@ class Pods:
         os.utime(path, ns=(at, at))
 
     def scan(self) -> CopyReport:
-        (report,), left_out = scan_copies(self.folder)
-        assert not left_out
+        scan = scan_copies(self.folder)
+        assert not scan.left_out
+        (report,) = scan.reports
         return report
 
 
@@ -145,7 +146,7 @@ def test_no_folder_on_the_way_may_be_a_link(pods, tmp_path, level):
     path = copy if level == "copy" else pods.folder / level
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
-    assert scan_copies(pods.folder) == ([], 0)
+    assert not scan_copies(pods.folder).reports
 
 
 def _delete(marker: Path) -> None:
@@ -167,14 +168,15 @@ def test_a_copy_whose_marker_is_gone_is_not_measured(pods, lie):
     copy = pods.copy()
     pods.put(copy / "k")
     lie(copy / MARKER)
-    assert scan_copies(pods.folder) == ([], 0)
+    scan = scan_copies(pods.folder)
+    assert (scan.reports, scan.unfilled, scan.closed) == ([], 1, 0)
 
 
 @pytest.mark.parametrize("name", ["accelkit-cache-", "accelkit-cache-UPPER", "data", "accelkit-cache-a\nb"])
 def test_other_volumes_are_not_looked_into(pods, name):
     pods.put(pods.copy(volume=name) / "k")
     pods.copy(uid="not-a-uid")
-    assert scan_copies(pods.folder) == ([], 0)
+    assert not scan_copies(pods.folder).reports
 
 
 def test_depths_and_numbers_are_bounded_and_that_is_said(pods, monkeypatch):
@@ -185,7 +187,7 @@ def test_depths_and_numbers_are_bounded_and_that_is_said(pods, monkeypatch):
     many = pods.copy(OTHER)
     for number in range(200):
         pods.put(many / f"f{number}")
-    found = {each.pod: each for each in scan_copies(pods.folder)[0]}[OTHER]
+    found = {each.pod: each for each in scan_copies(pods.folder).reports}[OTHER]
     assert found.bounded
     assert 0 < found.other <= 50
 
@@ -198,7 +200,7 @@ def test_who_fills_a_copy_with_files_blinds_nobody_else(pods, monkeypatch):
         for each in range(100):
             pods.put(copy / f"f{each}")
     pods.put(pods.copy(OTHER) / "k")
-    reports, _ = scan_copies(pods.folder)
+    reports = scan_copies(pods.folder).reports
     assert [(each.other, each.bounded) for each in reports if each.pod == OTHER] == [(1, False)]
     assert all(each.bounded for each in reports if each.pod == UID)
 
@@ -209,8 +211,8 @@ def test_too_many_copies_are_counted_and_left_out(pods, monkeypatch):
         pods.copy(volume=f"{VOLUME}-{number}")
     for number in range(10):
         pods.copy(OTHER, f"{VOLUME}-{number}")
-    reports, left_out = scan_copies(pods.folder)
-    assert (len(reports), left_out) == (35, 8 + 7)
+    scan = scan_copies(pods.folder)
+    assert (len(scan.reports), scan.left_out) == (35, 8 + 7)
 
 
 def test_a_folder_that_becomes_a_link_under_the_walk_leads_nowhere(pods, tmp_path, monkeypatch):

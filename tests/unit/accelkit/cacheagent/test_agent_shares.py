@@ -36,6 +36,19 @@ def test_who_sorts_first_and_asks_for_much_is_not_served_before_others():
     assert begun(made) == ["/c80", "a/c1", "z/c90", "a/c10"]
 
 
+@pytest.mark.parametrize(("others", "most"), [((), 4), (("z",), 3)])
+def test_where_several_ask_no_namespace_has_all_slots(others, most):
+    """Its registry may be slow on purpose: who comes meanwhile is not kept waiting for it."""
+    failed = Attempt("", 1, "RegistryUnavailable", "away", 2000.0)
+    known = world(*caches("a", *range(1, 9)), *(each for name in others for each in caches(name, 90)))
+    late = {
+        key: replace(failed, about=known.describe_work(each)) for key, each in known.wishes.items() if key[0] == "z"
+    }
+    assert len(begun(make_plan(replace(known, attempts=late)))) == most
+    busy = dict.fromkeys(("a/c1", "a/c2", "a/c3"), 0)
+    assert len(begun(make_plan(replace(known, attempts=late, busy=busy, slots=1)))) == most - 3
+
+
 def test_work_under_way_was_a_turn():
     known = world(*caches("a", *range(1, 6)), *caches("z", 90, 91))
     made = make_plan(replace(known, busy={"a/c1": 0, "a/c2": 0, "a/c3": 0}, slots=1))
@@ -85,6 +98,18 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
         replace(known, wishes={key: each for key, each in known.wishes.items() if key[0] == "a"}, slots=4)
     )
     assert "a/c2" in begun(alone)
+
+
+def test_what_is_not_verified_makes_no_share_smaller():
+    junk = [wish(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
+    given = {
+        "stored": {folder(digest(1)): stored(size=4 * GIB)},
+        "learned": sizes(4, 2, 90),
+        "disk": Disk(100 * GIB, 20 * GIB),
+        "slots": 1,
+    }
+    made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), *junk, **given))
+    assert begun(made) == ["a/c2"]
 
 
 def test_nobody_waits_while_there_is_room_for_all():

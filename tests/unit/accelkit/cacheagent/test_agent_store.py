@@ -9,14 +9,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_worlds import LABELS, MOUNT, A, B, folder
+from agent_worlds import LABELS, MOUNT, A, B, C, folder
 
 from accelkit.cacheagent.disk import store as stores
+from accelkit.cacheagent.disk.content import ContentLooks
 from accelkit.cacheagent.disk.ledger import _MAX_POLICIES, Ledger, read_ledger, write_ledger
 from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.world import WITHDRAWN
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.extraction import CompletionRecord
+from accelkit.kernelcache.extraction.integrity.protection import Protection, ProtectionState
 from accelkit.kernelcache.extraction.record import read_boot_id, read_record, write_record
 
 LINK = "0123456789abcdef0123"
@@ -110,6 +113,9 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     (cut / "cache" / "k.cubin").write_bytes(b"")
     store = await opened(tmp_path)
     assert set(store.stored) == {folder(A)}
+    unable = Protection(ProtectionState.NOT_PERMITTED, "")
+    monkeypatch.setattr("accelkit.cacheagent.disk.content.probe", lambda _: unable)
+    await ContentLooks(store, Metrics(), on_change=lambda: None).look()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)
     assert renewed is not None
@@ -168,6 +174,19 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
         await opened(tmp_path)
     left = {each.name for each in tmp_path.iterdir() if not each.name.endswith(".lock")}
     assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims"}
+
+
+async def test_a_lock_goes_with_its_folder_and_one_without_a_folder_at_the_next_start(tmp_path):
+    path = extracted(tmp_path)
+    stray, held, kept = (tmp_path / f".{name}.lock" for name in (folder(B), folder(C), folder(A)))
+    stray.touch()
+    kept.touch()
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store = await opened(tmp_path)
+    assert (stray.exists(), held.exists(), kept.exists()) == (False, True, True)
+    assert await store.collect(folder(A))
+    assert (path.exists(), kept.exists()) == (False, False)
 
 
 async def test_what_somebody_is_extracting_is_not_collected(tmp_path):

@@ -27,6 +27,7 @@ _SET_FLAGS: Final = 0x40086602 if struct.calcsize("l") == 8 else 0x40046602  # n
 _IMMUTABLE: Final = 0x10
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = _FILE | os.O_DIRECTORY
+_PROBE: Final = ".protection"
 _NO_SUCH_THING: Final = {errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 _DENIED: Final = {errno.EPERM, errno.EACCES}
 
@@ -54,13 +55,16 @@ class Protection:
 
 def protect(cache: Path) -> Protection:
     """Let nobody write a cache's folder and what is below it; what cannot be protected whole stays unprotected."""
+    begun = False
     try:
         for path in _list_upwards(cache):
             _set_immutable(path, immutable=True)
+            begun = True
     except OSError as exc:
         told = _explain(cache, exc)
         try:
-            unprotect(cache)
+            if begun:
+                unprotect(cache)
         except OSError as failed:
             return Protection(ProtectionState.FAILED, f"{told.message}; nor can what was done be undone: {failed}")
         return told
@@ -75,6 +79,22 @@ def unprotect(tree: Path) -> None:
     """
     for path in reversed(list(_list_upwards(tree))):
         _set_immutable(path, immutable=False)
+
+
+def probe(folder: Path) -> Protection:
+    """Try on a file of our own whether what lies in a folder could be protected."""
+    path = folder / _PROBE
+    try:
+        if path.exists():
+            # Left by a kill.
+            _set_immutable(path, immutable=False)
+        os.close(os.open(path, _FILE | os.O_CREAT, 0o600))
+        _set_immutable(path, immutable=True)
+        _set_immutable(path, immutable=False)
+        path.unlink()
+    except OSError as exc:
+        return _explain(folder, exc)
+    return Protection(ProtectionState.PROTECTED)
 
 
 def is_protected(cache: Path) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
 
 from accelkit.cachecontroller.claim_pods import SeenPod
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
-from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, ObjectName, Seen, SeenMeta
+from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, DeliveryPlan, ObjectName, Seen, SeenMeta
 from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
@@ -23,7 +25,7 @@ MODE = NodeClaims()
 NUMBERS = itertools.count()
 
 
-def cache(**spec) -> Cache:
+def cache(**spec: Any) -> Cache:
     status = CacheStatus(resolved_digest=DIGEST, mount_path="/cache", cache_bytes=3 << 20, delivery="node")
     return Cache(CacheMeta(name="kernels", namespace="team", uid="u"), CacheSpec(image="q.io/a/b:v1", **spec), status)
 
@@ -35,12 +37,15 @@ def show() -> SeenObjects:
     return objects
 
 
-def carry_out(seen: SeenObjects, plan) -> None:
+def carry_out(seen: SeenObjects, plan: DeliveryPlan) -> None:
     """What a patient API server and kube-controller-manager make of a plan."""
     for each in plan.delete:
-        seen.take_object_event(each.name.kind)("DELETED", seen.find(each.name))
+        gone = seen.find(each.name)
+        assert gone is not None
+        seen.take_object_event(each.name.kind)("DELETED", gone)
     for patch in plan.patch:
         found = seen.find(patch.name)
+        assert found is not None
         body = patch.body
         if "metadata" in body:
             found.metadata.labels = {**(found.metadata.labels or {}), **body["metadata"]["labels"]}
@@ -62,7 +67,7 @@ def bind(seen: SeenObjects) -> None:
             claim.status["phase"] = "Bound"
 
 
-def settle(seen: SeenObjects, of: Cache, mode=MODE):
+def settle(seen: SeenObjects, of: Cache, mode: NodeClaims = MODE) -> DeliveryPlan:
     for _ in range(6):
         plan = mode.plan(of, seen)
         if not (plan.create or plan.patch or plan.delete):
@@ -77,12 +82,12 @@ def mount(seen: SeenObjects, claim: str, name: str = "user") -> None:
     seen.take_pod_event("ADDED", msgspec.convert(pod, SeenPod))
 
 
-def ready(plan, namespace: str = "team"):
+def ready(plan: DeliveryPlan, namespace: str = "team") -> tuple[str, str]:
     condition = plan.states[namespace].conditions[0]
     return condition.status, condition.reason
 
 
-def wait(claims, volumes, phase: str) -> None:
+def wait(claims: Iterable[Seen], volumes: Iterable[Seen], phase: str) -> None:
     for each in claims:
         each.status["phase"] = "Pending"
     for each in volumes:

@@ -224,3 +224,19 @@ def test_first_digest_names_are_of_the_first_digest():
     (job,) = cluster.all(JOBS).values()
     assert read_claim(job) in cluster.all(CLAIMS, OURS)
     assert f"quay.io/acme/cache@{FIRST}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_a_claim_that_waits_for_the_volume_it_was_given_is_touched_every_two_seconds():
+    cluster, cache, touched = Cluster(), cache_of(), []
+    settle(cluster, cache)
+    # Kubernetes has not looked at it since.
+    cluster.objects[PLAIN]["status"] = {"phase": "Pending"}
+    for seconds in (0, 0, 2):
+        cluster.now += seconds
+        plan = one_pass(cluster, cache)
+        assert plan.wake_after == 2
+        touched.append([each.name for each in plan.patch])
+    assert touched == [[PLAIN], [], [PLAIN]]
+    cluster.turn()
+    plan = one_pass(cluster, cache)
+    assert (plan.patch, plan.wake_after) == ((), 0)

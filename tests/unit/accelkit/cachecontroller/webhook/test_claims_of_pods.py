@@ -188,6 +188,12 @@ def test_what_nobody_vouches_for_any_more_is_refused():
     assert "models/kernels is not verified (NotCovered: no policy covers it)" in done.refusal
 
 
+def test_the_claim_that_others_keep_of_what_was_withdrawn_takes_no_more_pods():
+    withdrawn = state(ConditionType.VERIFIED, "NotCovered", "no policy covers it", holds=False)
+    cache = make_cache(conditions=[withdrawn], resolved_digest="", previous_digests=(FORMER,), pvc_status={})
+    assert "is not verified" in change(make_pod(mount(readOnly=True), claim=OUTDATED), cache).refusal
+
+
 def test_a_cache_that_is_being_deleted_takes_no_more_pods():
     done = change(make_pod(mount()), make_cache(meta={"deletion_timestamp": "2026-01-01T00:00:00Z"}))
     assert "is being deleted" in done.refusal
