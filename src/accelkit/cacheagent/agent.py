@@ -199,11 +199,12 @@ class CacheAgent:
         self._memory.moving_since = plan.moving_since
         # Before anything is collected or moved, so that a restart does not forget it.
         written = self._store.remember_uses(plan.uses)
+        # Pods wait for these; to delete large folders takes its time.
+        moved = [move for move in plan.moves if written and self._move(move)]
         for folder in plan.collect:
             await self._collect(folder)
             # Much may be deleted at once, which is no standing still.
             self._memory.planned_at = time.monotonic()
-        moved = [move for move in plan.moves if written and self._move(move)]
         for work in plan.work:
             self._workers.begin(work)
         if moved:

@@ -7,7 +7,7 @@ change of a watched object begins; so an answer has to be right for a controller
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -243,6 +243,12 @@ class DeliveryMode(Protocol):
         """Say what to delete of all that this way made for a cache, which no pod uses any more; states are not read.
 
         It is also asked of each way that a cache does not use, so that a changed `delivery` leaves nothing.
+        """
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, Collection[ClaimPod]]:
+        """Return the pods that have files of a cache in this way, by the digest that they have.
+
+        What nodes report of their pods beside these is not said here.
         """
 
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:

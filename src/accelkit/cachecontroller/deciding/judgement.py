@@ -23,11 +23,11 @@ from accelkit.kernelcache.formats.label_reading import ImageLabels
 from accelkit.kernelcache.formats.mounts import find_capture_path, list_mounts, list_variables
 from accelkit.kernelcache.formats.recorded import write_texts
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
+from accelkit.kernelcache.registry.pull_secrets import MAX_SECRETS
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
 _BACK_OFF: Final = (5.0, 300.0)
 _MAX_PATH: Final = 1024
-MAX_SECRETS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,20 @@ path at which they were captured is served at that path alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, ObjectName, Patch, Seen, Shown, Watch
+from accelkit.cachecontroller.delivery import (
+    ClaimPod,
+    DeliveryPlan,
+    FillSettings,
+    ObjectName,
+    Patch,
+    Seen,
+    Shown,
+    Watch,
+)
 from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
@@ -99,6 +109,18 @@ class ImageDelivery:
         work = Work()
         self._collect(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount an image of a digest, whatever repository they name."""
+        return {
+            digest: [
+                pod
+                for each in cache.namespaces
+                for pod in shown.list_pods(each)
+                if any(image.endswith(f"@{digest}") for image in pod.images)
+            ]
+            for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests))
+        }
 
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
         """Return whether an object is one that was made for a cache."""

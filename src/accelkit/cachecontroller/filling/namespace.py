@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accelkit.cachecontroller.delivery import (
     CLAIMS,
     JOBS,
     VOLUMES,
+    ClaimPod,
     DeliveryPlan,
     FillSettings,
     ObjectName,
@@ -94,6 +95,14 @@ class NamespaceDelivery:
                 work.remove(name, seen)
         self._collect_filling(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount a volume which was filled and given away, as the volume says."""
+        found: dict[str, list[ClaimPod]] = {}
+        for each in list_given(cache, shown):
+            pods = shown.list_pods(each.claim.namespace) if each.held is not None else ()
+            found.setdefault(each.digest, []).extend(pod for pod in pods if each.claim.name in pod.claims)
+        return found
 
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
         """Return whether an object is one that was made for a cache.
