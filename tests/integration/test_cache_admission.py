@@ -24,6 +24,7 @@ REFUSED = "is mounted writable, and all its pods share its files"
 CONTROLLER = "system:serviceaccount:accelkit:accelkit-cache-controller"
 OUR_VOLUME = "accelkit-cache-current-0123456789"
 FOLDER = "/var/lib/accelkit/kernel-caches"
+CLAIMS = build_collection_path("v1", "persistentvolumeclaims", "default")
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,23 @@ def guarded(control_plane, defined):
 
     try:
         asyncio.run(do(CacheCluster.set_up))
+        asyncio.run(do(wait_for_policies))
         yield control_plane.kubeconfig
     finally:
         asyncio.run(do(CacheCluster.tear_down))
+
+
+async def wait_for_policies(cluster):
+    """Until the last that was made is in force, which the API server reads after it has stored it."""
+
+    async def refused():
+        try:
+            await cluster.api.post(CLAIMS, claim("stolen", OUR_VOLUME), query=DRY)
+        except ApiError as exc:
+            return "is for the claim that the cache controller made" in str(exc)
+        return False
+
+    await until(refused)
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from cache_agent_bed import Bed
 from cache_agent_stand import admit_agents, image, open_bed
+from cache_definitions import CacheKinds
 from conftest import Sandbox
 from registries.hostile import HostileRegistry
 
@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox) -> Path:
+def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
     """Of a ServiceAccount that may do what an agent has to, and nothing else."""
-    return asyncio.run(admit_agents(control_plane, "cache-agent-store"))
+    return admit_agents(control_plane, "cache-agent-store")
 
 
 @pytest.fixture

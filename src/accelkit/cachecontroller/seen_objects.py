@@ -111,8 +111,7 @@ class SeenObjects:
 
     def take_cache(self, cache: Cache) -> None:
         """Take over a cache as the API server answered it, unless the watch has brought a newer one meanwhile."""
-        known = self.caches.get(cache.key)
-        if known is None or not cache.metadata.is_older_than(known.metadata):
+        if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
             self.caches[cache.key] = cache
 
     # What watches bring.
@@ -224,8 +223,7 @@ class SeenObjects:
         """Take over one change of a pod."""
         here = self._pods[pod.metadata.namespace]
         former = here.pop(pod.metadata.uid, None)
-        present = read_claim_pod(pod) if kind != "DELETED" else None
-        if present is not None:
+        if (present := read_claim_pod(pod) if kind != "DELETED" else None) is not None:
             here[pod.metadata.uid] = present
         if former != present:
             self._mark_claimed(former, present)
@@ -252,8 +250,7 @@ class SeenObjects:
             name = _name(kind, seen)
             if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
                 return
-            told = [read_key(name, each, self._home) for each in (seen, known)]
-            keys = {*told, self._find_told(seen)}
+            keys = {*(read_key(name, each, self._home) for each in (seen, known)), self._find_told(seen)}
             if event == "DELETED":
                 self._forget(name)
             else:

@@ -149,6 +149,13 @@ class HandOver:
             body = {"metadata": {"annotations": {_TOUCH_ANNOTATION: touch}}}
             self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
 
+    def disown(self, given: Given) -> None:
+        """Take off owners that others gave a claim: a pod that owns one may mount it by a generic ephemeral volume."""
+        if given.held is not None and given.held.metadata.owner_references:
+            self._work.patch.append(
+                Patch(given.claim, {"metadata": {"ownerReferences": None}}, given.held.metadata.uid)
+            )
+
     def _is_free(self, claim: ObjectName, given: Given) -> bool:
         seen = self._shown.find(claim)
         if seen is None:

@@ -122,6 +122,8 @@ class NamespaceDelivery:
         hand_over = HandOver(target, here, shown, work)
         current = hand_over.find_given()
         former = [each for each in here if each is not current]
+        for each in here:
+            hand_over.disown(each)
         if current is not None and current.bound:
             hand_over.follow_pods(current)
             for each in former:

@@ -61,7 +61,10 @@ class FreshPods:
             known = self._lists.get(namespace)
             now = self._clock()
             if known is None or known.began <= since or now - known.began > _REUSE_SECONDS:
-                known = self._lists[namespace] = _List(now, await self._read(namespace))
+                known = _List(now, await self._read(namespace))
+                # Those of other namespaces are of no more use, and may be long.
+                self._lists = {name: each for name, each in self._lists.items() if now - each.began <= _REUSE_SECONDS}
+                self._lists[namespace] = known
             return known.pods
 
     async def _read(self, namespace: str) -> _Pods:

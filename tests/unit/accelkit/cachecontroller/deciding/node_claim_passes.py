@@ -76,9 +76,9 @@ def settle(seen: SeenObjects, of: Cache, mode: NodeClaims = MODE) -> DeliveryPla
     pytest.fail("it does not come to rest")
 
 
-def mount(seen: SeenObjects, claim: str, name: str = "user") -> None:
-    volumes = [{"persistentVolumeClaim": {"claimName": claim}}]
-    pod = {"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": {"volumes": volumes}}
+def mount(seen: SeenObjects, claim: str, name: str = "user", **spec: Any) -> None:
+    volumes = [{"name": "files", "persistentVolumeClaim": {"claimName": claim}}]
+    pod = {"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": {"volumes": volumes, **spec}}
     seen.take_pod_event("ADDED", msgspec.convert(pod, SeenPod))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from node_claim_passes import LINK, MODE, PINNED, cache, carry_out, mount, ready, settle, show, wait
 
-from accelkit.cachecontroller.deciding.given_claims import admit_taken, list_given_claims
+from accelkit.cachecontroller.deciding.given_claims import admit_taken, admit_writers, list_given_claims
 from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, Seen, SeenMeta
+from accelkit.gkm.conditions import ConditionType, find_condition
 from accelkit.gkm.objects import Cache, CacheMeta
 
 
@@ -88,6 +89,19 @@ def test_claims_of_ours_go_where_somebody_takes_the_name_of_one(seen):
     carry_out(seen, plan)
     assert list_given_claims(of, seen, [MODE]) == []
     assert admit_taken(plan.states, [])["team"].conditions[0].reason == "ClaimExists"
+
+
+def test_pods_that_mount_a_claim_writable_all_the_same_are_told(seen):
+    of = cache()
+    settle(seen, of)
+    given = list_given_claims(of, seen, [MODE])
+    mount(seen, "kernels", "reader")
+    assert admit_writers(of.status, given, seen) is of.status
+    mount(seen, "kernels", "writer", containers=[{"volumeMounts": [{"name": "files"}]}])
+    degraded = find_condition(admit_writers(of.status, given, seen).conditions, ConditionType.DEGRADED)
+    assert (degraded.status, degraded.reason) == ("True", "WritablePod")
+    assert "team/writer" in degraded.message
+    assert "reader" not in degraded.message
 
 
 def test_a_claim_that_no_cache_guards_goes_though_pods_mount_it(seen):

@@ -57,6 +57,18 @@ def test_a_claim_that_a_tenant_deletes_is_filled_anew():
     assert plan.states["team"].pv_name != former
 
 
+def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off():
+    """A pod that owns a claim called POD-VOLUME may mount it by a generic ephemeral volume."""
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    owner = {"kind": "Pod", "name": "llama", "uid": "x", "controller": True}
+    cluster.objects[PLAIN]["metadata"]["ownerReferences"] = [owner]
+    (patch,) = one_pass(cluster, cache_of()).patch
+    assert patch.uid == cluster.objects[PLAIN]["metadata"]["uid"]
+    assert not cluster.objects[PLAIN]["metadata"].get("ownerReferences")
+    assert not one_pass(cluster, cache_of()).patch
+
+
 def test_a_refused_quota_is_told():
     cluster = Cluster()
     cluster.refusals[PLAIN] = Refusal("Forbidden", "exceeded quota: storage")
