@@ -143,7 +143,7 @@ class Shown(Protocol):
         """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
-        """Return the objects that carry a cache's labels and, in their annotation, its key; tenants may copy both."""
+        """Return the watched objects whose annotation has the key of a cache; tenants may copy it."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
         """Return all objects of a watched kind that match its selector."""
@@ -206,7 +206,6 @@ class DeliveryPlan:
         patch: of objects that were seen.
         delete: of objects that were seen.
         states: by workload namespace: names, owner and conditions (Ready at least).
-        image: reference of the image volume of which pods get the files; empty where they get them by a claim.
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
         copies: of pull secrets, which pods of ours wait for.
         warnings: sentences on what was left out of what users wrote.
@@ -216,7 +215,6 @@ class DeliveryPlan:
     patch: tuple[Patch, ...] = ()
     delete: tuple[Deletion, ...] = ()
     states: Mapping[str, PvcStatus] = field(default_factory=dict)
-    image: str = ""
     wake_after: float = 0.0
     copies: tuple[SecretCopy, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -74,7 +74,7 @@ def _write_source(cache: Cache, digest: str) -> dict[str, str]:
 
 
 class ImageDelivery:
-    """Has nodes fetch the image of a cache, and says of which image pods get the files.
+    """Has nodes fetch the image of a cache before pods mount it.
 
     Args:
         settings: what pods that fetch it run with.
@@ -101,8 +101,7 @@ class ImageDelivery:
         for namespace in cache.namespaces:
             outdated = _find_outdated(target, namespace, shown)
             states[namespace] = PvcStatus(pvc_owner="Operator", conditions=[ready, outdated])
-        image = target.image if ready.status == "True" else ""
-        return work.finish(states, image)
+        return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what to delete of all that was made for a cache."""
