@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from conftest import Sandbox
 from extender_process import until
 from impersonation import acting_as, find_refusal
 
+from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -25,6 +27,8 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+RBAC = "rbac.authorization.k8s.io/v1"
+STAYS = "until the cache controller has taken its claims away"
 REFUSED = "is mounted writable, and all its pods share its files"
 GATED = {"schedulingGates": [{"name": "example.com/later"}]}
 
@@ -65,8 +69,9 @@ async def caches(site: CacheSite, tmp_path: Path):
 class Tenant:
     """Somebody with rights in one namespace, who makes pods there."""
 
-    def __init__(self, api: ApiClient, caches: Caches, namespace: str, repository: str) -> None:
+    def __init__(self, api: ApiClient, caches: Caches, namespace: str, repository: str, kubeconfig: Path) -> None:
         self.api, self.caches, self.namespace, self._repository = api, caches, namespace, repository
+        self._kubeconfig = kubeconfig
         self._cluster = CacheCluster(api)
         self.claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
         self.pods = build_collection_path("v1", "pods", namespace)
@@ -85,6 +90,25 @@ class Tenant:
 
     async def refusal(self, pod: dict[str, Any]) -> str:
         return await self._cluster.refusal(self.namespace, pod)
+
+    @asynccontextmanager
+    async def with_edit_alone(self) -> AsyncIterator[ApiClient]:
+        """The same with what `edit` and a right to caches give, in this namespace."""
+        rules = [{"apiGroups": ["gkm.io"], "resources": ["gkmcaches"], "verbs": ["*"]}]
+        roles, bindings = (build_collection_path(RBAC, each, self.namespace) for each in ("roles", "rolebindings"))
+        await self.api.post(roles, {"metadata": {"name": "caches"}, "rules": rules})
+        user = f"editor-{self.namespace}"
+        subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
+        role = {"kind": "Role", "name": "caches", "apiGroup": "rbac.authorization.k8s.io"}
+        await self.api.post(bindings, {"metadata": {"name": "caches"}, "subjects": subjects, "roleRef": role})
+        async with acting_as(self._kubeconfig, user) as api:
+            listed = build_collection_path(names.API, "gkmcaches", self.namespace)
+
+            async def allowed() -> bool:
+                return not await find_refusal(api.get(listed))
+
+            await until(allowed)
+            yield api
 
     async def ours(self) -> dict[str, dict[str, Any]]:
         """Claims that the controller made."""
@@ -122,7 +146,7 @@ async def tenant(site: CacheSite, caches: Caches) -> AsyncIterator[Tenant]:
 
     await until(known)
     async with acting_as(site.kubeconfig, "tenant", "system:masters") as api:
-        made = Tenant(api, caches, namespace, repository)
+        made = Tenant(api, caches, namespace, repository, site.kubeconfig)
         yield made
         await api.delete(made.pods, {"gracePeriodSeconds": 0})
 
@@ -156,14 +180,14 @@ async def test_a_claim_that_was_a_tenants_own_is_none_for_what_was_let_in_meanwh
     await tenant.api.post(tenant.claims, {"metadata": {"name": "swap"}, "spec": spec})
     path = await tenant.cache("swap")
     await tenant.caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "ClaimExists"))
-    names: list[str] = []
+    admitted: list[str] = []
 
     async def let_in() -> bool:
         pod = make_pod(mount(), claim="swap", spec=GATED)
         if refusal := await find_refusal(tenant.pod(pod)):
             assert REFUSED in refusal
             return False
-        names.append(pod["metadata"]["name"])
+        admitted.append(pod["metadata"]["name"])
         return True
 
     await until(let_in)
@@ -171,8 +195,8 @@ async def test_a_claim_that_was_a_tenants_own_is_none_for_what_was_let_in_meanwh
     # Whoever comes after it knows no more than the API server does.
     site.controller.end(signal.SIGKILL)
     site.controller.start()
-    await tenant.kept_off(path, *names)
-    await tenant.delete(names[0])
+    await tenant.kept_off(path, *admitted)
+    await tenant.delete(admitted[0])
     await tenant.served(path)
     assert REFUSED in await tenant.refusal(make_pod(mount(), claim="swap"))
 
@@ -209,5 +233,29 @@ async def test_a_pod_whose_ephemeral_volume_is_older_keeps_claims_away(tenant: T
     # Its claim is the pod's, and is made anew where it is deleted; between both it is nobody's.
     await tenant.caches.becomes(path, lambda cache: condition(cache, "Ready")[1] in {"ClaimExists", "WritablePod"})
     await find_refusal(tenant.api.delete(build_object_path(tenant.claims, "own-cache")))
-    await tenant.caches.becomes(path, lambda cache: condition(cache, "Ready")[1] in {"ClaimExists", "WritablePod"})
+    # One that is made later, and gets its claims later.
+    await tenant.served(await tenant.cache("beside"))
+    assert all(name.startswith("beside") for name in await tenant.ours())
+
+
+async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: CacheSite):
+    """Without it no policy would know of them; who deletes it in a moment could make it anew in the next."""
+    path = await tenant.cache("kernels")
+    await tenant.served(path)
+    reader = await tenant.pod(make_pod(mount(readOnly=True)))
+    bare: dict[str, Any] = {"metadata": {"finalizers": None}}
+    async with tenant.with_edit_alone() as editor:
+        site.controller.end(signal.SIGTERM)
+        await editor.patch(path, bare)
+        try:
+            assert STAYS in await find_refusal(editor.delete(path))
+            assert REFUSED in await tenant.refusal(make_pod(mount()))
+        finally:
+            site.controller.start()
+        await tenant.caches.becomes(path, lambda cache: cache.metadata.finalizers)
+        await editor.delete(path)
+        await tenant.caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "InUse")
+        assert STAYS in await find_refusal(editor.patch(path, bare))
+        await tenant.delete(reader)
+        await tenant.caches.gone(path)
     assert await tenant.ours() == {}
