@@ -27,6 +27,7 @@ from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condi
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS
 from accelkit.model.object_meta import read_time
+from accelkit.texts import list_some
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
@@ -221,4 +222,4 @@ def _find_outdated(target: Target, namespace: str, shown: Shown) -> Condition:
     )
     if not pods:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{', '.join(pods[:5])} use a former digest", holds=True)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{list_some(pods)} use a former digest", holds=True)
