@@ -27,14 +27,17 @@ PINNED = "-" + "a1" * 6
 DRY = {"dryRun": "All"}
 # As the role's defaults have them.
 NAMES = {"kernel_cache_namespace": "accelkit", "kernel_cache_name": "accelkit-cache-controller"}
+CONTROLLER = "system:serviceaccount:{{ kernel_cache_namespace }}:{{ kernel_cache_name }}"
 Object = dict[str, Any]
 
 _numbers = itertools.count()
 
 
-def read_policies() -> list[Object]:
-    """The admission policies, as the role renders them."""
+def read_policies(controller: str = "") -> list[Object]:
+    """The admission policies, as the role renders them; with another user as the controller where one is given."""
     text = (FILES / "writable_mounts.yaml.j2").read_text()
+    if controller:
+        text = text.replace(CONTROLLER, controller)
     for name, value in NAMES.items():
         text = text.replace("{{ " + name + " }}", value)
     return list(YAML(typ="safe", pure=True).load_all(text))
@@ -55,9 +58,9 @@ class CacheCluster:
         assert self._stand is not None
         return self._stand
 
-    async def set_up(self) -> None:
+    async def set_up(self, controller: str = "") -> None:
         """Add the policies, where the kinds are defined."""
-        for policy in read_policies():
+        for policy in read_policies(controller):
             plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
             plural["ValidatingAdmissionPolicyBinding"] = "validatingadmissionpolicybindings"
             await self._make(build_collection_path(policy["apiVersion"], plural[policy["kind"]]), policy)

@@ -231,10 +231,10 @@ class CacheSite:
 
 
 @contextlib.contextmanager
-def cache_site(sandbox: Any, folder: Path) -> Iterator[CacheSite]:
+def cache_site(sandbox: Any, folder: Path, *more: str) -> Iterator[CacheSite]:
     """A controller that judges anew every two seconds, where the kinds are defined."""
     with HostileRegistry() as registry:
-        options = ["--plain-http", registry.host, "--judge-again-seconds", "2"]
+        options = ["--plain-http", registry.host, "--judge-again-seconds", "2", *more]
         with CacheController(sandbox.kubeconfig, folder, *options) as controller:
             yield CacheSite(sandbox.kubeconfig, folder, registry, PrivateSigstore.new().key(), controller)
 

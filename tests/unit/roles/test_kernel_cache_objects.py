@@ -18,7 +18,8 @@ CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(300)]
 # Who keeps what pods share from being written.
 WRITERS = {
-    *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes")
+    *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes"),
+    "accelkit-cache-finalizers",
 }
 KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
 CASES = {
