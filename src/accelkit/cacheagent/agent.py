@@ -52,11 +52,17 @@ class AgentOptions:
     """Options of `accelkit cache-agent`.
 
     Attributes:
+        node: whose agent it is.
+        folder: the store.
+        registries: how to reach them, with the agent's own log-ins.
+        kubeconfig: as `load_connection` takes it.
         namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
         min_free_percent: of the disk, what stays free, where that is more.
         look_again_seconds: after how long caches are read again that are not protected against writes.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        metrics_port: 0 for none.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
     """
 

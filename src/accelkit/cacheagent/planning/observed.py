@@ -9,15 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import InventoryError
-from accelkit.gkm.names import name_private_copy
+from accelkit.gkm.names import COPY_SOURCE_SUFFIX, name_private_copy
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-# Of the claim of a copy that a user asked for by annotation.
-_SOURCE: Final = "-from"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -78,6 +76,7 @@ class MountingPod:
     """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
 
     Attributes:
+        uid: of the pod, as `namespace` and `name` are.
         claims: of its volumes.
         copies: volumes that are private copies of caches, with the claims that were copied.
         starting: whether one of its containers has yet to be created for the first time.
@@ -114,7 +113,11 @@ def read_mounting_pod(pod: Pod) -> MountingPod | None:
 
 def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict[str, str]:
     named = {name_private_copy(name): claim for name, claim in sources.items()}
-    named |= {name.removesuffix(_SOURCE): claim for name, claim in sources.items() if name.endswith(_SOURCE)}
+    named |= {
+        name.removesuffix(COPY_SOURCE_SUFFIX): claim
+        for name, claim in sources.items()
+        if name.endswith(COPY_SOURCE_SUFFIX)
+    }
     return {each.name: named[each.name] for each in volumes if each.name in named and each.name not in sources}
 
 

@@ -12,7 +12,6 @@ from accelkit.cachecontroller.deciding.judgement import Decision
 from accelkit.cachecontroller.deciding.node_views import (
     NodeView,
     count,
-    list_some,
     summarize_compatible,
     summarize_nodes,
     view_nodes,
@@ -20,6 +19,7 @@ from accelkit.cachecontroller.deciding.node_views import (
 from accelkit.cachecontroller.delivery import ClaimPod, Shown
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
+from accelkit.texts import list_some
 
 # Access modes that let pods of several nodes have one volume.
 _BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})

@@ -8,7 +8,6 @@ path at which they were captured is served at that path alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import (
@@ -27,6 +26,8 @@ from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS
+from accelkit.model.object_meta import read_time
+from accelkit.texts import list_some
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
@@ -138,7 +139,7 @@ class ImageDelivery:
         if not _names_image(seen):
             # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
             work.wakes.append(_ASK_AGAIN_SECONDS)
-            if shown.now - _read_time(seen) > _ASK_AGAIN_SECONDS:
+            if shown.now - read_time(seen.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
                 work.remove(name, seen)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
         self._follow_template(target, name, seen, work)
@@ -206,13 +207,6 @@ def _names_image(seen: Seen) -> bool:
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
 
 
-def _read_time(seen: Seen) -> float:
-    try:
-        return datetime.fromisoformat(seen.metadata.creation_timestamp or "").timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
-
-
 def _count(seen: Seen, name: str) -> int:
     value = seen.status.get(name, 0)
     return value if isinstance(value, int) else 0
@@ -228,4 +222,4 @@ def _find_outdated(target: Target, namespace: str, shown: Shown) -> Condition:
     )
     if not pods:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{', '.join(pods[:5])} use a former digest", holds=True)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{list_some(pods)} use a former digest", holds=True)

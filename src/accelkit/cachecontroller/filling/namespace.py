@@ -39,9 +39,9 @@ from accelkit.cachecontroller.filling.volume import VolumeFilling
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.texts import list_some
 
 _OWNER: Final = "Operator"
-_SHOWN: Final = 5
 # What fills, in accelkit's own namespace.
 _FILLING: Final = (JOBS, CLAIMS, SNAPSHOTS, CONFIG_MAPS)
 _REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"
@@ -145,8 +145,7 @@ class NamespaceDelivery:
         self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: Shown
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, shown)]
-        listed = ", ".join(pods[:_SHOWN]) + (f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else "")
-        text = f"{listed} use a former digest" if pods else "no pod uses a former digest"
+        text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
         outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
         return PvcStatus(
             pv_name=given.volume.name if given is not None else "",
