@@ -62,5 +62,5 @@ async def test_where_the_agent_may_nobody_writes_its_caches_and_deletion_goes_on
         (bed.link() / "evil.so").touch()
     assert "not protected" not in bed.log.read_text()
     await bed.delete()
-    await bed.until_true(lambda: not bed.folders())
-    assert not list(bed.store.glob(".sha256-*"))
+    # What is displaced is deleted a moment later.
+    await bed.until_true(lambda: not bed.folders() and not list(bed.store.glob(".sha256-*")))
