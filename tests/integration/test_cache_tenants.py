@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 RBAC = "rbac.authorization.k8s.io/v1"
+# It deletes what has an owner that is not there, which a tenant may write.
+COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 STAYS = "until the cache controller has taken its claims away"
 REFUSED = "is mounted writable, and all its pods share its files"
 GATED = {"schedulingGates": [{"name": "example.com/later"}]}
@@ -249,6 +251,8 @@ async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: Cache
         await editor.patch(path, bare)
         try:
             assert STAYS in await find_refusal(editor.delete(path))
+            async with acting_as(site.kubeconfig, COLLECTOR) as collector:
+                assert STAYS in await find_refusal(collector.delete(path))
             assert REFUSED in await tenant.refusal(make_pod(mount()))
         finally:
             site.controller.start()
