@@ -22,6 +22,7 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -263,3 +264,31 @@ async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: Cache
         await tenant.delete(reader)
         await tenant.caches.gone(path)
     assert await tenant.ours() == {}
+
+
+async def test_honest_pods_that_write_and_come_right_behind_their_cache_are_not_in_its_way(
+    tenant: Tenant, site: CacheSite, caches: Caches, tmp_path: Path
+):
+    """As in one file with it: an init container that sets rights, and a container that compiles."""
+    init = [{"name": "fix-permissions", "image": "x", "volumeMounts": [mount()]}]
+    async with site.serve_webhook(caches.api, tmp_path) as path:
+        # A new configuration is written for the first cache, at the latest.
+        await tenant.cache("first")
+
+        async def announces() -> bool:
+            found = await get_if_present(caches.api, path)
+            return found is not None and b"announce" in found
+
+        await until(announces)
+        await tenant.cache("kernels")
+        for _ in range(3):
+            pod = make_pod(mount(), spec={"initContainers": init})
+            made = msgspec.json.decode(await tenant.api.get(build_object_path(tenant.pods, await tenant.pod(pod))))
+            sources = [each["persistentVolumeClaim"] for each in made["spec"]["volumes"] if "emptyDir" not in each]
+            assert [each.get("readOnly") for each in sources] == [True]
+
+        async def bound() -> bool:
+            claims = await tenant.ours()
+            return claims.get("kernels", {}).get("status", {}).get("phase") == "Bound"
+
+        await until(bound)
