@@ -22,12 +22,15 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 RBAC = "rbac.authorization.k8s.io/v1"
+# It deletes what has an owner that is not there, which a tenant may write.
+COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 STAYS = "until the cache controller has taken its claims away"
 REFUSED = "is mounted writable, and all its pods share its files"
 GATED = {"schedulingGates": [{"name": "example.com/later"}]}
@@ -249,6 +252,8 @@ async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: Cache
         await editor.patch(path, bare)
         try:
             assert STAYS in await find_refusal(editor.delete(path))
+            async with acting_as(site.kubeconfig, COLLECTOR) as collector:
+                assert STAYS in await find_refusal(collector.delete(path))
             assert REFUSED in await tenant.refusal(make_pod(mount()))
         finally:
             site.controller.start()
@@ -259,3 +264,31 @@ async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: Cache
         await tenant.delete(reader)
         await tenant.caches.gone(path)
     assert await tenant.ours() == {}
+
+
+async def test_honest_pods_that_write_and_come_right_behind_their_cache_are_not_in_its_way(
+    tenant: Tenant, site: CacheSite, caches: Caches, tmp_path: Path
+):
+    """As in one file with it: an init container that sets rights, and a container that compiles."""
+    init = [{"name": "fix-permissions", "image": "x", "volumeMounts": [mount()]}]
+    async with site.serve_webhook(caches.api, tmp_path) as path:
+        # A new configuration is written for the first cache, at the latest.
+        await tenant.cache("first")
+
+        async def announces() -> bool:
+            found = await get_if_present(caches.api, path)
+            return found is not None and b"announce" in found
+
+        await until(announces)
+        await tenant.cache("kernels")
+        for _ in range(3):
+            pod = make_pod(mount(), spec={"initContainers": init})
+            made = msgspec.json.decode(await tenant.api.get(build_object_path(tenant.pods, await tenant.pod(pod))))
+            sources = [each["persistentVolumeClaim"] for each in made["spec"]["volumes"] if "emptyDir" not in each]
+            assert [each.get("readOnly") for each in sources] == [True]
+
+        async def bound() -> bool:
+            claims = await tenant.ours()
+            return claims.get("kernels", {}).get("status", {}).get("phase") == "Bound"
+
+        await until(bound)
