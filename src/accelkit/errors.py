@@ -198,6 +198,9 @@ class RegistryError(AccelkitError):
         retryable: whether the same request may well succeed later, so that nothing was learnt about the image.
         retry_after_seconds: how long the registry asks to be left alone, in seconds; 0 where it does not ask.
         unreached: whether no connection came about.
+
+    Attributes:
+        beside_mirrors: whether mirrors of the registry, which could not be reached, have answered what was asked.
     """
 
     def __init__(
@@ -215,6 +218,7 @@ class RegistryError(AccelkitError):
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
         self.unreached = unreached
+        self.beside_mirrors = False
 
     @property
     def missing(self) -> bool:

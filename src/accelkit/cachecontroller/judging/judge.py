@@ -19,7 +19,8 @@ from accelkit.kernelcache.formats.mounts import is_relocatable
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 from accelkit.kernelcache.registry.pull_secrets import PullSecretError, read_pull_secrets
-from accelkit.kernelcache.signatures import RejectionReason, Signature, UnverifiedError, verify_image
+from accelkit.kernelcache.signatures import Failure, RejectionReason, Signature, UnverifiedError, verify_image
+from accelkit.kernelcache.signatures.findings import choose_nearest
 from accelkit.kube.client import ApiClient
 
 # All that is read of one image, together; who answers more slowly is asked again later.
@@ -97,7 +98,7 @@ class Judge:
         except (RegistryError, TimeoutError) as exc:
             refused = _refuse_registry(image, exc)
         except UnverifiedError as exc:
-            refused = Refused(exc.reason, str(exc), retryable=exc.reason.retryable)
+            refused = _refuse_unverified(exc)
         except (CacheError, ConfigurationError) as exc:
             refused = Refused(Reason.INVALID_IMAGE, str(exc))
         else:
@@ -131,6 +132,19 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
     if exc.retryable:
         return Refused(Reason.REGISTRY_UNAVAILABLE, str(exc), retryable=True)
     return Refused(RejectionReason.UNREADABLE, str(exc))
+
+
+def _refuse_unverified(exc: UnverifiedError) -> Refused:
+    """Tell what is wrong with an image; a registry behind a gap is not what is wrong, where its mirrors answer for it.
+
+    Nothing is taken back for it all the same: the registry may have a signature that they lack.
+    """
+    away = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
+    if not away or not all(each.beside_mirrors for each in away):
+        return Refused(exc.reason, str(exc), retryable=exc.reason.retryable)
+    none = Failure(RejectionReason.NO_SIGNATURES, "its mirrors have no signatures of it")
+    found = choose_nearest((none, *(each for each in exc.failures if each not in away)))
+    return Refused(found.reason, f"{found.message}, and whether the registry has: {away[0].message}", retryable=True)
 
 
 def _show(signature: Signature) -> dict[str, str]:

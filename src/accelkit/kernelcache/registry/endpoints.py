@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -46,8 +47,13 @@ class Endpoints:
             # More often only where its mirrors are of no use.
             last = group.create_task(self._ask_hastily(ask, origin))
         outcomes, told = [task.result() for task in asked], last.result()
-        if isinstance(told, RegistryError) and told.unreached and not any(map(_is_answer, outcomes)):
-            told = await _try(ask, origin)
+        if isinstance(told, RegistryError) and told.unreached:
+            if all(map(_is_answer, outcomes)):
+                # What is kept of a registry is told for other images too.
+                told = copy.copy(told)
+                told.beside_mirrors = True
+            elif not any(map(_is_answer, outcomes)):
+                told = await _try(ask, origin)
         return [*outcomes, told]
 
     async def ask_in_turn(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:

@@ -294,7 +294,7 @@ def _identify(layer: Descriptor) -> tuple[str, str]:
 
 
 def _convert_error(exc: RegistryError | CacheError, source: str = "") -> Failure:
-    retryable = isinstance(exc, RegistryError) and exc.retryable
-    return Failure(
-        RejectionReason.REGISTRY_UNAVAILABLE if retryable else RejectionReason.UNREADABLE, exc.message, source
-    )
+    answered = isinstance(exc, RegistryError) and exc.beside_mirrors
+    away = isinstance(exc, RegistryError) and exc.retryable
+    reason = RejectionReason.REGISTRY_UNAVAILABLE if away else RejectionReason.UNREADABLE
+    return Failure(reason, exc.message, source, beside_mirrors=answered)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from aiohttp import web
+from ports import free_port
 from private_sigstore import PrivateSigstore
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
@@ -53,11 +54,11 @@ class World:
         self.registry.requests.clear()
         return image
 
-    async def judge(self, cache: Cache | None = None, attempts: int = 0):
+    async def judge(self, cache: Cache | None = None, attempts: int = 0, **more):
         cache = cache or self.cache()
         asked = self.coverage.ask(cache)
         assert isinstance(asked, Question), asked
-        settings = RegistrySettings(plain_http=frozenset({self.registry.host}))
+        settings = RegistrySettings(plain_http=frozenset({self.registry.host}), **more)
         async with Judge(NoSecrets(), settings, self.coverage, "accelkit") as judge:
             return await judge.judge(cache, asked, attempts)
 
@@ -146,3 +147,17 @@ def test_a_broken_policy_refuses_what_it_may_cover_and_nothing_else(world):
 def test_what_is_written_wrongly_is_told_before_anything_else(world):
     assert world.coverage.ask(world.cache(image="Not An Image")).reason == "InvalidImage"
     assert world.coverage.ask(world.cache(mount_path="relative")).reason == "InvalidSpec"
+
+
+async def test_a_mirror_answers_for_a_registry_behind_a_gap(world):
+    """That the image is unsigned is what can be mended; that the registry is away is how it is there."""
+    away = f"127.0.0.1:{free_port()}"
+    image = await world.publish(signed=False)
+    world.policies = {"ci": {**world.policy(), "images": [f"{away}/**"]}}
+    cache = world.cache(image=f"{away}/{REPOSITORY}:v1")
+    judgement = await world.judge(cache, mirrors={away: (world.registry.host,)})
+    assert judgement.digest == image.digest
+    assert (judgement.refused.reason, judgement.refused.retryable) == ("NoSignatures", True)
+    assert away in judgement.refused.message
+    await asyncio.to_thread(sign, world.registry.host, image, world.signer)
+    assert (await world.judge(cache, mirrors={away: (world.registry.host,)})).refused is None

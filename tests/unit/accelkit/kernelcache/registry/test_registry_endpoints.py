@@ -42,7 +42,10 @@ class Asked:
 
     async def all(self):
         self.attempts.clear()
-        return await self.endpoints.ask_all(IMAGE, self)
+        outcomes = await self.endpoints.ask_all(IMAGE, self)
+        self.beside_mirrors = getattr(outcomes[-1], "beside_mirrors", False)
+        # One that mirrors have answered for is a copy.
+        return [AWAY if isinstance(each, RegistryError) and each.unreached else each for each in outcomes]
 
 
 @pytest.mark.parametrize("answer", ["found", GONE])
@@ -50,6 +53,14 @@ async def test_a_registry_without_connection_is_tried_once_where_a_mirror_answer
     asked = Asked(mirror=answer, origin=AWAY)
     assert await asked.all() == [answer, AWAY]
     assert sorted(asked.attempts) == [("mirror", 1), ("origin", 1)]
+    assert asked.beside_mirrors
+    assert not AWAY.beside_mirrors
+
+
+async def test_a_mirror_that_says_nothing_leaves_open_what_there_is():
+    asked = Asked(mirror=GONE, other=TROUBLE, origin=AWAY)
+    await asked.all()
+    assert not asked.beside_mirrors
 
 
 async def test_a_registry_without_connection_is_left_alone_for_a_while():
