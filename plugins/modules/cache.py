@@ -83,7 +83,7 @@ options:
       - Access modes of claims.
     type: list
     elements: str
-    choices: [ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod]
+    choices: [ReadWriteOnce, ReadOnlyMany, ReadWriteMany]
   storage_class_name:
     description:
       - Storage class of claims that Jobs fill.
@@ -248,7 +248,7 @@ def main():
         access_modes={
             "type": "list",
             "elements": "str",
-            "choices": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"],
+            "choices": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
         },
         storage_class_name={"type": "str"},
         size={"type": "str"},

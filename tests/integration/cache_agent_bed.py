@@ -112,8 +112,9 @@ class Bed:
     # The agent.
 
     def start(self, *arguments: str, protects: bool = True) -> None:
-        """Start it, with the rights of the test, or without the one that protects files."""
-        command = [] if protects or os.geteuid() else ["setpriv", "--bounding-set=-linux_immutable"]
+        """Start it with the rights of its container: root with the one that protects files, or without it."""
+        rights = "-all,+linux_immutable" if protects else "-all"
+        command = [] if os.geteuid() else ["setpriv", f"--bounding-set={rights}"]
         command += [sys.executable, "-m", "accelkit", "cache-agent", "--node", self.node, "--folder", str(self.store)]
         environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         with self.log.open("ab") as log:

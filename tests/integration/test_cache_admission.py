@@ -24,6 +24,7 @@ REFUSED = "is mounted writable, and all its pods share its files"
 CONTROLLER = "system:serviceaccount:accelkit:accelkit-cache-controller"
 OUR_VOLUME = "accelkit-cache-current-0123456789"
 FOLDER = "/var/lib/accelkit/kernel-caches"
+CLAIMS = build_collection_path("v1", "persistentvolumeclaims", "default")
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,23 @@ def guarded(control_plane, defined):
 
     try:
         asyncio.run(do(CacheCluster.set_up))
+        asyncio.run(do(wait_for_policies))
         yield control_plane.kubeconfig
     finally:
         asyncio.run(do(CacheCluster.tear_down))
+
+
+async def wait_for_policies(cluster):
+    """Until the last that was made is in force, some time after it is stored."""
+
+    async def refused():
+        try:
+            await cluster.api.post(CLAIMS, claim("stolen", OUR_VOLUME), query=DRY)
+        except ApiError:
+            return True
+        return False
+
+    await until(refused)
 
 
 @pytest.fixture
@@ -146,8 +161,7 @@ async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, name
     ]
     for made in others:
         assert await cluster.refusal(namespace, made) == ""
-    if not of_cluster:
-        assert await cluster.refusal(await cluster.make_namespace(), owning(volume, pod=pod)) == ""
+    assert await cluster.refusal(await cluster.make_namespace(), owning(volume, pod=pod)) == ""
 
 
 async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
@@ -175,6 +189,16 @@ async def test_a_pod_too_large_to_be_judged_is_refused(cluster, namespace):
         {"name": f"v{number}", "mountPath": f"/m{number}"} for number in range(4000)
     ]
     assert await cluster.refusal(namespace, pod) != ""
+
+
+async def test_a_large_pod_of_others_is_judged_and_let_in(cluster, namespace):
+    await guard(cluster, namespace)
+    names = [f"kernels-{number}" for number in range(500)]
+    pod = owning(*(f"own-{each}" for each in names), pod="kernels")
+    pod["spec"]["volumes"] += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names]
+    mounts = [{"name": each, "mountPath": f"/{each}"} for each in names]
+    pod["spec"]["containers"] = [{"name": f"c-{number}", "image": "x", "volumeMounts": mounts} for number in range(5)]
+    assert await cluster.refusal(namespace, pod) == ""
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
 from accelkit.gkm import names
+from accelkit.kube.paths import NODES, build_collection_path
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,11 @@ async def test_a_verified_cache_comes_to_lie_linked_and_told_of(
         "Outdated",
         "Effective",
     }
+    # Kubernetes deletes the report with the node.
+    node = json.loads(await bed.api.get(f"{NODES}/{bed.node}"))["metadata"]
+    path = f"{build_collection_path(names.API, 'gkmcachenodes', bed.namespace)}/{bed.node}"
+    owner = {"apiVersion": "v1", "kind": "Node", "name": bed.node, "uid": node["uid"]}
+    assert json.loads(await bed.api.get(path))["metadata"]["ownerReferences"] == [owner]
     assert bed.stop() == 0
 
 

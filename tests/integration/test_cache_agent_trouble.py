@@ -21,7 +21,6 @@ from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
-from accelkit.kernelcache.extraction.integrity.protection import ProtectionState, probe
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path
@@ -102,7 +101,7 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
         writer = StatusWriter(api, bed.node, {})
         writing = asyncio.create_task(writer.run())
         try:
-            writer.offer({bed.namespace: whole}, bed.node)
+            writer.offer({bed.namespace: whole}, bed.node, "")
             async with asyncio.timeout(DEADLINE):
                 while not (stored := await bed.report()).get("caches"):
                     await asyncio.sleep(0.05)
@@ -122,43 +121,6 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
         unbounded = build_status_patch(None, whole, "2026-11-24T00:00:00Z")
         with pytest.raises(ApiError, match=r"large|size|limit"):
             await api.patch(f"{path}/status", unbounded)
-
-
-async def test_what_somebody_wrote_into_the_store_is_found_told_and_extracted_anew(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start("--look-again-seconds", "1", protects=False)
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
-    (bed.link() / "evil.so").write_bytes(b"evil")
-    found = await bed.until("Degraded", made.digest, reason="ContentChanged")
-    assert "were not those that were extracted" in found["message"]
-    await bed.until("Ready", made.digest)
-    await bed.until_true(bed.link().is_dir)
-    assert not (bed.link() / "evil.so").exists()
-    assert bed.log.read_text().count("are not protected against pods") == 1
-
-
-async def test_where_the_agent_may_nobody_writes_its_caches_and_deletion_goes_on(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    if probe(tmp_path).state is not ProtectionState.PROTECTED:
-        pytest.skip("no file can be made immutable here")
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
-    with pytest.raises(PermissionError):
-        (bed.link() / "evil.so").touch()
-    assert "not protected" not in bed.log.read_text()
-    await bed.delete()
-    await bed.until_true(lambda: not bed.folders())
-    assert not list(bed.store.glob(".sha256-*"))
 
 
 async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(

@@ -148,7 +148,8 @@ async def waits_for_caches(api, play) -> None:
         "/apis/gkm.io/v1alpha1/namespaces/gkm-test-ns-1-rwo-ns-rocm-v2/gkmcaches/gkm-test-obj-rwo-ns-rocm-v2",
         "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3",
     ]
-    ready = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "by a test", **when}
     for path in caches:
         await api.patch(f"{path}/status", {"status": {"observedGeneration": 1, "conditions": [ready]}})
     assert "changed=0" in play("deployed", *wait)

@@ -146,7 +146,12 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
         await is_refused(agent, reports, other, by="reports of its own node only")
         owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}
         await is_refused(agent, reports, owned, by="no finalizers")
-        await agent.post(reports, {**kind, "metadata": {"name": "node-2"}})
+        of_other = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "u"}
+        for owner in (of_other, {**of_other, "name": "node-2", "controller": True}, {**of_other, "kind": "ConfigMap"}):
+            owned = {**kind, "metadata": {"name": "node-2", "ownerReferences": [owner]}}
+            await is_refused(agent, reports, owned, by="no owner but its node")
+        owner = {**of_other, "name": "node-2"}
+        await agent.post(reports, {**kind, "metadata": {"name": "node-2", "ownerReferences": [owner]}})
         await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-2"}})
         with pytest.raises(ApiError, match="names no other node"):
             await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-1"}})
@@ -155,9 +160,6 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
                 await agent.patch(path, {"metadata": {"labels": {"a": "b"}}})
         with pytest.raises(ApiError, match="forbidden"):
             await agent.get("/api/v1/namespaces/accelkit/secrets/accelkit-ca")
-    async with acting_as(sandbox.kubeconfig, CONTROLLER) as controller:
-        # Of a node that is gone, no agent would.
-        await controller.delete(f"{reports}/node-2")
 
     labels = {"app.kubernetes.io/component": "kernel-cache"}
     async with acting_as(sandbox.kubeconfig, CONTROLLER) as controller:

@@ -52,11 +52,17 @@ class AgentOptions:
     """Options of `accelkit cache-agent`.
 
     Attributes:
+        node: whose agent it is.
+        folder: the store.
+        registries: how to reach them, with the agent's own log-ins.
+        kubeconfig: as `load_connection` takes it.
         namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
         max_bytes: what all caches may take; None for no limit but the disk.
         min_free_bytes: what stays free on the disk.
         min_free_percent: of the disk, what stays free, where that is more.
         look_again_seconds: after how long caches are read again that are not protected against writes.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        metrics_port: 0 for none.
         scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
     """
 
@@ -199,11 +205,12 @@ class CacheAgent:
         self._memory.moving_since = plan.moving_since
         # Before anything is collected or moved, so that a restart does not forget it.
         written = self._store.remember_uses(plan.uses)
+        # Pods wait for these; to delete large folders takes its time.
+        moved = [move for move in plan.moves if written and self._move(move)]
         for folder in plan.collect:
             await self._collect(folder)
             # Much may be deleted at once, which is no standing still.
             self._memory.planned_at = time.monotonic()
-        moved = [move for move in plan.moves if written and self._move(move)]
         for work in plan.work:
             self._workers.begin(work)
         if moved:
@@ -278,7 +285,7 @@ class CacheAgent:
     def _report(self, world: World, plan: Plan) -> None:
         missed = self._read_missed(world, plan)
         reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
-        self._writer.offer(reports, world.node.hostname)
+        self._writer.offer(reports, world.node.hostname, world.node.uid)
         self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
         self._metrics.free_bytes.set(world.disk.free_bytes)
         states = Counter(each.step for each in plan.progress.values())

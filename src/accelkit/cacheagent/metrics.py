@@ -20,7 +20,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.caches = Gauge(
-            "accelkit_kernel_caches",
+            "accelkit_kernel_caches_on_node",
             "Caches of the cluster by their state on this node.",
             ["state"],
             registry=self.registry,

@@ -11,7 +11,6 @@ from typing import Self
 
 from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.cacheagent.planning.world import Attempt, Learned, compute_back_off
-from accelkit.cacheagent.pull_secrets import PullSecretError
 from accelkit.errors import AccelkitError, CacheError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
@@ -19,6 +18,7 @@ from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult,
 from accelkit.kernelcache.formats.cache_image import read_cache_image
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, RegistrySettings
+from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
 
 # While somebody extracts the same by hand; then it is tried again.

@@ -111,10 +111,6 @@ class Watches:
         """Whether everything was read, so that what is not there is known not to be there."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
-    def measure_silence_seconds(self) -> float:
-        """Return for how long one of the collections has had no connection to the API server."""
-        return max(each.measure_silence_seconds() for each in self._reflectors)
-
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return what has to run."""
         return [each.run() for each in self._reflectors]

@@ -25,7 +25,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
 @click.version_option(__version__, prog_name="accelkit cache-controller")
 @click.option("--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Where accelkit runs.")
 @click.option(
-    "--kubeconfig", envvar="ACCELKIT_KUBECONFIG", type=FILE, help="Default: KUBECONFIG, else the pod's service account."
+    "--kubeconfig", envvar="ACCELKIT_KUBECONFIG", type=FILE, help="Default: the pod's service account, else KUBECONFIG."
 )
 @click.option(
     "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica writes."

@@ -169,13 +169,12 @@ class Controller:
         now, key = self._seen.now, cache.key
         self._writers.observe(cache)
         asked = self._coverage.ask(cache)
-        judgement = judging.find_judgement(key)
-        decision = decide(cache, asked, judgement, now=now, again_seconds=self._again_seconds)
+        decision = decide(cache, asked, judging.find_judgement(key), now=now, again_seconds=self._again_seconds)
         judging.plan(cache, decision.judge_at)
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)
         decided = msgspec.structs.replace(cache, status=status)
-        kept, look_again = self._former.select(decided, self._seen, time.monotonic())
+        kept, look_again = self._former.select(decided, self._seen, time.monotonic(), self.modes.values())
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
@@ -184,7 +183,8 @@ class Controller:
             await self._write(cache, assemble_status(decided, decision, planned, self._seen, self._seen.nodes))
             cache = self._seen.caches.get(key, cache)
         plan = await self._deliver(decided, decision, chosen)
-        present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes)
+        users = self.modes[chosen].list_users(decided, self._seen) if chosen in self.modes else {}
+        present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes, users=users)
         given = list_given_claims(decided, self._seen, self.modes.values())
         await self._write(cache, admit_writers(present, given, self._seen))
         await self._news.warn(cache, plan.warnings)

@@ -7,7 +7,7 @@ change of a watched object begins; so an answer has to be right for a controller
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -143,7 +143,7 @@ class Shown(Protocol):
         """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
-        """Return the objects that carry a cache's labels and, in their annotation, its key; tenants may copy both."""
+        """Return the watched objects whose annotation has the key of a cache; tenants may copy it."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
         """Return all objects of a watched kind that match its selector."""
@@ -206,7 +206,6 @@ class DeliveryPlan:
         patch: of objects that were seen.
         delete: of objects that were seen.
         states: by workload namespace: names, owner and conditions (Ready at least).
-        image: reference of the image volume of which pods get the files; empty where they get them by a claim.
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
         copies: of pull secrets, which pods of ours wait for.
         warnings: sentences on what was left out of what users wrote.
@@ -216,7 +215,6 @@ class DeliveryPlan:
     patch: tuple[Patch, ...] = ()
     delete: tuple[Deletion, ...] = ()
     states: Mapping[str, PvcStatus] = field(default_factory=dict)
-    image: str = ""
     wake_after: float = 0.0
     copies: tuple[SecretCopy, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -243,6 +241,12 @@ class DeliveryMode(Protocol):
         """Say what to delete of all that this way made for a cache, which no pod uses any more; states are not read.
 
         It is also asked of each way that a cache does not use, so that a changed `delivery` leaves nothing.
+        """
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, Collection[ClaimPod]]:
+        """Return the pods that have files of a cache in this way, by the digest that they have.
+
+        What nodes report of their pods beside these is not said here.
         """
 
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:

@@ -53,6 +53,7 @@ class WebhookOptions:
 
     Attributes:
         listen: with certificates.
+        certificate: file of the chain with which it is served; `ca.crt` beside it says whom to trust, else it does.
         name: of the MutatingWebhookConfiguration, and of the Service in accelkit's namespace that leads there.
         url: https://HOST:PORT, in the place of the Service.
     """

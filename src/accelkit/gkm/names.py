@@ -6,6 +6,7 @@ Names of caches may have 253 characters, labels and claims have less room: what 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -37,6 +38,10 @@ FIELD_MANAGER: Final = "accelkit-cache-controller"
 # On each node; the agent alone writes there.
 HOST_FOLDER: Final = PurePosixPath("/var/lib/accelkit/kernel-caches")
 _LINKS: Final = "claims"
+# Of the volume of a pod that has the claim of which a private copy is made, where a user asked for it by annotation.
+COPY_SOURCE_SUFFIX: Final = "-from"
+PINNED_DIGITS: Final = 12
+_PINNED: Final = re.compile(rf"(.+)-([0-9a-f]{{{PINNED_DIGITS}}})", re.DOTALL)
 _MAX_LABEL: Final = 63
 _MAX_NAME: Final = 253
 _HASH: Final = 10
@@ -67,8 +72,8 @@ def build_labels(key: str, digest: str = "") -> dict[str, str]:
 
 
 def short_digest(digest: str) -> str:
-    """Return the first 12 hexadecimal digits of `sha256:…`."""
-    return digest.removeprefix("sha256:")[:12]
+    """Return the first `PINNED_DIGITS` hexadecimal digits of `sha256:…`."""
+    return digest.removeprefix("sha256:")[:PINNED_DIGITS]
 
 
 def name_claim(key: str) -> str:
@@ -78,7 +83,18 @@ def name_claim(key: str) -> str:
 
 def name_pinned_claim(key: str, digest: str) -> str:
     """Return the name of the claim of one digest."""
-    return f"{shorten_name(name_claim(key), _MAX_NAME - 13)}-{short_digest(digest)}"
+    return f"{begin_pinned_claim(key)}-{short_digest(digest)}"
+
+
+def begin_pinned_claim(key: str) -> str:
+    """Return what stands before the dash and the digits in the names of a cache's pinned claims."""
+    return shorten_name(name_claim(key), _MAX_NAME - PINNED_DIGITS - 1)
+
+
+def split_pinned_claim(claim: str) -> tuple[str, str]:
+    """Return both parts of the name of a pinned claim, `begin_pinned_claim` and the digits; empty where it is none."""
+    found = _PINNED.fullmatch(claim)
+    return (found[1], found[2]) if found is not None else ("", "")
 
 
 def name_volume(key: str, namespace: str, digest: str = "") -> str:

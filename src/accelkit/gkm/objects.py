@@ -234,7 +234,8 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         volume_size: bytes of its files on the node.
         path: where they lie; empty where they do not.
         pods: of the node, that mount it.
-        conditions: Compatible, Extracted, Ready, Degraded.
+        conditions: Compatible, Extracted, Ready, Outdated, Effective, and Degraded where files were changed; of a
+            former digest Outdated alone.
     """
 
     compatible_gpus: list[int] = msgspec.field(name="compatibleGPUs", default_factory=list)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from rendering import ROOT, run_play
+from kernel_cache_cases import ROLE, render_cases
+from rendering import run_play
 from ruamel.yaml import YAML
 
 from accelkit.gkm.names import FINALIZER, HOST_FOLDER
 from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND
 from accelkit.install.certificates.secrets import WEBHOOK
 
-ROLE = ROOT / "roles" / "kernel_cache"
 CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 # Rendered once, by one process.
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(300)]
@@ -56,34 +56,7 @@ def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kernel_cache")
     (folder / "ca.pem").write_text("a certificate\n")
     (folder / "root.json").write_text(ROOT_TEXT)
-    names = ("__kernel_cache_objects", "__kernel_cache_signer_policies")
-    tasks = [
-        {
-            "vars": json.loads(json.dumps(given).replace("{folder}", str(folder))),
-            "block": [
-                {
-                    "ansible.builtin.copy": {
-                        "content": "{{ (" + " + ".join(names) + ") | to_json }}",
-                        "dest": str(folder / f"{case}.json"),
-                    }
-                },
-            ],
-        }
-        for case, given in CASES.items()
-    ]
-    play = {
-        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-        "tasks": tasks,
-    }
-    # Templates and files are looked for beside the play.
-    for name in ("templates", "files"):
-        (folder / name).symlink_to(ROLE / name)
-    run_play(folder, play, seconds=200)
-    found = {}
-    for case in CASES:
-        for each in json.loads((folder / f"{case}.json").read_text()):
-            found[case, each["kind"], each["metadata"]["name"]] = each
-    return found
+    return render_cases(folder, CASES)
 
 
 def rules(made):
@@ -145,7 +118,7 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     assert {verb for resource, verb in own if resource == "secrets"} == {"create"}
     assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
     for reports in ("gkmcachenodes", "clustergkmcachenodes"):
-        assert {verb for of, verb in found if of == reports} == {"list", "watch", "delete"}
+        assert {verb for of, verb in found if of == reports} == {"list", "watch"}
     narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
     assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
         (["mutatingwebhookconfigurations"], [CONTROLLER])

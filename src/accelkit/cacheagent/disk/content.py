@@ -89,7 +89,10 @@ class ContentLooks:
             except (CacheError, OSError) as exc:
                 if folder in self._store.stored:
                     reporter = self._errors.setdefault(folder, ErrorReporter(log))
-                    reporter.report(str(exc), f"nobody knows whether {folder} is what was extracted: {exc}")
+                    reporter.report(str(exc), f"{folder} may not be what was extracted, or not stay so: {exc}")
+            except Exception:
+                # One cache must not end the agent.
+                log.exception("the look at %s met a defect", folder)
             else:
                 self._errors.pop(folder, None)
         self._errors = {folder: each for folder, each in self._errors.items() if folder in self._store.stored}
@@ -121,6 +124,7 @@ class ContentLooks:
         if record is None:
             return
         boot = read_boot_id() or ""
+        told = Protection(ProtectionState.PROTECTED)
         protected = await run_to_completion(partial(is_protected, place.cache))
         if protected and boot and record.boot == boot and record.content_digest:
             return
@@ -128,13 +132,13 @@ class ContentLooks:
             # Who is killed in between reads it at the next start.
             await self._renew(place, boot="")
             told = await run_to_completion(partial(protect, place.cache))
-            if told.state is not ProtectionState.PROTECTED:
-                raise CacheError(f"it cannot be protected: {told.message}")
         verdict = await _verify(place, record)
         if verdict.holds is False:
             await self._take_out(folder, opened, verdict)
         elif not verdict.holds or boot != record.boot or (not protected and self._can_protect):
             await self._renew(place, boot=boot, content_digest=verdict.digest)
+        if told.state is not ProtectionState.PROTECTED:
+            raise CacheError(f"it cannot be protected: {told.message}")
 
     @property
     def _can_protect(self) -> bool:

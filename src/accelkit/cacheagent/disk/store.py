@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from accelkit.kernelcache.extraction.folder import CACHE, FOLDER_NAME, Place, lo
 from accelkit.kernelcache.extraction.listing import list_extracted
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.logs import ErrorReporter
+from accelkit.model.object_meta import read_time
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Store:
         Raises:
             OSError: it cannot be written down.
         """
-        self.ledger.note_satisfied(folder, policies, _read_time(record.verified_at))
+        self.ledger.note_satisfied(folder, policies, read_time(record.verified_at))
         self.stored[folder] = self._describe(folder, record)
         self.broken -= {folder}
         self.write_ledger()
@@ -217,7 +217,7 @@ class Store:
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:
         satisfied = dict(self.ledger.satisfied.get(folder, {}))
         if record.policy_digest:
-            satisfied[record.policy_digest] = _read_time(record.verified_at)
+            satisfied[record.policy_digest] = read_time(record.verified_at)
         return Stored(record.files, record.size_bytes, record.labels, satisfied, record.mount_path)
 
     def _read_links(self) -> dict[str, str]:
@@ -227,11 +227,3 @@ class Store:
                 found = _TARGET.fullmatch(str(path.readlink()))
                 links[path.name] = found["folder"] if found is not None else WITHDRAWN
         return links
-
-
-def _read_time(text: str) -> float:
-    """Return a record's time, in seconds since 1970; 0 where it says none, which is long ago."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0

@@ -9,15 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import InventoryError
-from accelkit.gkm.names import name_private_copy
+from accelkit.gkm.names import COPY_SOURCE_SUFFIX, name_private_copy
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-# Of the claim of a copy that a user asked for by annotation.
-_SOURCE: Final = "-from"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -78,6 +76,7 @@ class MountingPod:
     """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
 
     Attributes:
+        uid: of the pod, as `namespace` and `name` are.
         claims: of its volumes.
         copies: volumes that are private copies of caches, with the claims that were copied.
         starting: whether one of its containers has yet to be created for the first time.
@@ -114,7 +113,11 @@ def read_mounting_pod(pod: Pod) -> MountingPod | None:
 
 def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict[str, str]:
     named = {name_private_copy(name): claim for name, claim in sources.items()}
-    named |= {name.removesuffix(_SOURCE): claim for name, claim in sources.items() if name.endswith(_SOURCE)}
+    named |= {
+        name.removesuffix(COPY_SOURCE_SUFFIX): claim
+        for name, claim in sources.items()
+        if name.endswith(COPY_SOURCE_SUFFIX)
+    }
     return {each.name: named[each.name] for each in volumes if each.name in named and each.name not in sources}
 
 
@@ -152,6 +155,7 @@ class OwnNode:
         facts: cards and CPU; cards are None where the node's inventory is unknown.
         cards: as its inventory has them.
         hostname: by which labels name the node.
+        uid: of the node.
         problem: why the inventory is unknown though there is one, as a sentence.
     """
 
@@ -159,6 +163,7 @@ class OwnNode:
     cards: tuple[Card, ...] = ()
     hostname: str = ""
     problem: str = ""
+    uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
         """Return the number by which users know a card; None where there is no such card."""
@@ -175,10 +180,11 @@ def read_own_node(node: Node) -> OwnNode:
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)
     if text is None:
-        return OwnNode(unknown, hostname=hostname)
+        return OwnNode(unknown, hostname=hostname, uid=node.metadata.uid)
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
-        return OwnNode(unknown, hostname=hostname, problem=f"the node's inventory cannot be used: {exc}")
+        problem = f"the node's inventory cannot be used: {exc}"
+        return OwnNode(unknown, hostname=hostname, problem=problem, uid=node.metadata.uid)
     facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture)
-    return OwnNode(facts, cards, hostname)
+    return OwnNode(facts, cards, hostname, uid=node.metadata.uid)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from accelkit.cacheagent.planning.observed import MountingPod
 from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, World
 from accelkit.gkm import names
-
-_SHORT: Final = 12
-_DIGITS: Final = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -37,9 +32,7 @@ class Usage:
 
 def owns_claim(wish: Wish, claim: str) -> bool:
     """Return whether a claim is that of a cache, or of one of its digests."""
-    return claim == wish.name or (
-        claim[: -_SHORT - 1] == _name_base(wish) and _DIGITS.fullmatch(claim[-_SHORT:]) is not None
-    )
+    return claim == wish.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(wish.key)
 
 
 def find_usage(world: World) -> dict[str, Usage]:
@@ -54,8 +47,9 @@ def find_usage(world: World) -> dict[str, Usage]:
                 following[wish.key].append(pod)
                 for folder in _list_followed(world, wish, pod):
                     found[wish.key][folder][pod.uid] = pod
-            for wish in pinned.get((pod.namespace, claim[: -_SHORT - 1]), ()):
-                for folder in folders.get(claim[-_SHORT:], ()):
+            begins, digits = names.split_pinned_claim(claim)
+            for wish in pinned.get((pod.namespace, begins), ()):
+                for folder in folders.get(digits, ()):
                     found[wish.key][folder][pod.uid] = pod
     return {
         key: Usage(
@@ -99,20 +93,16 @@ def _index_claims(
     claims: dict[tuple[str, str], list[Wish]] = defaultdict(list)
     pinned: dict[tuple[str, str], list[Wish]] = defaultdict(list)
     for wish in wishes:
-        base = _name_base(wish)
+        base = names.begin_pinned_claim(wish.key)
         for namespace in wish.namespaces:
             claims[namespace, wish.name].append(wish)
             pinned[namespace, base].append(wish)
     return claims, pinned
 
 
-def _name_base(wish: Wish) -> str:
-    return names.name_pinned_claim(wish.key, "").removesuffix("-")
-
-
 def _index_folders(world: World) -> dict[str, list[str]]:
     """Return the names of folders by the digits that end the claim of a digest."""
     found: dict[str, list[str]] = defaultdict(list)
     for folder in {*world.stored, *(wish.folder for wish in world.wishes.values() if wish.folder)}:
-        found[folder.removeprefix("sha256-")[:_SHORT]].append(folder)
+        found[folder.removeprefix("sha256-")[: names.PINNED_DIGITS]].append(folder)
     return found

@@ -78,6 +78,8 @@ class Attempt:
     Attributes:
         about: what it rested on; with something else it is begun anew.
         failures: in a row.
+        reason: of the condition.
+        message: a sentence.
         retry_at: when it may be tried again, on the agent's clock.
         refused: whether it is a verdict on the signatures, and not trouble on the way.
     """

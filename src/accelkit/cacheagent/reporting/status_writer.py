@@ -64,12 +64,13 @@ class StatusWriter:
         self._on_failure = on_failure
         self._wanted: Mapping[str, NodeStatus] | None = None
         self._hostname = node
+        self._node_uid = ""
         self._wake = asyncio.Event()
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
-    def offer(self, wanted: Mapping[str, NodeStatus], hostname: str) -> None:
+    def offer(self, wanted: Mapping[str, NodeStatus], hostname: str, node_uid: str) -> None:
         """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
-        self._wanted, self._hostname = wanted, hostname or self._node
+        self._wanted, self._hostname, self._node_uid = wanted, hostname or self._node, node_uid
         self._wake.set()
 
     async def run(self) -> None:
@@ -136,6 +137,10 @@ class StatusWriter:
 
     async def _create(self, collection: str, namespace: str, path: str) -> NodeStatus:
         metadata: dict[str, Any] = {"name": self._node, "labels": {HOSTNAME_LABEL: self._hostname}}
+        if self._node_uid:
+            # Kubernetes deletes it with the node, which no agent could do.
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
+            metadata["ownerReferences"] = [owner]
         if namespace:
             metadata["namespace"] = namespace
         kind = "GKMCacheNode" if namespace else "ClusterGKMCacheNode"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from accelkit.cachecontroller.delivery import Shown
-from accelkit.gkm.names import name_pinned_claim
+from accelkit.cachecontroller.delivery import DeliveryMode, Shown
 from accelkit.gkm.objects import Cache
 
 # A pod may have been given the claim of a digest a moment ago, and not be seen yet.
@@ -22,13 +22,14 @@ class FormerDigests:
         """Forget a cache that is gone."""
         self._unused.pop(key, None)
 
-    def select(self, cache: Cache, shown: Shown, now: float) -> tuple[list[str], float]:
+    def select(self, cache: Cache, shown: Shown, now: float, modes: Iterable[DeliveryMode]) -> tuple[list[str], float]:
         """Return the former digests that stay, and after how many seconds to look again; 0 for never.
 
         Args:
             cache: with all former digests in its status.
             shown: pods, and the reports of nodes.
             now: seconds on a clock that never jumps.
+            modes: ways of delivery, all of them: pods keep what they got when it was another one.
         """
         reported = {
             digest
@@ -36,15 +37,12 @@ class FormerDigests:
             for digest, entry in report.status.caches.get(cache.metadata.name, {}).items()
             if entry.pods
         }
-        pods = {
-            (pod.namespace, claim) for each in cache.namespaces for pod in shown.list_pods(each) for claim in pod.claims
-        }
+        used = {digest for mode in modes for digest, pods in mode.list_users(cache, shown).items() if pods}
         former = self._unused.pop(cache.key, {})
         unused: dict[str, float] = {}
         kept = []
         for digest in cache.status.previous_digests:
-            claim = name_pinned_claim(cache.key, digest)
-            if digest in reported or any((each, claim) in pods for each in cache.namespaces):
+            if digest in reported or digest in used:
                 kept.append(digest)
                 continue
             since = former.get(digest, now)

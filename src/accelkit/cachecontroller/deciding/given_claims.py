@@ -15,10 +15,10 @@ from accelkit.cachecontroller.delivery import VOLUMES, ClaimPod, DeliveryMode, O
 from accelkit.cachecontroller.filling.objects import fills_elsewhere
 from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, CacheStatus, PvcStatus
+from accelkit.texts import list_some
 
 # Of volumes whose claim is gone.
 _UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
-_SHOWN: Final = 5
 
 
 def list_given_claims(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
@@ -83,6 +83,4 @@ def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: Shown
 
 def name_pods(pods: Iterable[ClaimPod]) -> str:
     """Return the first pods for a sentence, and how many more there are."""
-    listed = [f"{pod.namespace}/{pod.name}" for pod in pods]
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
+    return list_some(f"{pod.namespace}/{pod.name}" for pod in pods)

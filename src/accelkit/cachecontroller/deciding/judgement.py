@@ -23,11 +23,12 @@ from accelkit.kernelcache.formats.label_reading import ImageLabels
 from accelkit.kernelcache.formats.mounts import find_capture_path, list_mounts, list_variables
 from accelkit.kernelcache.formats.recorded import write_texts
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
+from accelkit.kernelcache.registry.pull_secrets import MAX_SECRETS
+from accelkit.model.object_meta import read_time
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
 _BACK_OFF: Final = (5.0, 300.0)
 _MAX_PATH: Final = 1024
-MAX_SECRETS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def decide(
     )
     if current is None:
         if same and status.verification is not None:
-            verified_at = min(now, _read_time(status.verification.verified_at))
+            verified_at = min(now, read_time(status.verification.verified_at))
             # Of another spec, the mount path may be another too.
             unchanged = status.observed_generation == cache.metadata.generation
             return _serve_former(cache, None, verified_at + again_seconds if unchanged else now)
@@ -244,10 +245,3 @@ def _say_resolved(digest: str) -> Condition:
 def _say_verified(signatures: Sequence[dict[str, str]]) -> Condition:
     signers = "; ".join(f"{each.get('policy')}: signed by {each.get('signer')}" for each in signatures)
     return state(ConditionType.VERIFIED, Reason.VERIFIED, signers, holds=True)
-
-
-def _read_time(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0

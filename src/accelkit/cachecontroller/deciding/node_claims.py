@@ -19,6 +19,7 @@ from accelkit.cachecontroller.delivery import (
     AFTER_REFUSAL_SECONDS,
     CLAIMS,
     VOLUMES,
+    ClaimPod,
     Deletion,
     DeliveryPlan,
     ObjectName,
@@ -94,6 +95,14 @@ class NodeClaims:
         if name.kind != CLAIMS or digest is None or seen.spec.get("storageClassName") != "":
             return False
         return bool(seen.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount the claim of a digest; of the claim that follows the cache, nodes say which."""
+        found = {}
+        for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
+            claim = names.name_pinned_claim(cache.key, digest)
+            found[digest] = [pod for each in cache.namespaces for pod in shown.list_pods(each) if claim in pod.claims]
+        return found
 
     def _leave_taken(self, cache: Cache, pairs: list[_Pair], shown: Shown) -> tuple[list[_Pair], list[_Pair]]:
         """Return the pairs that are made, and those whose names are another's.

@@ -8,8 +8,8 @@ from typing import Final
 
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, NodeCacheStatus
+from accelkit.texts import list_some
 
-_SHOWN: Final = 5
 _HOST_LABEL: Final = "kubernetes.io/hostname"
 
 
@@ -138,9 +138,3 @@ def _summarize_effective(views: Sequence[NodeView]) -> Condition:
 
 def _find(view: NodeView, type_: ConditionType) -> Condition | None:
     return find_condition(view.current.conditions, type_) if view.current is not None else None
-
-
-def list_some(names: Iterable[str]) -> str:
-    """Return the first names for a sentence, and how many more there are."""
-    listed = list(names)
-    return ", ".join(listed[:_SHOWN]) + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -11,16 +12,17 @@ from accelkit.cachecontroller.deciding.judgement import Decision
 from accelkit.cachecontroller.deciding.node_views import (
     NodeView,
     count,
-    list_some,
     summarize_compatible,
     summarize_nodes,
     view_nodes,
 )
-from accelkit.cachecontroller.delivery import Shown
+from accelkit.cachecontroller.delivery import ClaimPod, Shown
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
+from accelkit.texts import list_some
 
-_WRITABLE_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
+# Access modes that let pods of several nodes have one volume.
+_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 _SHOWN: Final = 5
 
 
@@ -29,7 +31,7 @@ def choose_delivery(cache: Cache) -> Delivery:
     spec = cache.spec
     if spec.delivery is not Delivery.AUTO:
         return spec.delivery
-    shared = bool(_WRITABLE_BY_MANY & set(spec.access_modes)) and bool(spec.storage_class_name)
+    shared = bool(_BY_MANY & set(spec.access_modes)) and bool(spec.storage_class_name)
     return Delivery.NAMESPACE if shared else Delivery.NODE
 
 
@@ -92,6 +94,8 @@ def assemble_status(
     states: Mapping[str, PvcStatus],
     shown: Shown,
     nodes: Collection[str],
+    *,
+    users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
     """Return the whole status, with conditions without times.
 
@@ -101,6 +105,7 @@ def assemble_status(
         states: by namespace, as the way of delivery has them.
         shown: reports, namespaces and pods.
         nodes: those that exist.
+        users: pods by digest, as the way of delivery has them; read where no node reports them.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -135,25 +140,26 @@ def assemble_status(
         pvc_owner=owners.pop() if len(owners) == 1 else "Unknown",
         pvc_status=dict(found),
         conditions=conditions,
-        counts=count(views, leaving) if by_node else count_pods(cache, states, shown),
+        counts=count(views, leaving) if by_node else count_pods(status.resolved_digest, users),
     )
 
 
-def count_pods(cache: Cache, states: Mapping[str, PvcStatus], shown: Shown) -> CacheCounts:
-    """Count pods and their nodes where no node reports, from the pods that mount the claims."""
-    pods = [
-        pod
-        for namespace in cache.namespaces
-        for pod in shown.list_pods(namespace)
-        if namespace in states and states[namespace].pvc_name in pod.claims
-    ]
+def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
+    """Count pods and their nodes where no node reports.
+
+    Args:
+        digest: that new pods get.
+        users: the pods by the digest that they have.
+    """
+    pods = [pod for found in users.values() for pod in found]
     nodes = {pod.node for pod in pods if pod.node}
-    running = sum(bool(pod.node) and not pod.leaving for pod in pods)
+    running = {each: sum(bool(pod.node) and not pod.leaving for pod in found) for each, found in users.items()}
     return CacheCounts(
         node_cnt=len(nodes),
         node_in_use_cnt=len(nodes),
-        pod_running_cnt=running,
+        pod_running_cnt=running.get(digest, 0),
         pod_deleting_cnt=sum(pod.leaving for pod in pods),
+        pod_outdated_cnt=sum(running.values()) - running.get(digest, 0),
     )
 
 

@@ -7,16 +7,27 @@ path at which they were captured is served at that path alone.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
-from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, ObjectName, Patch, Seen, Shown, Watch
-from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod, read_labels
+from accelkit.cachecontroller.delivery import (
+    ClaimPod,
+    DeliveryPlan,
+    FillSettings,
+    ObjectName,
+    Patch,
+    Seen,
+    Shown,
+    Watch,
+)
+from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS
+from accelkit.model.object_meta import read_time
+from accelkit.texts import list_some
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
@@ -64,7 +75,7 @@ def _write_source(cache: Cache, digest: str) -> dict[str, str]:
 
 
 class ImageDelivery:
-    """Has nodes fetch the image of a cache, and says of which image pods get the files.
+    """Has nodes fetch the image of a cache before pods mount it.
 
     Args:
         settings: what pods that fetch it run with.
@@ -91,14 +102,25 @@ class ImageDelivery:
         for namespace in cache.namespaces:
             outdated = _find_outdated(target, namespace, shown)
             states[namespace] = PvcStatus(pvc_owner="Operator", conditions=[ready, outdated])
-        image = target.image if ready.status == "True" else ""
-        return work.finish(states, image)
+        return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what to delete of all that was made for a cache."""
         work = Work()
         self._collect(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount an image of a digest, whatever repository they name."""
+        return {
+            digest: [
+                pod
+                for each in cache.namespaces
+                for pod in shown.list_pods(each)
+                if any(image.endswith(f"@{digest}") for image in pod.images)
+            ]
+            for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests))
+        }
 
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
         """Return whether an object is one that was made for a cache."""
@@ -117,7 +139,7 @@ class ImageDelivery:
         if not _names_image(seen):
             # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
             work.wakes.append(_ASK_AGAIN_SECONDS)
-            if shown.now - _read_time(seen) > _ASK_AGAIN_SECONDS:
+            if shown.now - read_time(seen.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
                 work.remove(name, seen)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
         self._follow_template(target, name, seen, work)
@@ -140,7 +162,7 @@ class ImageDelivery:
     def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
         metadata = target.mark(name.name, name.namespace)
         chosen = {"cache.accelkit.io/prefetch": name.name}
-        labels = {**read_labels(target.cache.spec.pod_template), **metadata["labels"], **chosen}
+        labels = {**metadata["labels"], **chosen}
         container = {
             "name": "hold",
             "image": self._settings.image,
@@ -185,13 +207,6 @@ def _names_image(seen: Seen) -> bool:
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
 
 
-def _read_time(seen: Seen) -> float:
-    try:
-        return datetime.fromisoformat(seen.metadata.creation_timestamp or "").timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
-
-
 def _count(seen: Seen, name: str) -> int:
     value = seen.status.get(name, 0)
     return value if isinstance(value, int) else 0
@@ -207,4 +222,4 @@ def _find_outdated(target: Target, namespace: str, shown: Shown) -> Condition:
     )
     if not pods:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{', '.join(pods[:5])} use a former digest", holds=True)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{list_some(pods)} use a former digest", holds=True)

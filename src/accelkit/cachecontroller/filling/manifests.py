@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -34,10 +33,6 @@ RESTRICTED: Final = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-# Services, policies and controllers of accelkit's namespace go by such labels; they are not the tenant's to set.
-_RESERVED_LABEL: Final = re.compile(
-    r"([^/]*\.)?(kubernetes\.io|k8s\.io|accelkit\.io)/|(app|name|component|tier|job-name|controller-uid)$"
-)
 
 
 def measure_claim(spec: CacheSpec, cache_bytes: int) -> int:
@@ -166,7 +161,6 @@ def write_job(
         "volumes": volumes,
         **placement,
     }
-    labels = {**read_labels(target.cache.spec.pod_template), **metadata["labels"]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -176,7 +170,7 @@ def write_job(
             "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels, "annotations": target.annotations}, "spec": pod},
+            "template": {"metadata": {"labels": metadata["labels"], "annotations": target.annotations}, "spec": pod},
         },
     }
 
@@ -234,9 +228,3 @@ def place_pod(template: PodTemplate | None) -> dict[str, Any]:
         "affinity": affinity if affinity["nodeAffinity"] else None,
     }
     return {name: value for name, value in placed.items() if value}
-
-
-def read_labels(template: PodTemplate | None) -> dict[str, str]:
-    """Return the labels of a cache's podTemplate but for those by which Services and policies choose pods."""
-    given = (template.metadata.labels if template is not None and template.metadata is not None else None) or {}
-    return {name: value for name, value in given.items() if not _RESERVED_LABEL.match(name)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accelkit.cachecontroller.delivery import (
     CLAIMS,
     JOBS,
     VOLUMES,
+    ClaimPod,
     DeliveryPlan,
     FillSettings,
     ObjectName,
@@ -38,9 +39,9 @@ from accelkit.cachecontroller.filling.volume import VolumeFilling
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.texts import list_some
 
 _OWNER: Final = "Operator"
-_SHOWN: Final = 5
 # What fills, in accelkit's own namespace.
 _FILLING: Final = (JOBS, CLAIMS, SNAPSHOTS, CONFIG_MAPS)
 _REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"
@@ -95,6 +96,14 @@ class NamespaceDelivery:
         self._collect_filling(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount a volume which was filled and given away, as the volume says."""
+        found: dict[str, list[ClaimPod]] = {}
+        for each in list_given(cache, shown):
+            pods = shown.list_pods(each.claim.namespace) if each.held is not None else ()
+            found.setdefault(each.digest, []).extend(pod for pod in pods if each.claim.name in pod.claims)
+        return found
+
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
         """Return whether an object is one that was made for a cache.
 
@@ -136,8 +145,7 @@ class NamespaceDelivery:
         self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: Shown
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, shown)]
-        listed = ", ".join(pods[:_SHOWN]) + (f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else "")
-        text = f"{listed} use a former digest" if pods else "no pod uses a former digest"
+        text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
         outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
         return PvcStatus(
             pv_name=given.volume.name if given is not None else "",

@@ -120,14 +120,13 @@ class Work:
         if seen.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
             self.delete.append(Deletion(name, seen.metadata.uid))
 
-    def finish(self, states: Mapping[str, PvcStatus], image: str = "") -> DeliveryPlan:
+    def finish(self, states: Mapping[str, PvcStatus]) -> DeliveryPlan:
         """Return all of it as a plan."""
         return DeliveryPlan(
             create=tuple(self.create),
             patch=tuple(self.patch),
             delete=tuple(self.delete),
             states=states,
-            image=image,
             wake_after=min(self.wakes, default=0.0),
             copies=tuple(self.copies),
         )

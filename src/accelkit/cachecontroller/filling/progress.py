@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final
 
 from accelkit.cachecontroller.delivery import JOBS, ObjectName, Seen, Shown
 from accelkit.cachecontroller.filling.objects import PODS, TRY_ANNOTATION, first, read_annotation
+from accelkit.model.object_meta import read_time
 from accelkit.texts import shorten
 
 _BACK_OFF_SECONDS: Final = (10.0, 300.0)
@@ -63,7 +63,7 @@ def find_attempt(namespace: str, base: str, key: str, shown: Shown) -> Attempt |
     if "Failed" not in ended:
         return Attempt(name, number, JobState.RUNNING, told, 0.0, seen.metadata.uid)
     low, high = _BACK_OFF_SECONDS
-    again_at = _read_time(ended["Failed"].get("lastTransitionTime")) + min(high, low * 2 ** min(number - 1, 10))
+    again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + min(high, low * 2 ** min(number - 1, 10))
     message = first((told, str(ended["Failed"].get("message", "")), "its Job failed"))
     return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
 
@@ -71,13 +71,6 @@ def find_attempt(namespace: str, base: str, key: str, shown: Shown) -> Attempt |
 def _read_number(job: Seen) -> int:
     text = read_annotation(job, TRY_ANNOTATION)
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _read_time(text: object) -> float:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _read_pods(job: ObjectName, shown: Shown) -> str:

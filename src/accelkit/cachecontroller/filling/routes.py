@@ -24,7 +24,6 @@ from accelkit.cachecontroller.filling.objects import (
 )
 
 ONCE: Final = "ReadWriteOnce"
-ONCE_POD: Final = "ReadWriteOncePod"
 READ_MANY: Final = "ReadOnlyMany"
 WRITE_MANY: Final = "ReadWriteMany"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -125,11 +124,10 @@ def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
     if WRITE_MANY in modes:
         # Written and read through the same mode, so nothing has to be copied.
         return [Route("fill", modes, modes, modes), shared]
-    once = ONCE_POD if ONCE_POD in modes else ONCE
-    both = Route("fill", (once, READ_MANY), (once,), (READ_MANY,))
-    copies = [Route("clone", (once,), (once,), (READ_MANY,), Copy.CLONE)] if storage.csi else []
+    both = Route("fill", (ONCE, READ_MANY), (ONCE,), (READ_MANY,))
+    copies = [Route("clone", (ONCE,), (ONCE,), (READ_MANY,), Copy.CLONE)] if storage.csi else []
     if storage.snapshot_class:
-        copies.append(Route("snap", (once,), (once,), (READ_MANY,), Copy.SNAPSHOT))
+        copies.append(Route("snap", (ONCE,), (ONCE,), (READ_MANY,), Copy.SNAPSHOT))
     return [both, *copies, shared]
 
 

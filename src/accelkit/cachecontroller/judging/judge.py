@@ -11,7 +11,6 @@ from typing import Final, Self
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused
 from accelkit.cachecontroller.judging.coverage import Coverage
-from accelkit.cachecontroller.judging.pull_secrets import PullSecretError, read_pull_secrets
 from accelkit.errors import CacheError, ConfigurationError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
@@ -19,6 +18,7 @@ from accelkit.kernelcache.formats.cache_image import read_cache_image
 from accelkit.kernelcache.formats.mounts import is_relocatable
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
+from accelkit.kernelcache.registry.pull_secrets import PullSecretError, read_pull_secrets
 from accelkit.kernelcache.signatures import RejectionReason, Signature, UnverifiedError, verify_image
 from accelkit.kube.client import ApiClient
 

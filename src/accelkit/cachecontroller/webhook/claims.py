@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from accelkit.gkm.conditions import ConditionType, Reason, find_condition, holds
-from accelkit.gkm.names import name_claim, name_pinned_claim
+from accelkit.gkm.names import begin_pinned_claim, name_claim, name_pinned_claim, split_pinned_claim
 from accelkit.gkm.objects import Cache, Delivery
 from accelkit.texts import shorten
-
-# What `name_pinned_claim` puts behind the name of a cache.
-PINNED: Final = re.compile(r"(.+)-([0-9a-f]{12})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +83,10 @@ def find_claim(volume: Mapping[str, Any], claims: Mapping[str, CacheClaim]) -> C
 
 def find_unknown_digest(claims: Mapping[str, CacheClaim], claim: str) -> str:
     """Return the cache of which a claim names a digest that it does not have; empty where it names none."""
-    found = PINNED.fullmatch(claim)
-    return found[1] if found and claim not in claims and found[1] in claims else ""
+    begins, _ = split_pinned_claim(claim)
+    if not begins or claim in claims:
+        return ""
+    return next((name for name, each in claims.items() if begin_pinned_claim(each.cache.key) == begins), "")
 
 
 def _is_taken(cache: Cache, namespace: str) -> bool:

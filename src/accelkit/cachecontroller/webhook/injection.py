@@ -11,6 +11,7 @@ from accelkit.cachecontroller.webhook.copying import build_container, name_copy
 from accelkit.cachecontroller.webhook.places import list_seen, move
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
 from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
+from accelkit.gkm.names import COPY_SOURCE_SUFFIX
 from accelkit.texts import shorten
 
 # Where the image does not say which framework it is of: each finds nothing of the other's.
@@ -50,7 +51,7 @@ def inject(
             f"a mountPath, or write {request.cache}={request.container}:/PATH"
         )
     container = next(each for each in list_containers(pod) if each.get("name") == request.container)
-    copied, source = name_copy(cache.key, root), f"{name_copy(cache.key, root)}-from"
+    copied, source = name_copy(cache.key, root), name_copy(cache.key, root) + COPY_SOURCE_SUFFIX
     mounts = list_seen(claim, root)
     present = {str(each.get("mountPath", "")).rstrip("/"): each for each in container.get("volumeMounts") or []}
     taken = {mount.path: present[mount.path] for mount in mounts if mount.path in present}

@@ -13,12 +13,17 @@ from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION, name_claim, shorten_name
+from accelkit.gkm.names import (
+    MOUNT_ANNOTATION,
+    PINNED_ANNOTATION,
+    PINNED_DIGITS,
+    WRITABLE_ANNOTATION,
+    begin_pinned_claim,
+    name_claim,
+)
 from accelkit.gkm.objects import Cache
 
 MAX_EXPRESSION: Final = 60_000
-_PINNED_DIGITS: Final = 13
-_MAX_CLAIM: Final = 253
 # Others do not exist, and what is no name must not become a part of the expression.
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _OURS: Final = (MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION)
@@ -47,7 +52,7 @@ def list_claims_of(caches: Iterable[Cache]) -> frozenset[Claim]:
         for cache in caches
         for namespace in cache.namespaces
         # The second is what claims of one digest begin with, where the name is long.
-        for name in (name_claim(cache.key), shorten_name(name_claim(cache.key), _MAX_CLAIM - _PINNED_DIGITS))
+        for name in (name_claim(cache.key), begin_pinned_claim(cache.key))
         if is_name(namespace) and is_name(name)
     )
 
@@ -126,7 +131,10 @@ def _of_claims(condition: str) -> str:
         "has(volume.persistentVolumeClaim) ? volume.persistentVolumeClaim.claimName : "
         "object.metadata.name + '-' + volume.name"
     )
-    cache = f"claim.matches('.-[0-9a-f]{{12}}$') ? claim.substring(0, size(claim) - {_PINNED_DIGITS}) : claim"
+    cache = (
+        f"claim.matches('.-[0-9a-f]{{{PINNED_DIGITS}}}$') ? "
+        f"claim.substring(0, size(claim) - {PINNED_DIGITS + 1}) : claim"
+    )
     return (
         f"has(object.spec.volumes) && object.spec.volumes.exists(volume, ({named}) && "
         f"[{claim}].exists(claim, [claim, {cache}].exists(name, {condition})))"

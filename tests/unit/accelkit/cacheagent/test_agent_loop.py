@@ -100,8 +100,30 @@ async def test_a_cache_is_learned_extracted_linked_reported_and_counted(stand):
     await stand.until_ready()
     assert Path(names.build_link_path("team/add", stand.store.root)).is_dir()
     assert stand.count("accelkit_kernel_cache_extractions_total") == 1
-    assert stand.count("accelkit_kernel_caches", state="serve") == 1
+    assert stand.count("accelkit_kernel_caches_on_node", state="serve") == 1
     assert stand.count("accelkit_kernel_cache_stored_bytes") > 0
+
+
+async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
+    stand.ask()
+    await stand.until_ready()
+    done = []
+    collect, move_link = Store.collect, Store.move_link
+
+    async def note_collect(store: Store, folder: str) -> bool:
+        done.append("collect")
+        return await collect(store, folder)
+
+    def note_move(store: Store, link: str, target: str | None) -> None:
+        done.append("move")
+        move_link(store, link, target)
+
+    monkeypatch.setattr(Store, "collect", note_collect)
+    monkeypatch.setattr(Store, "move_link", note_move)
+    # Its link goes, and so does its folder.
+    stand.api.objects.pop(f"{CACHES}/add")
+    await stand.until(lambda: not stand.store.stored)
+    assert done[:2] == ["move", "collect"]
 
 
 async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(stand, monkeypatch):
@@ -116,6 +138,8 @@ async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(sta
     kept = {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()}
     (link / "evil.so").write_bytes(b"evil")
     await stand.until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
+    await stand.until(link.is_dir)
+    await stand.until(lambda: stand.condition("Degraded"))
     await stand.until_ready()
     assert {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()} == kept
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1

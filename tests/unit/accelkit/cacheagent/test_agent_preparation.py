@@ -18,11 +18,12 @@ from served_images import HELLO, image_of, put
 
 from accelkit.cacheagent.planning.world import Attempt
 from accelkit.cacheagent.preparation import Preparation, build_request, note_failure
-from accelkit.cacheagent.pull_secrets import PullSecretError, read_logins
+from accelkit.cacheagent.pull_secrets import read_logins
 from accelkit.errors import AccelkitError, ApiError, CacheError, RegistryError
 from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryCredentials, RegistrySettings
+from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import RejectionReason, UnverifiedError
 from accelkit.kernelcache.signatures.findings import Failure
 from accelkit.kernelcache.signatures.policy_objects import parse_policies
@@ -172,6 +173,7 @@ async def test_log_ins_come_from_the_caches_own_namespace(key, place):
         ({"login": {"data": {"password": "eA=="}}}, "holds neither"),
         ({"login": {"data": {".dockerconfigjson": "§"}}}, "not base64"),
         ({"login": {"data": 5}}, "cannot be read"),
+        ({"login": secret("[1]")}, "cannot be read"),
     ],
 )
 async def test_a_secret_that_is_none_is_said(found, words):

@@ -98,6 +98,19 @@ async def test_who_is_killed_between_protecting_and_reading_reads_at_the_next_st
 
 
 @pytest.mark.usefixtures("able")
+async def test_what_cannot_be_protected_is_read_all_the_same(
+    stand: ContentStand, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    stand.put()
+    stand.put(B).write_bytes(b"POISON")
+    monkeypatch.setattr(module, "protect", lambda _: Protection(ProtectionState.FAILED, "the disk is odd"))
+    await stand.look()
+    await stand.look()
+    assert set(stand.store.stored) == {folder(A)}
+    assert sum("cannot be protected: the disk is odd" in each.getMessage() for each in caplog.records) == 1
+
+
+@pytest.mark.usefixtures("able")
 async def test_protected_caches_are_collected(stand: ContentStand) -> None:
     stand.put()
     await stand.look()

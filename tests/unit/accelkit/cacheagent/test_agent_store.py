@@ -19,6 +19,7 @@ from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.world import WITHDRAWN
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.extraction import CompletionRecord
+from accelkit.kernelcache.extraction.integrity.protection import Protection, ProtectionState
 from accelkit.kernelcache.extraction.record import read_boot_id, read_record, write_record
 
 LINK = "0123456789abcdef0123"
@@ -112,6 +113,8 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     (cut / "cache" / "k.cubin").write_bytes(b"")
     store = await opened(tmp_path)
     assert set(store.stored) == {folder(A)}
+    unable = Protection(ProtectionState.NOT_PERMITTED, "")
+    monkeypatch.setattr("accelkit.cacheagent.disk.content.probe", lambda _: unable)
     await ContentLooks(store, Metrics(), on_change=lambda: None).look()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)

@@ -57,3 +57,11 @@ def test_one_folder_is_for_one_digest_at_one_mount_path():
     assert len(folders) == 6
     assert all(each.startswith("/var/lib/accelkit/kernel-caches/sha256-") for each in folders)
     assert names.build_cache_path(DIGEST, "").endswith(f"/sha256-{'ab' * 32}/cache")
+
+
+def test_the_name_of_a_pinned_claim_is_read_as_it_was_written_also_where_it_was_shortened():
+    for key in ("team/llama", "/llama-0123456789ab", "team/" + "a" * 253):
+        claim = names.name_pinned_claim(key, DIGEST)
+        assert len(claim) <= 253
+        assert names.split_pinned_claim(claim) == (names.begin_pinned_claim(key), names.short_digest(DIGEST))
+    assert [names.split_pinned_claim(each) for each in ("llama", "-0123456789ab", "a-0123456789aB")] == [("", "")] * 3

@@ -8,6 +8,7 @@ import pytest
 from accelkit.cachecontroller.claim_pods import SeenPod
 from accelkit.cachecontroller.deciding.former_digests import GRACE_SECONDS, FormerDigests
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused, decide
+from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
 from accelkit.gkm.conditions import ConditionType, Reason, state
@@ -210,9 +211,9 @@ def test_a_former_digest_stays_while_pods_use_it_and_a_minute_more(seen):
     of = cache()
     of.status.previous_digests = [OTHER]
     former = FormerDigests()
-    assert former.select(of, seen, 0.0) == ([OTHER], GRACE_SECONDS)
+    assert former.select(of, seen, 0.0, [NodeClaims()]) == ([OTHER], GRACE_SECONDS)
     report(seen, "n0", before=entry(pods=1))
-    assert former.select(of, seen, 500.0) == ([OTHER], 0.0)
+    assert former.select(of, seen, 500.0, [NodeClaims()]) == ([OTHER], 0.0)
     report(seen, "n0", before=entry())
-    assert former.select(of, seen, 600.0) == ([OTHER], GRACE_SECONDS)
-    assert former.select(of, seen, 600.0 + GRACE_SECONDS) == ([], 0.0)
+    assert former.select(of, seen, 600.0, [NodeClaims()]) == ([OTHER], GRACE_SECONDS)
+    assert former.select(of, seen, 600.0 + GRACE_SECONDS, [NodeClaims()]) == ([], 0.0)

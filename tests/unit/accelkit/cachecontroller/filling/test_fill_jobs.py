@@ -14,7 +14,6 @@ from accelkit.cachecontroller.filling.manifests import (
     list_copies,
     measure_claim,
     place_pod,
-    read_labels,
     write_job,
     write_settings,
 )
@@ -143,22 +142,12 @@ def test_where_a_pod_runs_is_the_caches_to_say():
     assert place_pod(template_of()) == {}
 
 
-def test_labels_that_choose_pods_are_not_taken_from_a_tenant():
-    """With the labels of the webhook's Service, his pod would be sent its requests."""
-    labels = {
-        "team": "a",
-        "kueue.x-k8s.io/queue-name": "q",
-        "example.com/app": "x",
-        "app": "accelkit-cache-controller",
-        "app.kubernetes.io/name": "accelkit-cache-controller",
-        "cache.accelkit.io/name": "other",
-        "accelkit.io/x": "y",
-        "job-name": "z",
-    }
-    kept = read_labels(template_of(metadata={"labels": labels, "annotations": {"inject": "true"}}))
-    assert kept == {"team": "a", "kueue.x-k8s.io/queue-name": "q", "example.com/app": "x"}
+def test_labels_and_annotations_are_not_taken_from_a_tenant():
+    """By the labels of a Service or NetworkPolicy of accelkit's namespace, his pod would be sent its requests."""
+    labels = {"app": "accelkit-cache-controller", "k8s-app": "kube-dns", "team": "a", "cache.accelkit.io/name": "other"}
     job = job_of(podTemplate={"metadata": {"labels": labels, "annotations": {"inject": "true"}}})
     metadata = job["spec"]["template"]["metadata"]
+    assert metadata["labels"] == job_of()["spec"]["template"]["metadata"]["labels"]
     assert metadata["labels"]["cache.accelkit.io/name"] == "llama"
     assert "inject" not in metadata["annotations"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +14,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_object_path, build_secrets_path
 
+# Of one cache.
+MAX_SECRETS: Final = 16
 _KEYS: Final = (".dockerconfigjson", ".dockercfg")
 
 
@@ -32,12 +33,17 @@ _decoder = msgspec.json.Decoder(_Secret)
 async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]) -> RegistryCredentials:
     """Return the log-ins of Secrets of a namespace.
 
+    Args:
+        api: an open client.
+        namespace: of the Secrets.
+        names: in the order in which they are asked; of more than `MAX_SECRETS` only the first are read.
+
     Raises:
         PullSecretError: one is not there, may not be read, or holds none.
         ApiError: the API server did not answer.
     """
     documents = []
-    for name in names:
+    for name in names[:MAX_SECRETS]:
         where = f"Secret {namespace}/{name}"
         try:
             secret = _decoder.decode(await api.get(build_object_path(build_secrets_path(namespace), name)))
@@ -57,9 +63,7 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
 def _advise(exc: ApiError, namespace: str) -> str:
     if exc.not_found:
         return f"create it in {namespace}, or take it out of imagePullSecrets"
-    return (
-        f"list {namespace} among the namespaces whose pull secrets accelkit may read (docs/kernel-cache-controller.md)"
-    )
+    return f"name {namespace} in kernel_cache_pull_secret_namespaces, and run playbooks/kernel_cache.yml"
 
 
 def _decode(where: str, secret: _Secret) -> bytes:
@@ -67,7 +71,7 @@ def _decode(where: str, secret: _Secret) -> bytes:
         if key in secret.data:
             try:
                 return base64.b64decode(secret.data[key], validate=True)
-            except binascii.Error as exc:
+            except ValueError as exc:
                 raise PullSecretError(f"{where}: {key} is not base64") from exc
     raise PullSecretError(
         f"{where} holds neither {' nor '.join(_KEYS)}", next_step="make it with 'kubectl create secret docker-registry'"
