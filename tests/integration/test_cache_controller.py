@@ -16,6 +16,7 @@ from private_sigstore import PrivateSigstore
 from registries.caches import sign
 
 from accelkit.gkm import names
+from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -191,9 +192,9 @@ async def test_claims_wait_for_the_webhook_which_gives_pods_the_digest(caches: C
     await caches.policy(caches.images(repository))
     async with site.serve_webhook(caches.api, tmp_path) as webhook:
         path = await caches.create(namespace, repository, name="kernels")
-        cache = await caches.becomes(
-            path, lambda cache: "kernels" in [each.pvc_name for each in cache.status.pvc_status.values()]
-        )
+        claim = build_object_path(build_collection_path("v1", "persistentvolumeclaims", namespace), "kernels")
+        await until(lambda: get_if_present(caches.api, claim))
+        cache = await caches.becomes(path, lambda cache: cache.status.resolved_digest)
         configuration = json.loads(await caches.api.get(webhook))["webhooks"][0]
         assert f"{namespace}/kernels" in configuration["matchConditions"][0]["expression"]
         pod = json.loads(await caches.api.get(await caches.pod(namespace, "kernels")))

@@ -22,7 +22,6 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -271,15 +270,14 @@ async def test_honest_pods_that_write_and_come_right_behind_their_cache_are_not_
 ):
     """As in one file with it: an init container that sets rights, and a container that compiles."""
     init = [{"name": "fix-permissions", "image": "x", "volumeMounts": [mount()]}]
-    async with site.serve_webhook(caches.api, tmp_path) as path:
-        # A new configuration is written for the first cache, at the latest.
-        await tenant.cache("first")
+    async with site.serve_webhook(caches.api, tmp_path):
 
-        async def announces() -> bool:
-            found = await get_if_present(caches.api, path)
-            return found is not None and b"announce" in found
+        async def asked() -> bool:
+            """Whether the API server goes by the configuration, which is there before the first cache."""
+            pod = make_pod(claim="", annotations={names.MOUNT_ANNOTATION: "nothing"})
+            return "does not have" in await tenant.refusal(pod)
 
-        await until(announces)
+        await until(asked)
         await tenant.cache("kernels")
         for _ in range(3):
             pod = make_pod(mount(), spec={"initContainers": init})

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 _SPREAD_SECONDS: Final = 0.2
 # Others may change the configuration, certificates are renewed, and caches go.
 _LOOK_SECONDS: Final = 30.0
+# Until we see that we lead.
+_BEGIN_SECONDS: Final = 0.5
 # Whoever is slow to write is slow to watch: it is as many times what the write took, where that is longer.
 _SPREAD_WRITES: Final = 3.0
 # The API server waits 5 s for us.
@@ -77,10 +79,13 @@ class Gate:
                 await self._registration.keep(list(self._caches()))
 
     async def run(self) -> None:
-        """Look at the configuration now and then, until cancelled."""
+        """Look at the configuration, at once where we begin to lead and then now and then, until cancelled.
+
+        Before it is there, nothing is announced: pods that come right behind the first cache would come too early.
+        """
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
             if not self._leads():
+                await asyncio.sleep(_BEGIN_SECONDS)
                 continue
             try:
                 async with self._turn:
@@ -88,3 +93,4 @@ class Gate:
                         log.info("the webhook's configuration was written")
             except AccelkitError as exc:
                 log.warning("the webhook's configuration cannot be kept: %s", exc)
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -206,3 +206,21 @@ async def test_it_is_looked_at_now_and_then_by_who_leads(api, make_replica, monk
         async with asyncio.timeout(0.05):
             await follower.run()
     assert api.stored is None
+
+
+async def test_a_new_configuration_is_there_before_the_first_cache(api, certificate, monkeypatch):
+    monkeypatch.setattr(module, "_BEGIN_SECONDS", 0.001)
+    leads = asyncio.Event()
+    registration = Registration(api, "hook", Endpoint(certificate, url="https://127.0.0.1:1"), ["accelkit"])
+    running = asyncio.create_task(Gate(registration, list, leads.is_set).run())
+    try:
+        await asyncio.sleep(0.01)
+        assert api.writes == 0
+        leads.set()
+        async with asyncio.timeout(10):
+            while not api.writes:
+                await asyncio.sleep(0.001)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert any("announce" in each["clientConfig"]["url"] for each in api.stored["webhooks"])
