@@ -187,7 +187,6 @@ class Controller:
         present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes, users=users)
         given = list_given_claims(decided, self._seen, self.modes.values())
         await self._write(cache, admit_writers(present, given, self._seen))
-        await self._news.warn(cache, plan.warnings)
         waits = [each for each in (plan.wake_after, look_again) if each]
         if waits:
             self._work.add(key, min(waits))

@@ -208,7 +208,6 @@ class DeliveryPlan:
         states: by workload namespace: names, owner and conditions (Ready at least).
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
         copies: of pull secrets, which pods of ours wait for.
-        warnings: sentences on what was left out of what users wrote.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -217,7 +216,6 @@ class DeliveryPlan:
     states: Mapping[str, PvcStatus] = field(default_factory=dict)
     wake_after: float = 0.0
     copies: tuple[SecretCopy, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 class DeliveryMode(Protocol):

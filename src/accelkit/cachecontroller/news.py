@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_condition
@@ -10,9 +10,6 @@ from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Ca
 from accelkit.kube.events import Events, ObjectReference
 
 _TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
-
-_LEFT_OUT: Final = "LeftOut"
-_MOST_WARNED: Final = 1000
 
 
 class News:
@@ -24,7 +21,6 @@ class News:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._warned: dict[tuple[str, str], None] = {}
 
     async def tell(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
         """Write what changed; an event that cannot be written is logged and forgotten."""
@@ -41,16 +37,6 @@ class News:
                 continue
             told.add(after.reason)
             await self._events.record(involved, after.reason, after.message, warning=not good)
-
-    async def warn(self, cache: Cache, warnings: Iterable[str]) -> None:
-        """Write what was left out of what users wrote, each sentence once for as long as it is remembered."""
-        for text in warnings:
-            told = cache.metadata.uid, text
-            if told not in self._warned:
-                await self._events.record(_refer(cache), _LEFT_OUT, text, warning=True)
-            self._warned[told] = None
-            if len(self._warned) > _MOST_WARNED:
-                del self._warned[next(iter(self._warned))]
 
 
 def _refer(cache: Cache) -> ObjectReference:
