@@ -78,7 +78,8 @@ def _describe(
 ) -> NodeCacheStatus:
     wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
     current = usage.pods.get(wish.folder, ())
-    former = sum(len(pods) for folder, pods in usage.pods.items() if folder != wish.folder)
+    # A digest has a folder for each mount path, and a pod with the claim of a digest may have any of them.
+    former = len({pod.uid for folder, pods in usage.pods.items() if folder != wish.folder for pod in pods})
     stored = world.find_stored(wish)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(

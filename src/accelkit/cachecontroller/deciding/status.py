@@ -84,8 +84,8 @@ def judge_ready(
         return state(ConditionType.READY, Reason.PENDING, text, holds=False), healthy
     if not some:
         return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
-    where = f"{len(ready_nodes)} of {len(views)} nodes" if by_node else f"{len(ready_here)} namespaces"
-    return state(ConditionType.READY, Reason.READY, f"pods get it in {where}", holds=True), healthy
+    where = f"on {len(ready_nodes)} of {len(views)} nodes" if by_node else f"in {len(ready_here)} namespaces"
+    return state(ConditionType.READY, Reason.READY, f"pods get it {where}", holds=True), healthy
 
 
 def assemble_status(

@@ -119,6 +119,6 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
             said = shorten(str(present[name].get("value", "what is read at its start")), 100)
             warnings.append(
                 f"container {container.get('name')} sets {name} to {said}; kernel cache {claim.cache.metadata.name} is "
-                f"found where it is {wanted}"
+                f"found only where that is {wanted}"
             )
     return warnings

@@ -63,7 +63,9 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
 def _advise(exc: ApiError, namespace: str) -> str:
     if exc.not_found:
         return f"create it in {namespace}, or take it out of imagePullSecrets"
-    return f"name {namespace} in kernel_cache_pull_secret_namespaces, and run playbooks/kernel_cache.yml"
+    if exc.reason != "Forbidden":
+        return "see that the API server answers; it is tried again"
+    return f"name {namespace} in kernel_cache_pull_secret_namespaces, and run site.yml again"
 
 
 def _decode(where: str, secret: _Secret) -> bytes:
