@@ -35,16 +35,11 @@ _numbers = itertools.count()
 
 
 async def until(question: Callable[[], Awaitable[Any]], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:
-    """Ask until the answer is true, and return it.
-
-    A turn counts for two seconds at most: a machine that stood still has not tried for so long.
-    """
-    left, before = seconds, time.monotonic()
+    """Ask until the answer is true, and return it."""
+    deadline = time.monotonic() + seconds
     while not (answer := await question()):
-        assert left > 0, f"not within {seconds} s: {getattr(question, '__name__', question)}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {getattr(question, '__name__', question)}"
         await asyncio.sleep(every)
-        now = time.monotonic()
-        left, before = left - min(now - before, 2.0), now
     return answer
 
 

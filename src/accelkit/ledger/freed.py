@@ -33,8 +33,8 @@ class FreedNodes:
         self._tick = -1
         self._epoch = 0
         self._errors = OnceReporter(log, logging.ERROR)
-        self._offers: dict[str, _Offer] = {}
-        self._ended: dict[str, int] = {}
+        # With how many pods had ended there.
+        self._offers: dict[str, tuple[int, _Offer]] = {}
 
     def find(self) -> list[str]:
         """Return the nodes that have more to give than at the last look, or other cards."""
@@ -44,7 +44,6 @@ class FreedNodes:
         if table.epoch != self._epoch:
             self._epoch = table.epoch
             self._offers = {name: each for name, each in self._offers.items() if self._ledger.find_node(name)}
-            self._ended = {name: each for name, each in self._ended.items() if name in self._offers}
         rows, self._tick = table.find_changed_rows(self._tick), table.tick
         entries = map(self._ledger.find_node_at, rows.tolist())
         return [entry.name for entry in entries if entry is not None and self._is_freed(entry)]
@@ -57,12 +56,10 @@ class FreedNodes:
             return False
 
     def _gained(self, entry: NodeEntry) -> bool:
-        before, now = self._offers.get(entry.name, _NOTHING), _offer(entry)
-        self._offers[entry.name] = now
+        (ended, before), now = self._offers.get(entry.name, (0, _NOTHING)), _offer(entry)
+        self._offers[entry.name] = entry.ended, now
         # A pod may have come and gone since the last look, and another been refused meanwhile.
-        ended = self._ended.get(entry.name, 0) != entry.ended
-        self._ended[entry.name] = entry.ended
-        return (ended and bool(now)) or any(_more(before.get(card), state) for card, state in now.items())
+        return any(ended != entry.ended or _more(before.get(card), state) for card, state in now.items())
 
 
 def _offer(entry: NodeEntry) -> _Offer:

@@ -132,7 +132,7 @@ class NodeEntry:
         inventory: None where `problem` says why.
         row: the node's row in the table of all nodes.
         reserved: for whom its cards are reserved, by their identities; those of the others are not there.
-        ended: how many pods that were bound here have been released.
+        ended: how many pods that held cards here, and were bound, have been released.
     """
 
     name: str

@@ -80,10 +80,10 @@ class Waker:
 
     async def announce_due(self) -> None:
         """Look at the ledger once, and write what is due."""
-        freed = self._freed.find()
         if not self._begun:
             self._begin()
             return
+        freed = self._freed.find()
         # Also where another replica leads: what it may not have written is ours once it has ended.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
@@ -95,6 +95,7 @@ class Waker:
     def _begin(self) -> None:
         self._begun = self._read()
         if self._begun:
+            self._freed.find()
             # Both are shown from now on, at 0.
             for result in ("written", "failed"):
                 self._writes.labels(result)
