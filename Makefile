@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants build release docs
-.PHONY: lock proto clean
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long
+.PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
+.PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
+.PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
 
 help: ## Show this.
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 30
 
 demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share cards. Minutes; needs no root.
 	$(BIN)/python scripts/demo.py
@@ -19,10 +20,8 @@ demo-stop: .venv/demo ## Stop and delete the embedded cluster.
 programs: ## Install what the tests run beside Python packages: busybox, a registry, debootstrap… As root, by apt.
 	$(PYTHON) scripts/install_test_programs.py
 
-test: .venv/dev ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
-	$(BIN)/accelkit sandbox build
-	$(BIN)/pytest $(PARALLEL)
-	@$(MAKE) --no-print-directory test-other-python test-collection
+# DONE names parts that were run already, as CI does beside e2e.
+test: $(addprefix test-,$(filter-out $(DONE),unit integration other-python collection)) ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 test-unit: .venv/dev ## The unit tests alone.
@@ -41,19 +40,60 @@ OTHER_PYTHON_TESTS ?= $(addprefix tests/unit/accelkit/,extender install kernelca
 test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test runs them on the tarball.
 	$(BIN)/python scripts/collection_gate.py units
 
+test-long: .venv/dev ## The integration tests that run playbooks for minutes each, which `make test` leaves out.
+	$(BIN)/accelkit sandbox build
+	LONG_TESTS=1 $(BIN)/pytest $(PARALLEL) -m long tests/integration
+
 test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after every single change.
 	$(BIN)/accelkit sandbox build
-	CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
+	LONG_TESTS=1 CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
 
 forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
 	$(BIN)/accelkit sandbox build
 	SERVICE_MANAGERS=1 $(BIN)/pytest tests/integration/test_service_managers.py
 
+many-caches: .venv/dev ## 200 kernel caches at once, for the controller, its webhook, and an agent. Minutes.
+	$(BIN)/accelkit sandbox build
+	ACCELKIT_CACHES=200 $(BIN)/pytest -k many_caches tests/integration
+
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
 
+e2e-kernel-cache: .venv/dev ## Kernel caches on a kind cluster: all examples, trouble, removal. Needs cosign and a registry too.
+	$(BIN)/python scripts/e2e.py kernel_cache
+
+kernel-cache-matrix: .venv/dev ## Kernel caches by each delivery on kind nodes that differ, with the caches of frameworks. MATRIX names cases.
+	$(BIN)/python scripts/kernel_cache_matrix.py $(MATRIX)
+
+triton-lookup: .venv/dev ## Triton's own lookup on caches that were extracted. Installs it beside, 290 MB from the package index.
+	test -x build/triton/bin/python || $(PYTHON) -m venv build/triton
+	build/triton/bin/pip install --quiet --disable-pip-version-check --no-deps $(TRITON)
+	ACCELKIT_TRITON_PYTHON=build/triton/bin/python $(BIN)/pytest tests/integration/test_triton_lookup.py
+TRITON ?= triton==3.9.0
+
 roads: .venv/dev ## The roads to an installation, as shipped, each on a new kind cluster. ROADS names some of them.
 	$(BIN)/python scripts/roads.py $(ROADS)
+
+deploy-examples-kind: .venv/demo ## Apply the example caches and their workloads to a cluster made by kind.
+	$(BIN)/accelkit examples deploy kind --output output
+
+undeploy-examples-kind: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy kind
+
+deploy-examples-nfd-cuda: .venv/demo ## Apply the example caches and their workloads to a cluster with NVIDIA cards and Node Feature Discovery.
+	$(BIN)/accelkit examples deploy nfd-cuda --output output
+
+undeploy-examples-nfd-cuda: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy nfd-cuda
+
+deploy-examples-nfd-rocm: .venv/demo ## Apply the example caches and their workloads to a cluster with AMD cards and Node Feature Discovery.
+	$(BIN)/accelkit examples deploy nfd-rocm --output output
+
+undeploy-examples-nfd-rocm: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy nfd-rocm
+
+example-images: .venv/dev ## The images that they name, made, signed and pushed to a registry of your own. IMAGES has its options.
+	@$(BIN)/python scripts/cache_example_images.py $(IMAGES)
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python
@@ -125,19 +165,20 @@ proto: .venv/dev ## Generate the messages of the kubelet's interfaces anew.
 clean: ## Delete what was built and installed here.
 	rm -rf .venv .cache $(addprefix collections/ansible_collections/,awx community kubernetes) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# The lock files name hashes, so what is installed is what was tested.
+# The lock files name hashes, so what is installed is what was tested. They name all there is: pip shall not resolve anew, for
+# that finds newer releases of what is wanted with and without an extra (pydantic and pydantic[email]), which have no hash.
 .venv/demo: requirements.lock pyproject.toml galaxy.yml
 	@echo "Preparing a Python environment in .venv (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "accelkit needs Python 3.11 or newer; name one with PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
 		{ echo "Python cannot make environments here; on Debian: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@$(BIN)/python scripts/fetch_collections.py
 	@touch $@
 
 .venv/dev: requirements-dev.lock .venv/demo
 	@echo "Adding the tools for tests and checks (once, about a minute)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
 	@touch $@

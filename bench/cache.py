@@ -23,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from figures import Figure, report
@@ -46,8 +47,11 @@ spec:
 """
 
 
-def make_cache(folder: Path, size: int) -> None:
-    """Write a Triton cache: cubins of noise, and assembly that compresses as assembly does."""
+TARGET = {"backend": "cuda", "arch": 90, "warp_size": 32}
+
+
+def make_cache(folder: Path, size: int, target: Mapping[str, object] = TARGET) -> None:
+    """Write a Triton cache for a target: cubins of noise, and assembly that compresses as assembly does."""
     chance = random.Random(7)  # noqa: S311 - no secret
     words = [f"%r{number}, %rd{number // 3}; mov.b32 fma.rn.f32 ld.global" for number in range(997)]
     text = "\n".join(chance.choice(words) for _ in range(40_000)).encode()
@@ -57,8 +61,7 @@ def make_cache(folder: Path, size: int) -> None:
         kernel.mkdir(parents=True)
         (kernel / "k.cubin").write_bytes(chance.randbytes(half))
         (kernel / "k.ptx").write_bytes((text * (half // len(text) + 1))[:half])
-        target = {"backend": "cuda", "arch": 90, "warp_size": 32}
-        (kernel / "k.json").write_text(json.dumps({"hash": f"{number:064d}", "target": target, "name": "k"}))
+        (kernel / "k.json").write_text(json.dumps({"hash": f"{number:064d}", "target": dict(target), "name": "k"}))
         paths = {name: f"/build/{kernel.name}/{name}" for name in ("k.cubin", "k.ptx", "k.json")}
         (kernel / "__grp__k.json").write_text(json.dumps({"child_paths": paths}))
 

@@ -48,8 +48,12 @@ class NoPods:
     def list_assigned(self) -> list[AssignedPod]:
         return []
 
-    async def refresh(self) -> None:
+    def list_unassigned(self) -> frozenset[str]:
+        return frozenset()
+
+    async def refresh(self) -> bool:
         """Nothing is newer."""
+        return True
 
 
 def build_cards(gib: int) -> list[FoundCard]:

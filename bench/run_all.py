@@ -19,8 +19,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "build" / "bench"
 NAMES = (
-    *("filter", "search", "scheduler", "groups", "cluster", "memory", "cache", "devices", "allocation", "perturbed"),
-    "bound",
+    *(
+        "filter",
+        "search",
+        "scheduler",
+        "groups",
+        "cluster",
+        "memory",
+        "cache",
+        "cache_delivery",
+        "devices",
+        "allocation",
+    ),
+    *("perturbed", "bound"),
 )
 _HEAD = ("benchmark", "figure", "value", "aim", "")
 

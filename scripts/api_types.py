@@ -26,7 +26,9 @@ PATCHES = (1, 5, 16, 3, 9, 9, 4, 3, 15, 14, 14, 13, 13, 13, 10, 6, 2)
 RELEASES = {minor: f"v0.{minor}.{patch}" for minor, patch in enumerate(PATCHES, 21)}
 KINDS = {
     "v1": "Binding ConfigMap Endpoints Event Namespace Pod Secret Service ServiceAccount",
-    "admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/v1": (
+        "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"
+    ),
     "apps/v1": "DaemonSet Deployment",
     "authentication.k8s.io/v1": "TokenRequest TokenReview",
     "authorization.k8s.io/v1": "LocalSubjectAccessReview SelfSubjectAccessReview",

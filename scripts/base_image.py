@@ -58,12 +58,12 @@ def refuse(why: str) -> int:
     return 1
 
 
-def make(archive: Path) -> None:
-    """Put a minimal Debian with Python into an archive, which appears as a whole or not at all."""
+def make(archive: Path, packages: str = PACKAGES) -> None:
+    """Put a minimal Debian with packages into an archive, which appears as a whole or not at all."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         root = Path(folder) / "root"
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), MIRROR]
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), MIRROR]
         subprocess.run(command, check=True, timeout=SECONDS, stdout=sys.stderr)
         for place in DROPPED:
             shutil.rmtree(root / place, ignore_errors=True)

@@ -174,8 +174,8 @@ def run_importer(tarball: Path) -> None:
     lock, installed = REPOSITORY / "requirements-importer.lock", IMPORTER / "installed.lock"
     if not installed.is_file() or installed.read_text() != lock.read_text():
         run(sys.executable, "-m", "venv", "--clear", IMPORTER)
-        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")
-        run(IMPORTER / "bin" / "python", *install, "--requirement", lock)
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        run(IMPORTER / "bin" / "python", *install, "--require-hashes", "--requirement", lock)
         shutil.copyfile(lock, installed)
     environment = {
         "PATH": f"{IMPORTER / 'bin'}:{os.environ['PATH']}",

@@ -1,4 +1,9 @@
-"""Bring the whole product up on a real kind cluster and take it away again, by molecule; `make e2e` runs it.
+"""Bring the whole product up on a real kind cluster and take it away again, by molecule.
+
+    e2e.py [default | kernel_cache]
+
+`make e2e` runs the first scenario, `make e2e-kernel-cache` the second, which needs cosign and a registry besides,
+without TLS: `TESTBED_REGISTRY` names it, localhost:5001 without it.
 
 What molecule needs is checked first, so that a missing program is one sentence and not a failed task.
 `KIND_NODE_IMAGE` names the image of the nodes (kind's own default without it), `DOCKER_HOST` the Docker daemon, and
@@ -7,21 +12,28 @@ What molecule needs is checked first, so that a missing program is one sentence 
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
 PULL_SECONDS = 300
+CACHES = "kernel_cache"
+REGISTRY = "localhost:5001"
 BASE = "docker.io/library/python:3.13-slim"
 
 
 def main() -> int:
     """Run molecule where it can work; return the exit status."""
-    problem = find_problem()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", nargs="?", choices=("default", CACHES), default="default")
+    scenario = parser.parse_args().scenario
+    problem = find_problem() or (find_problem_of_caches() if scenario == CACHES else None)
     if problem is not None:
         print(f"error: {problem}", file=sys.stderr)
         return 1
@@ -36,7 +48,8 @@ def main() -> int:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
     }
-    return subprocess.run(["molecule", "test"], cwd=REPOSITORY, env=environment, check=False).returncode
+    command = ["molecule", "test", "--scenario-name", scenario]
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 
 
 def find_problem() -> str | None:
@@ -61,6 +74,19 @@ def find_problem() -> str | None:
             f"KIND_NODE_IMAGE is {image}, which Docker neither has nor finds; load it, or unset it for kind's default"
         )
     return None
+
+
+def find_problem_of_caches() -> str | None:
+    """Return what keeps the examples' images from being made; None where nothing does."""
+    if shutil.which("cosign") is None:
+        return "cosign is not on PATH, and the images of the examples are signed by it; install it from its releases"
+    registry = os.environ.get("TESTBED_REGISTRY", REGISTRY)
+    try:
+        with urllib.request.urlopen(f"http://{registry}/v2/", timeout=PROBE_SECONDS):
+            return None
+    except (OSError, ValueError) as exc:
+        start = "docker run --detach --publish 5001:5000 registry:2"
+        return f"no registry answers at {registry} ({exc}); start one, as by `{start}`, or name it in TESTBED_REGISTRY"
 
 
 def find_base_image() -> str | None:

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 SCENARIO = Path(__file__).resolve().parent.parent / "extensions/molecule/default/files"
 SNAPSHOT = Path(__file__).with_name("snapshot.py")
+# For what the kernels of the cards are compiled, in turns; those of the example caches are for both.
+TARGETS = "cuda:75 hip:gfx90a"
 CREATE_SECONDS = 600
 READY = "180s"
 POD_SECONDS = 120
@@ -37,18 +40,23 @@ class KindCluster:
         """The names of the nodes, which are those of their containers."""
         return [f"{self.name}-{role}" for role in ("control-plane", "worker", "worker2")]
 
-    def create(self) -> None:
-        """Create the cluster, and put the cards into its workers."""
+    def create(self, config: Path = SCENARIO / "kind.yml", targets: Sequence[str] = (TARGETS, TARGETS)) -> None:
+        """Create the cluster, and put the cards into its workers.
+
+        Args:
+            config: kind's, of three nodes.
+            targets: of the cards of each worker.
+        """
         image = os.environ.get("KIND_NODE_IMAGE")
         run(
-            *("kind", "create", "cluster", "--name", self.name, "--config", str(SCENARIO / "kind.yml")),
+            *("kind", "create", "cluster", "--name", self.name, "--config", str(config)),
             *("--kubeconfig", str(self.kubeconfig), *(("--image", image) if image else ())),
             seconds=CREATE_SECONDS,
         )
         self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={READY}")
         self.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces", f"--timeout={READY}")
-        for worker in self.nodes[1:]:
-            self.shell(worker, (SCENARIO / "simulated.sh").read_text())
+        for worker, each in zip(self.nodes[1:], targets, strict=True):
+            self.shell(worker, f'targets="{each}"\n{(SCENARIO / "simulated.sh").read_text()}')
 
     def delete(self) -> None:
         """Delete the cluster; docker may need more than one try to end a container in time."""

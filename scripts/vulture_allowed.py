@@ -86,3 +86,21 @@ _.assignments
 _.node_annotations
 _.node_labels
 _.node_label_prefixes
+
+# Read by tarfile.
+_.linkname
+
+# Fields of GKM's custom resources, which are written or read as a whole.
+_.priority_class_name
+_.pv_name
+_.node_cnt
+_.node_in_use_cnt
+_.node_not_in_use_cnt
+_.pod_running_cnt
+_.pod_deleting_cnt
+_.pod_outdated_cnt
+_.gpu_type
+_.volume_id
+_.compatible_gpus
+_.incompatible_gpus
+_.volume_size

@@ -1,15 +1,16 @@
 """Distributes integration tests over processes, so that each sandbox is started once.
 
-Tests that share a sandbox are one group, which `pytest --dist loadgroup` keeps in one process. Groups begin before the
-unit tests, which are many and short and so keep every process busy to the end.
+Tests that share a sandbox are one group, which `pytest --dist loadgroup` keeps in one process. The largest of them
+begins first, and groups begin before the unit tests, which are many and short and keep every process busy to the end.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# Fixtures of a session that are a sandbox; a sandbox of a module belongs to the tests of its file.
-_SHARED = ("installed", "control_plane")
+# The fixture of a session whose sandbox takes a run of site.yml. One of a module belongs to the tests of its file, as
+# does the bare control plane, which is there within seconds: one process for all that use it would be busy alone.
+_SHARED = "installed"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -20,15 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    used = getattr(item, "fixturenames", ())
-    return next((name for name in _SHARED if name in used), item.path.stem)
+    return _SHARED if _SHARED in getattr(item, "fixturenames", ()) else item.path.stem
 
 
 class _IntegrationFirst:
-    # After the random order was made, which stays within both halves.
+    # After the random order was made, which stays within each part.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+        items.sort(key=lambda item: (item.get_closest_marker("integration") is None, _group(item) != _SHARED))
 
 
 def pytest_configure(config: pytest.Config) -> None:

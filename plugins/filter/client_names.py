@@ -37,17 +37,16 @@ _value:
 from ansible.errors import AnsibleFilterError
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
-IMPORT_ERROR = None
-try:
-    from accelkit.errors import AccelkitError
-    from accelkit.install.certificates.secrets import list_client_names
-except ImportError as exc:
-    IMPORT_ERROR = exc
-
 
 def client_names(certificate):
     """Return the names by which the extender knows the holder of a certificate."""
-    if problem := find_problem(IMPORT_ERROR):
+    # Here, since whoever asks for any filter of this collection loads all files of filters, once in each task.
+    try:
+        from accelkit.errors import AccelkitError
+        from accelkit.install.certificates.secrets import list_client_names
+    except ImportError as exc:
+        raise AnsibleFilterError(find_problem(exc)) from exc
+    if problem := find_problem(None):
         raise AnsibleFilterError(problem)
     try:
         return list_client_names(str(certificate).encode())

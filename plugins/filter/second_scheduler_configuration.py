@@ -52,17 +52,16 @@ import json
 from ansible.errors import AnsibleFilterError
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
-IMPORT_ERROR = None
-try:
-    from accelkit.errors import AccelkitError
-    from accelkit.scheduler.arguments import decode_spec
-    from accelkit.scheduler.second_scheduler import build_second_scheduler_configuration
-except ImportError as exc:
-    IMPORT_ERROR = exc
-
 
 def configuration(given, **options):
-    if problem := find_problem(IMPORT_ERROR):
+    # Here, since whoever asks for any filter of this collection loads all files of filters, once in each task.
+    try:
+        from accelkit.errors import AccelkitError
+        from accelkit.scheduler.arguments import decode_spec
+        from accelkit.scheduler.second_scheduler import build_second_scheduler_configuration
+    except ImportError as exc:
+        raise AnsibleFilterError(find_problem(exc)) from exc
+    if problem := find_problem(None):
         raise AnsibleFilterError(problem)
     # A round trip through JSON turns Ansible's own text and mapping types into plain ones.
     given, options = json.loads(json.dumps([given, options]))

@@ -75,7 +75,7 @@ manifests:
   type: int
   sample: 2
 signatures:
-  description: How many signature images and bundles were missing at the target.
+  description: How many signature images and bundles were missing at the target, those of an index's members included.
   returned: success
   type: int
   sample: 1
@@ -100,7 +100,7 @@ with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.copy import copy_image
-    from accelkit.kernelcache.publishing.existing_images import find_digest, list_attachments
+    from accelkit.kernelcache.publishing.existing_images import find_digest, list_attachments, list_members
     from accelkit.kernelcache.registry import RegistryClient
 
 
@@ -113,9 +113,10 @@ async def copy(module):
         digest = (await reading.read_manifest(source)).digest
         before = await find_digest(writing, target)
         missing = set()
-        if given["signatures"]:
-            wanted = await list_attachments(reading, source.with_digest(digest))
-            missing = wanted.keys() - await list_attachments(writing, target.with_digest(digest))
+        members = await list_members(reading, source.with_digest(digest)) if given["signatures"] else []
+        for member in members:
+            wanted = await list_attachments(reading, source.with_digest(member))
+            missing |= wanted.keys() - await list_attachments(writing, target.with_digest(member))
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:

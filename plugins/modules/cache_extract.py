@@ -101,7 +101,7 @@ path:
   description: The folder with the framework's files, to be mounted.
   returned: success
   type: str
-  sample: /var/lib/accelkit/caches/sha256-5f0c…-1a2b3c4d/cache
+  sample: /var/lib/accelkit/caches/sha256-5f0c…-1a2b…/cache
 mount_path:
   description: Where workloads will see it.
   returned: success

@@ -69,6 +69,14 @@ deleted:
   type: list
   elements: str
   sample: [Deployment accelkit/accelkit-scheduler, ClusterRoleBinding accelkit-scheduler]
+components:
+  description:
+    - The components of what was deleted, or in check mode would be, and of resource definitions, which it never
+      deletes.
+  returned: success
+  type: list
+  elements: str
+  sample: [second-scheduler]
 namespaces:
   description: Where it looked.
   returned: success
@@ -110,7 +118,11 @@ def main():
     deleted = [str(key) for key in pruned.deleted]
     before = "".join(f"{key}\n" for key in deleted)
     module.exit_json(
-        changed=bool(deleted), deleted=deleted, namespaces=pruned.namespaces, diff={"before": before, "after": ""}
+        changed=bool(deleted),
+        deleted=deleted,
+        components=pruned.components,
+        namespaces=pruned.namespaces,
+        diff={"before": before, "after": ""},
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tls_authority
-short_description: Issue the certificates of extender and kube-scheduler
+short_description: Issue the certificates of extender, kube-scheduler and webhook
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Issues an authority, the extender's certificate and kube-scheduler's, and stores them in the Secrets C(accelkit-ca),
-    C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace.
+    C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace; with O(webhook_names), also that of the
+    webhook of kernel caches, in C(accelkit-cache-webhook-tls).
   - Issues what is missing, and renews what expires within O(renew_days) or is for other names.
   - The diff shows digests and dates, never keys.
 extends_documentation_fragment:
@@ -48,6 +49,13 @@ options:
       - kube-scheduler reads authorities once, so it is restarted with the next run of its role.
     type: bool
     default: false
+  webhook_names:
+    description:
+      - Host names by which the webhook of kernel caches is reached; without any, it gets no certificate.
+      - With O(given), too, its certificate is issued by accelkit's own authority.
+    type: list
+    elements: str
+    default: []
   given:
     description:
       - Certificates issued outside of accelkit, to use instead. Authority, names, purpose and dates are
@@ -120,8 +128,10 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 with suppress(ImportError):
     from accelkit.install.certificates.issuing import KeyPair
     from accelkit.install.certificates.secrets import (
+        AUTHORITY,
         CLIENT,
         SERVER,
+        WEBHOOK,
         CertificateSpec,
         check_given,
         format_not_after,
@@ -156,7 +166,10 @@ def shown(data):
 async def keep(api, module):
     parameters = module.params
     spec = CertificateSpec(
-        tuple(parameters["names"]), timedelta(days=parameters["renew_days"]), rotate_ca=parameters["rotate_ca"]
+        tuple(parameters["names"]),
+        timedelta(days=parameters["renew_days"]),
+        rotate_ca=parameters["rotate_ca"],
+        webhook_names=tuple(parameters["webhook_names"]),
     )
     stored = await read_secrets(api, parameters["namespace"])
     if parameters["given"]:
@@ -168,9 +181,12 @@ async def keep(api, module):
         used = dict(data)
         if server is None:
             del data[SERVER]
+        if spec.webhook_names:
+            own = renew_secrets(stored, spec)
+            data |= {name: own[name] for name in (AUTHORITY, WEBHOOK)}
     else:
         data = renew_secrets(stored, spec)
-        used = stored if module.check_mode else data
+        used = {name: stored[name] for name in data if name in stored} if module.check_mode else data
     changed = {name: content for name, content in data.items() if stored.get(name) != content}
     if changed and not module.check_mode:
         await write_secrets(api, parameters["namespace"], changed, parameters["labels"])
@@ -183,6 +199,7 @@ def main():
         names={"type": "list", "elements": "str", "required": True},
         renew_days={"type": "int", "default": 30},
         rotate_ca={"type": "bool", "default": False},
+        webhook_names={"type": "list", "elements": "str", "default": []},
         given={"type": "dict", "options": GIVEN, "required_together": [("server", "server_key")]},
         labels={"type": "dict", "default": {}},
     )

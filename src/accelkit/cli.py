@@ -17,6 +17,9 @@ from accelkit.logs import FORMAT
 _COMMANDS = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
+    "cache-agent": "accelkit.cacheagent.command:cache_agent",
+    "cache-controller": "accelkit.cachecontroller.command:cache_controller",
+    "cache-scan": "accelkit.cacheagent.scanning.command:cache_scan",
     "config-manager": "accelkit.scheduler.command:config_manager",
     "defrag": "accelkit.defragmentation.command:defrag",
     "discover": "accelkit.node.discover_command:discover_command",

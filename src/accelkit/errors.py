@@ -197,6 +197,10 @@ class RegistryError(AccelkitError):
         status: the HTTP status, or 0 where no answer came.
         retryable: whether the same request may well succeed later, so that nothing was learnt about the image.
         retry_after_seconds: how long the registry asks to be left alone, in seconds; 0 where it does not ask.
+        unreached: whether no connection came about.
+
+    Attributes:
+        beside_mirrors: whether mirrors of the registry, which could not be reached, have answered what was asked.
     """
 
     def __init__(
@@ -206,12 +210,15 @@ class RegistryError(AccelkitError):
         status: int = 0,
         retryable: bool = False,
         retry_after_seconds: float = 0.0,
+        unreached: bool = False,
         next_step: str = "",
     ) -> None:
         super().__init__(message, next_step=next_step)
         self.status = status
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+        self.unreached = unreached
+        self.beside_mirrors = False
 
     @property
     def missing(self) -> bool:

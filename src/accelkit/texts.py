@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 MAX_SHOWN: Final = 200
@@ -22,3 +23,9 @@ def clean(text: str, *, keep: str = "") -> str:
 def shorten(text: str, length: int = MAX_SHOWN) -> str:
     """Return at most so many characters of the text, clean, with an ellipsis where some are left out."""
     return clean(text if len(text) <= length else f"{text[: length - 1]}…")
+
+
+def list_some(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names for a sentence, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -260,7 +260,7 @@ class KubeletRound:
     def _settle(self) -> None:
         shown = {i for held in self._given.values() for ids in held.values() for i in ids}
         for each in self._allocations.values():
-            each.settle(self._pods.list_assigned(), shown)
+            each.settle(self._pods.list_assigned(), self._pods.list_unassigned(), shown)
 
     def _show(self, pod: dict[str, Any]) -> bool:
         self.tally.objects += 1

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cache_definitions import CacheKinds
 from ports import free_port
 
 from accelkit.errors import ApiError
@@ -83,7 +84,7 @@ class Sandbox:
         """Run `ansible-playbook … -i inventories/sandbox` from the checkout."""
         command = [BIN / "ansible-playbook", name, "-i", "inventories/sandbox", *arguments]
         done = subprocess.run(
-            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=600, check=False
         )
         assert not check or done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
         return done
@@ -163,14 +164,14 @@ class Cluster:
         assert pod["status"]["phase"] == "Running", pod["status"]
         return json.loads(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
 
-    async def refused(self, name: str) -> str:
-        """Wait until the scheduler found no node; return its words."""
+    async def refused(self, name: str, *parts: str) -> str:
+        """Wait until the scheduler found no node, and its latest try told all of this; return its words."""
 
         def words(pod: dict) -> str:
             conditions = pod["status"].get("conditions", ())
             return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")
 
-        return words(await self.until(name, words))
+        return words(await self.until(name, lambda pod: words(pod) and all(part in words(pod) for part in parts)))
 
     async def scheduler_runs(self, config: str) -> None:
         """Wait until kube-scheduler is ready with this configuration."""
@@ -212,6 +213,20 @@ def control_plane():
         yield sandbox
     finally:
         sandbox.down()
+
+
+@pytest.fixture(scope="session")
+def cache_kinds(control_plane):
+    """The kinds of kernel caches, which tests define in the control plane and forget there."""
+    return CacheKinds(control_plane)
+
+
+@pytest.fixture(scope="module")
+def defined(cache_kinds):
+    """The API server knows the kinds of kernel caches; the file's objects of them are deleted at its end."""
+    asyncio.run(cache_kinds.define())
+    yield cache_kinds
+    asyncio.run(cache_kinds.empty())
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

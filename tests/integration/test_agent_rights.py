@@ -11,7 +11,7 @@ from test_node_agent import agent_of
 
 from accelkit.errors import ApiError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

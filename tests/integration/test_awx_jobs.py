@@ -22,7 +22,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path, build_group_path
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 ACCOUNTS = build_collection_path("v1", "serviceaccounts", "kube-system")
 RBAC = build_group_path("rbac.authorization.k8s.io/v1")
@@ -228,6 +228,7 @@ def test_a_wrong_answer_is_refused_by_name(awx):
     assert "value of accelkit_policy must be one of: binpack, spread" in " ".join(job.said.split())
 
 
+@pytest.mark.long
 def test_share_in_check_mode_finds_nothing_to_change(awx):
     answers = {"accelkit_policy": "binpack", "accelkit_unit": "1GiB", "accelkit_unit_change": "refuse"}
     job = awx.run("share", {**answers, "accelkit_shared_nodes": "node-1,node-2"})
@@ -243,6 +244,7 @@ def test_verify_gives_its_table(awx):
     assert report["totals"]["capacity_bytes"] == 224 * 2**30
 
 
+@pytest.mark.long
 def test_verify_goes_on_and_tells_all_faults(awx):
     given = {
         "accelkit_min_free": "20GiB",

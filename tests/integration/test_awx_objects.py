@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry.credentials import RegistryCredentials
 from accelkit.model.units import parse_unit
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 IMAGE = "registry.example.org/accelkit:0.1.0"
 SETTINGS = {
@@ -31,7 +31,7 @@ SETTINGS = {
     "accelkit_shared_nodes": ["node-1", "node-2"],
 }
 GIVEN = {"awx_project_url": "https://git.example.org/accelkit.git", "awx_image": "registry.example.org/ee:1"}
-PLAYBOOKS = {"preflight", "share", "verify", "cache", "examples", "remove"}
+PLAYBOOKS = {"preflight", "share", "verify", "cache", "kernel_cache", "examples", "remove"}
 
 
 def load(path: Path):
@@ -104,7 +104,7 @@ def surveys(awx):
 
 def test_each_template_runs_a_playbook_of_the_project_one_job_at_a_time(awx):
     templates = awx.objects["job_templates"].values()
-    assert {each["name"] for each in templates} == {f"accelkit {name}" for name in PLAYBOOKS}
+    assert {each["name"] for each in templates} == {f"accelkit {name.replace('_', ' ')}" for name in PLAYBOOKS}
     project, inventory = awx.find("projects", "accelkit"), awx.find("inventories", "accelkit")
     for each in templates:
         assert (REPOSITORY / "awx/project" / each["playbook"]).is_file()
@@ -190,6 +190,7 @@ def test_each_question_asks_for_a_setting_as_it_is_specified(awx):
 REQUIRED = {
     *("accelkit_image", "accelkit_unit_change", "accelkit_purge_logs"),
     *("accelkit_examples_state", "accelkit_examples_set", "accelkit_examples_timeout"),
+    *("accelkit_kernel_cache_state", "accelkit_kernel_cache_name", "accelkit_kernel_cache_timeout"),
 }
 
 

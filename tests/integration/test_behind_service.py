@@ -18,7 +18,7 @@ from accelkit.install.certificates.issuing import KeyPair, StoredAuthority
 from accelkit.install.certificates.secrets import CLIENT, SERVER
 from accelkit.model.validity import find_end
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 PROXY = f"{CORE}/services/https:accelkit-extender:read/proxy"
 AUDIENCE = "accelkit.io/inspect"

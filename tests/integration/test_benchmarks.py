@@ -13,10 +13,11 @@ import pytest
 
 from accelkit.placement.policies import Policy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 BENCH = Path(__file__).parents[2] / "bench"
 NOT_BENCHMARKS = {"run_all", "plots"}
+TINY_DELIVERY = ("--mib", "4", "--rounds", "1", "--caches", "3")
 
 
 def has_go():
@@ -147,6 +148,29 @@ def test_an_extraction_is_measured_with_or_without_what_it_is_compared_to():
     assert results["peak_mib"] > 0
     compared = [path for path, _ in figures(results)]
     assert compared == (["three_to_ours"] if shutil.which("skopeo") else [])
+
+
+@pytest.mark.parametrize(
+    ("lacking", "named"),
+    [({"PATH": ""}, "docker"), ({"ACCELKIT_REGISTRY": ""}, "registry"), ({"KUBECONFIG": ""}, "cluster")],
+)
+def test_a_delivery_is_not_measured_where_something_is_missing(lacking, named, tmp_path):
+    for program in ("docker", "kind", "kubectl", "cosign"):
+        (tmp_path / program).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / program).chmod(0o755)
+    there = {"PATH": str(tmp_path), "ACCELKIT_REGISTRY": "localhost:1", "KUBECONFIG": "file"}
+    done = run_only("cache_delivery.py", *TINY_DELIVERY, **{**there, **lacking})
+    assert done.returncode == 0, done.stderr
+    assert named in json.loads(done.stdout)["skipped"]
+
+
+def test_a_delivery_is_measured_where_there_is_a_cluster():
+    results = run("cache_delivery.py", *TINY_DELIVERY)
+    if why := results.get("skipped"):
+        pytest.skip(f"no delivery of kernel caches here: {why}")
+    assert (results["image_mib"], results["small"]["caches"]) == (4, 3)
+    compared = [path for path, _ in figures(results)]
+    assert compared == ["job_to_ours", "held_digest_s", "agent, large_to_small"]
 
 
 def test_every_benchmark_is_run_with_all_others():

@@ -15,7 +15,7 @@ from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign, write_policy
 from registries.real import RealRegistry
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -65,6 +65,12 @@ def bed(registry, tmp_path) -> Bed:
     return Bed(registry, tmp_path)
 
 
+@pytest.fixture
+def single_bed(referrers_registry, tmp_path) -> Bed:
+    """Of one registry, where it makes no difference which."""
+    return Bed(referrers_registry, tmp_path)
+
+
 def test_caches_come_onto_the_disk_once(bed):
     image = bed.publish()
     bed.sign(image, version=3)
@@ -99,6 +105,53 @@ def test_nothing_is_extracted_without_a_policy(bed):
     del bed.variables["accelkit_cache_policy"]
     shown = bed.play(check=False, accelkit_caches=[{"image": bed.name}])
     assert "Nothing is trusted without a signer policy; name it in accelkit_cache_policy" in " ".join(shown.split())
+
+
+def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(single_bed):
+    bed = single_bed
+    bed.sign(bed.publish(), version=3)
+    local = Path(str(bed.variables.pop("accelkit_cache_policy")))
+    public = bed.folder / "ci.pub"
+    document = json.loads(local.read_text())
+    public.write_text(document["spec"]["signers"][0]["key"]["data"])
+    document["spec"]["signers"][0]["key"] = {"file": public.name}
+    local.write_text(json.dumps(document))
+    local.chmod(0o600)
+    folder = bed.folder / "hosts" / "policies"
+    given = {
+        "accelkit_cache_policy_files": [str(local), str(public)],
+        "accelkit_cache_policy_folder": str(folder),
+        "accelkit_caches": [{"image": bed.name}, {"image": bed.name, "state": "verified"}],
+    }
+    # The folder, and that of the caches.
+    assert "changed=2 " in bed.play("--check", **given)
+    assert not folder.exists()
+    assert "changed=4 " in bed.play(**given)
+    assert {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()} == {local.name: 0o644, "ci.pub": 0o644}
+    assert len(bed.extracted) == 1
+    assert "changed=0 " in bed.play(**given)
+
+    # Who is trusted no more is so on the hosts from the next run on.
+    document["spec"]["images"] = [f"{bed.registry.host}/nothing"]
+    local.write_text(json.dumps(document))
+    assert "changed=1 " in bed.play("--check", **given)
+    assert "NotCovered" in bed.play(check=False, **given)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["/nowhere/signers.yaml"], "there is no file /nowhere/signers.yaml on this machine"),
+        (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; in one folder each needs a name of its own"),
+    ],
+)
+def test_policies_that_cannot_be_copied_are_refused(single_bed, files, words):
+    bed = single_bed
+    (bed.folder / "hostname").touch()
+    files = [each.format(folder=bed.folder) for each in files]
+    shown = bed.play(check=False, accelkit_cache_policy_files=files, accelkit_caches=[{"image": bed.name}])
+    assert words in " ".join(shown.split())
+    assert bed.extracted == []
 
 
 def test_a_state_that_is_none_is_refused(bed):

@@ -131,6 +131,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
     assert sorted(after) == sorted(before)
 
 
+@pytest.mark.long
 async def test_a_user_who_keeps_a_node_out_is_left_alone(installed):
     async with ApiClient(load_connection(installed.kubeconfig)) as api:
         for value in ("false", None):
@@ -154,11 +155,12 @@ def limited(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.Compl
         env=sandbox.environ,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 
 
+@pytest.mark.long
 def test_a_limit_that_leaves_out_the_way_to_the_cluster_is_told_so(installed, tmp_path):
     done = limited(installed, tmp_path, "--limit", "worker-3")
     said = " ".join(done.stdout.split())
@@ -170,16 +172,17 @@ def test_a_limit_that_leaves_out_the_way_to_the_cluster_is_told_so(installed, tm
     assert changed(done.stdout) == 0
 
 
-TAGS = ("images", "node_labels", "certificates", "device_plugin", "extender", "second_scheduler", "scheduler")
+TAGS = ("node_labels", "certificates", "device_plugin", "second_scheduler", "scheduler")
 
 
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("tag", ["images", "extender", *(pytest.param(tag, marks=pytest.mark.long) for tag in TAGS)])
 def test_a_part_alone_changes_nothing_where_all_is_installed(installed, tag):
     done = installed.playbook("site.yml", "--tags", tag)
     assert changed(done.stdout) == 0
     assert "Check the settings" in done.stdout
 
 
+@pytest.mark.long
 def test_a_part_alone_is_repaired(installed):
     config = Path(installed.facts.scheduler_config)
     switched = config.read_text()

@@ -83,7 +83,7 @@ class Hosts:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
             start_new_session=True,
         )
@@ -151,6 +151,7 @@ def hosts(tmp_path_factory):
         sandbox.down()
 
 
+@pytest.mark.long
 async def test_an_install_cut_off_again_and_again_is_finished_and_removed_without_a_trace(hosts, tmp_path):
     trees, objects = hosts.trees(), await settled_nodes(hosts.sandbox, len(NODES))
     # Two hosts are lost amid their switch: when the original is recorded, and when the manifest is switched.

@@ -13,7 +13,7 @@ from extender_process import MEMORY, PODS, assignment, world_of
 
 from accelkit.errors import ApiError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -12,7 +12,7 @@ from conftest import Sandbox
 from extender_process import NODES, Process, client_of, until, world_of
 from real_scheduler import build_configuration, run_scheduler
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "gas-scheduler"
 PREFIX = "gpu.intel.com/"

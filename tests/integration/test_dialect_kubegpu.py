@@ -44,6 +44,7 @@ def cards_of(given):
     return sorted(int(device.rpartition("-")[2]) for device in given["main"]["device_ids"][GPU])
 
 
+@pytest.mark.long
 async def test_a_pod_gets_the_cards_of_its_group_from_the_kubelet_and_leaves_no_trace(sandbox):
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         cluster = Cluster(api, sandbox)

@@ -17,7 +17,7 @@ from accelkit.kube.connection import load_connection
 from accelkit.sandbox.fake_host.host import FakeHost
 from accelkit.sandbox.run_folder import build_node_root
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 # Without simulated cards.
 NODE = "node-2"

@@ -11,7 +11,7 @@ import pytest
 from conftest import BIN, REPOSITORY
 from ruamel.yaml import YAML
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 load = YAML(typ="safe", pure=True).load
 EXAMPLES = REPOSITORY / "examples" / "playbooks"
@@ -50,6 +50,7 @@ def test_every_option_of_a_module_in_an_example_is_one_of_its_options():
     ]
 
 
+@pytest.mark.long
 def test_what_only_reads_says_what_is_there(installed):
     done = play(installed, EXAMPLES / "inspect.yml")
     assert done.returncode == 0, done.stdout

@@ -1,50 +1,27 @@
-"""The example manifests of GKM on a real API server that knows GKM's kinds."""
+"""The example manifests of GKM on a real API server that knows GKM's kinds, as accelkit defines them.
+
+ACCELKIT_GKM_EXAMPLES names the folder `examples` of a clone of GKM, with what its generator made there or without.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import time
-
 import msgspec
 import pytest
+from gkm_manifests import CACHE_KINDS, read_gkm_manifests
 
-from accelkit.errors import ApiError
 from accelkit.examples.custom import NO_CUSTOM
 from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
 from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.objects import get_if_present
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict", "dryRun": "All"}
 
 
-def definition(kind: str, scope: str) -> dict:
-    """Return as much of GKM's definition of a kind as creating objects needs."""
-    name = kind.lower()
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{name}s.gkm.io"},
-        "spec": {
-            "group": "gkm.io",
-            "scope": scope,
-            "names": {"kind": kind, "plural": f"{name}s", "singular": name, "listKind": f"{kind}List"},
-            "versions": [
-                {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}},
-            ],
-        },
-    }
-
-
-KINDS = [definition("GKMCache", "Namespaced"), definition("ClusterGKMCache", "Cluster")]
+# Of each kind: the path below which it is, without a namespace.
+PLACES = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
 
 
 @pytest.fixture
@@ -53,36 +30,10 @@ async def api(control_plane):
         yield client
 
 
-async def until(accept, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not await accept():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.2)
-
-
 @pytest.fixture
-async def gkm(api):
-    """GKM's kinds are known to the cluster, for this test."""
-    for each in KINDS:
-        await api.post(DEFINITIONS, each)
-
-    async def known() -> bool:
-        try:
-            listed = msgspec.json.decode(await api.get("/apis/gkm.io/v1alpha1"))["resources"]
-        except ApiError:
-            return False
-        return {"GKMCache", "ClusterGKMCache"} <= {each["kind"] for each in listed}
-
-    async def forgotten() -> bool:
-        listed = msgspec.json.decode(await api.get(DEFINITIONS))["items"]
-        served = await get_if_present(api, "/apis/gkm.io/v1alpha1")
-        return served is None and not [each for each in listed if each["spec"]["group"] == "gkm.io"]
-
-    await until(known, "the API server does not serve gkm.io")
-    yield
-    for each in KINDS:
-        await api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
-    await until(forgotten, "the definitions are not gone")
+async def gkm(defined):
+    """GKM's kinds are known to the cluster."""
+    await defined.define()
 
 
 async def names(api, path: str) -> set[str]:
@@ -90,7 +41,8 @@ async def names(api, path: str) -> set[str]:
     return {each["metadata"]["name"] for each in items if each["metadata"]["name"].startswith("gkm-test-")}
 
 
-async def test_without_gkm_nothing_is_deployed(control_plane, api):
+async def test_without_gkm_nothing_is_deployed(control_plane, api, cache_kinds):
+    await cache_kinds.forget()
     done = control_plane.command("examples", "deploy", "kind", check=False)
     assert done.returncode == 1
     assert "does not know ClusterGKMCache and GKMCache of gkm.io/v1alpha1, so nothing was created" in done.stderr
@@ -134,27 +86,33 @@ async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
 
 @pytest.mark.usefixtures("gkm")
 async def test_the_api_server_takes_every_example_word_for_word(api):
-    seen = set()
-    for example in ALL_EXAMPLES:
-        for item in build_objects(example, NO_CUSTOM):
-            # A dry run knows no namespace that it made, so the default one stands for it.
-            metadata = {**item["metadata"], "namespace": "default"} if "namespace" in item["metadata"] else None
-            place = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
-            root = place.get(item["kind"], "/apis/gkm.io/v1alpha1")
-            path = (
-                f"{root}{'/namespaces/default' if metadata else ''}/{item['kind'].lower()}s/{item['metadata']['name']}"
-            )
-            await api.patch(path, {**item, "metadata": metadata or item["metadata"]}, kind="apply", query=STRICT)
-            seen.add(item["kind"])
-    assert seen == {"Namespace", "Pod", "DaemonSet", "GKMCache", "ClusterGKMCache"}
+    taken = {await take(api, item) for example in ALL_EXAMPLES for item in build_objects(example, NO_CUSTOM)}
+    assert taken == {"Namespace", "Pod", "DaemonSet", "GKMCache", "ClusterGKMCache"}
+
+
+async def take(api, item: dict) -> str:
+    """Have the API server apply an object strictly, without storing it; return its kind."""
+    # A dry run knows no namespace that it made, so the default one stands for it.
+    metadata = {**item["metadata"], "namespace": "default"} if "namespace" in item["metadata"] else item["metadata"]
+    root = PLACES.get(item["kind"], "/apis/gkm.io/v1alpha1")
+    folder = f"{root}/namespaces/default" if "namespace" in metadata else root
+    path = f"{folder}/{item['kind'].lower()}s/{metadata['name']}"
+    await api.patch(path, {**item, "metadata": metadata}, kind="apply", query=STRICT)
+    return item["kind"]
+
+
+@pytest.mark.usefixtures("gkm")
+async def test_the_api_server_takes_gkms_own_manifests_word_for_word(api):
+    taken = {await take(api, item) for item in read_gkm_manifests()}
+    assert taken & CACHE_KINDS
 
 
 @pytest.mark.usefixtures("gkm")
 async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api, tmp_path):
-    def play(state: str, *arguments: str) -> str:
+    def play(state: str, *arguments: str, check: bool = True) -> str:
         chosen = ("-e", "accelkit_examples_set=nfd-rocm", "-e", f"accelkit_examples_state={state}")
         folder = ("-e", f"accelkit_examples_output={tmp_path}")
-        return control_plane.playbook("playbooks/examples.yml", *chosen, *folder, *arguments).stdout
+        return control_plane.playbook("playbooks/examples.yml", *chosen, *folder, *arguments, check=check).stdout
 
     files = {each.file_name for each in SETS["nfd-rocm"]}
     assert SETS["nfd-rocm"][0].environment is Environment.NFD
@@ -166,8 +124,25 @@ async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api,
     assert await names(api, "/api/v1/namespaces") == set()
     assert "created Namespace gkm-test-ns-1-rwo-ns-rocm-v2" in play("deployed", "--diff")
     assert "changed=0" in play("deployed")
+    await waits_for_caches(api, play)
     assert "changed=1" in play("undeployed")
     assert "changed=0" in play("undeployed")
     assert "changed=1" in play("absent")
     assert [*tmp_path.iterdir()] == []
     assert await names(api, "/api/v1/namespaces") == set()
+
+
+async def waits_for_caches(api, play) -> None:
+    """They become ready, as a controller would say; before that it fails with what is known."""
+    wait = ("-e", "accelkit_examples_wait=true")
+    said = play("deployed", *wait, "-e", "accelkit_examples_timeout=3", check=False)
+    assert "is not ready after 3 s: the cache controller has not looked at it" in " ".join(said.split())
+    caches = [
+        "/apis/gkm.io/v1alpha1/namespaces/gkm-test-ns-1-rwo-ns-rocm-v2/gkmcaches/gkm-test-obj-rwo-ns-rocm-v2",
+        "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3",
+    ]
+    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "by a test", **when}
+    for path in caches:
+        await api.patch(f"{path}/status", {"status": {"observedGeneration": 1, "conditions": [ready]}})
+    assert "changed=0" in play("deployed", *wait)

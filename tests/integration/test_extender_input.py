@@ -11,7 +11,7 @@ from extender_process import MEMORY, Process, client_of, used_by_card, world_of
 
 from accelkit.serving.server import MAX_BODY_BYTES
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 UID = "11111111-2222-3333-4444-555555555555"
 

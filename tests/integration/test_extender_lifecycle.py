@@ -25,7 +25,7 @@ from ports import free_port
 
 from accelkit.extender.verbs import MOST_NODES
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from accelkit.errors import ApiError
 from accelkit.install.certificates.issuing import Authority
 from accelkit.serving.tls import CLIENT_NAME
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 

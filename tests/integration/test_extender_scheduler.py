@@ -20,7 +20,7 @@ from accelkit.sandbox.layout import write_atomically
 from accelkit.scheduler.configuration.versions import parse_minor
 from accelkit.serving.tls import CLIENT_NAME
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "tls-scheduler"
 # The first minor version whose kube-scheduler places a pod by the scores of an equal one before it.

@@ -17,7 +17,7 @@ from ports import free_port
 from accelkit.sandbox.certificates import Authority
 from accelkit.serving.tls import CLIENT_NAME
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from extender_process import (
 )
 from proxy import Fault, Proxy, build_refusal
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

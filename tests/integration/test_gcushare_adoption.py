@@ -79,9 +79,11 @@ async def exists(api: ApiClient, path: str) -> bool:
 
 async def install(api: ApiClient) -> None:
     core = f"/api/v1/namespaces/{NAMESPACE}"
+    written = {"meta.helm.sh/release-name": "plugin", "meta.helm.sh/release-namespace": NAMESPACE}
     for name in ("gcushare", "kept"):
-        await api.post(f"{core}/configmaps", {"metadata": {"name": name}})
-    await api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "gcushare-device-plugin"}})
+        await api.post(f"{core}/configmaps", {"metadata": {"name": name, "annotations": written}})
+    role = {"metadata": {"name": "gcushare-device-plugin", "annotations": written}}
+    await api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     older = stored("gcushare-device-plugin", "")
     await api.post(f"{core}/secrets", secret("plugin", 9, {"release": older}))
     await api.post(f"{core}/secrets", secret("plugin", 10, {"release": stored("gcushare-device-plugin", MANIFEST)}))

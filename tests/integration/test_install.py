@@ -28,7 +28,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 OURS = "accelkit.io"
 ANYTHING = {"apiGroups": ["*"], "resources": ["*"]}

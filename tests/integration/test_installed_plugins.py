@@ -18,7 +18,7 @@ from real_scheduler import build_configuration, run_scheduler
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

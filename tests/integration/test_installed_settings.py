@@ -74,7 +74,7 @@ class Stage:
             env=self.sandbox.environ,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -135,7 +135,9 @@ class Stage:
 
 async def install_gcushare(api: ApiClient) -> None:
     """Put there what GCUShare's chart leaves: a release, one of its objects, and its label on a node."""
-    await api.post(build_collection_path("v1", "configmaps", "default"), {"metadata": {"name": "gcushare"}})
+    written = {"meta.helm.sh/release-name": "plugin", "meta.helm.sh/release-namespace": "default"}
+    config = {"metadata": {"name": "gcushare", "annotations": written}}
+    await api.post(build_collection_path("v1", "configmaps", "default"), config)
     manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gcushare\n"
     release = {"release": stored("gcushare-device-plugin", manifest)}
     await api.post(build_secrets_path("default"), secret("plugin", 1, release))

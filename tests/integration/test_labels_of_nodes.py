@@ -17,7 +17,7 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 FEATURES = f"/apis/{NFD_API}/namespaces/accelkit/nodefeatures"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

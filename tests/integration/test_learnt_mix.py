@@ -6,7 +6,7 @@ import pytest
 from extender_process import MEMORY, Process, client_of, until, world_of
 from real_scheduler import build_configuration, run_scheduler
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "fragmentation-scheduler"
 CARDS = "accelkit.io/cards"

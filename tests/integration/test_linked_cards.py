@@ -15,7 +15,7 @@ from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory, encode_inventory
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "topology-scheduler"
 CARDS, GPU = "accelkit.io/cards", "nvidia.com/gpu"

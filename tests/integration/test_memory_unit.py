@@ -102,6 +102,7 @@ async def daemon_sets(cluster):
     return [(each["spec"], {k: v for k, v in each["metadata"].items() if k not in passing}) for each in found]
 
 
+@pytest.mark.long
 async def test_a_finer_unit_applies_at_once_and_amounts_stay(units):
     await units.create_pod("old", memory=4)
     assert held(await units.running("old")) == str(4 * GIB)
@@ -116,6 +117,7 @@ async def test_a_finer_unit_applies_at_once_and_amounts_stay(units):
     assert used["node-1"] == 16 * GIB
 
 
+@pytest.mark.long
 async def test_a_coarser_unit_waits_for_the_pods_of_its_node(units):
     await change(units, "256MiB")
     await until_unit(units, "node-1", FINE)
@@ -139,6 +141,7 @@ async def test_a_coarser_unit_waits_for_the_pods_of_its_node(units):
     assert held(await units.running("new")) == str(4 * GIB)
 
 
+@pytest.mark.long
 async def test_workloads_whose_requests_change_meaning_must_be_accepted(units):
     deployment = {
         "metadata": {"name": "web"},

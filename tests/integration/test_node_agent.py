@@ -25,7 +25,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.sandbox.fake_host.host import FakeHost
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 GIB = 2**30
 AGENTS = "/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-node-agent"

@@ -55,6 +55,7 @@ def test_cards_are_found_with_what_their_library_says(cards):
     for each in cards:
         assert each.card.id.startswith("GPU-")
         assert (each.card.memory_source, each.card.estimated) == ("nvml", False)
+        assert each.card.driver_version
         assert each.card.capacity_bytes > 0
         assert all(Path(path).exists() for path in list_card_nodes(each))
     assert [row[number] for number, row in enumerate(compute_topology(ROOT, cards))] == ["X"] * len(cards)

@@ -18,7 +18,7 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inv
 from accelkit.node.devices import DeviceIds
 from accelkit.sandbox.layout import write_atomically
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 # A node without a kubelet is never ready, and tainted so.
 ANY_TAINT = [{"operator": "Exists"}]
@@ -204,6 +204,16 @@ async def test_cards_of_a_pod_that_was_bound_past_the_scheduler_are_free_once_it
     await cluster.delete_pods()
     await cluster.create_pod("after-it", memory=8)
     await cluster.running("after-it")
+
+
+async def test_a_pod_that_is_deleted_as_soon_as_it_is_bound_keeps_no_card(cluster):
+    # Its kubelet may ask for its devices when the API server has no such pod any more.
+    for number in range(10):
+        await cluster.create_bound_pod(f"brief-{number}", "node-1", cards=8)
+        await cluster.delete_pods()
+        await cluster.create_pod(f"next-{number}", memory=8)
+        await cluster.running(f"next-{number}")
+        await cluster.delete_pods()
 
 
 async def test_node_agent_registers_again_after_a_crash(cluster, installed):

@@ -27,7 +27,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.scheduler.configuration.extender_entry import Extender
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "preempting-scheduler"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

@@ -10,7 +10,7 @@ import pytest
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAMESPACES = "/api/v1/namespaces"
 NODE = "/api/v1/nodes/node-1"

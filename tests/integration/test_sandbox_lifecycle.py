@@ -26,7 +26,7 @@ from accelkit.sandbox.binaries import find_cache_dir
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare, write_atomically
 from accelkit.sandbox.processes import find_sandbox_processes, identify
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 DEADLINE = 60
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -209,7 +209,7 @@ def play(sandbox: Sandbox, inventory: Path, name: str) -> int:
     """Run a playbook; return how many tasks changed something."""
     command = [BIN / "ansible-playbook", name, "-i", inventory]
     done = subprocess.run(
-        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return sum(int(count) for count in re.findall(r"changed=(\d+)", done.stdout.partition("PLAY RECAP")[2]))

@@ -12,7 +12,7 @@ from real_scheduler import build_configuration, run_scheduler
 
 from accelkit.errors import ApiError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAME = "sharing-scheduler"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

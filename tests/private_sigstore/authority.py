@@ -79,7 +79,7 @@ class PrivateSigstore:
         sct: bool = True,
         ct_log: LogIdentity | None = None,
         authority: CertificateAuthority | None = None,
-        usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
+        usage: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CODE_SIGNING,
         key_usage: str | None = "digital_signature",
         kind: Literal["ecdsa", "rsa", "ed25519"] = "ecdsa",
     ) -> Signer:
@@ -94,7 +94,7 @@ class PrivateSigstore:
             sct: whether the certificate log's promise is embedded.
             ct_log: a certificate log other than our own.
             authority: a certificate authority other than our own.
-            usage: the extended key usage.
+            usage: the extended key usage; None for a certificate that names none.
             key_usage: the one key usage, as `x509.KeyUsage` calls it; None for a certificate that names none.
             kind: the key's kind.
         """

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Self
 
 from cryptography import x509
@@ -47,13 +48,29 @@ class CertificateAuthority:
     key: Key
 
     @classmethod
-    def new(cls, name: str, *, around: datetime) -> Self:
-        """One that is valid ten years before and after a moment."""
+    def new(
+        cls,
+        name: str,
+        *,
+        around: datetime,
+        limited_to: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CODE_SIGNING,
+        key_usages: Sequence[str] = ("key_cert_sign", "crl_sign"),
+    ) -> Self:
+        """One that is valid ten years before and after a moment.
+
+        Args:
+            name: of root and intermediate.
+            around: the moment.
+            limited_to: the extended usage that the intermediate names; None for none.
+            key_usages: of the intermediate; none leaves the extension out of both.
+        """
         root_key, key = Key.new(), Key.new()
         validity = (around - _YEARS, around + _YEARS)
         root_name, own_name = _name(f"{name} root"), _name(f"{name} intermediate")
-        root = _ca(root_name, root_key, issuer=root_name, issuer_key=root_key, validity=validity, path_length=1)
-        own = _ca(own_name, key, issuer=root_name, issuer_key=root_key, validity=validity, path_length=0)
+        signs = ("key_cert_sign", "crl_sign") if key_usages else ()
+        make = partial(_ca, issuer=root_name, issuer_key=root_key, validity=validity)
+        root = make(root_name, root_key, path_length=1, key_usages=signs)
+        own = make(own_name, key, path_length=0, key_usages=key_usages, limited_to=limited_to)
         return cls(name, root, own, key)
 
     @property
@@ -70,7 +87,7 @@ class CertificateAuthority:
         not_after: datetime,
         issuer: str | None = None,
         issuer_oids: Sequence[x509.ObjectIdentifier] = (ISSUER_V1, ISSUER_V2),
-        usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
+        usage: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CODE_SIGNING,
         key_usage: str | None = "digital_signature",
         ct_log: LogIdentity | None = None,
     ) -> x509.Certificate:
@@ -83,7 +100,7 @@ class CertificateAuthority:
             not_after: end of validity.
             issuer: the OpenID Connect issuer that vouched for it; none for an ordinary authority.
             issuer_oids: the extensions in which the issuer stands.
-            usage: the extended key usage; that of timestamps is critical, as RFC 3161 wants it.
+            usage: the extended key usage; that of timestamps is critical, as RFC 3161 wants it. None leaves it out.
             key_usage: the one key usage, as `x509.KeyUsage` calls it; None leaves the extension out.
             ct_log: the log whose promise to include the certificate is embedded; without it there is none.
         """
@@ -91,7 +108,8 @@ class CertificateAuthority:
         if key_usage is not None:
             builder = builder.add_extension(_key_usage(key_usage), critical=True)
         stamps = usage == ExtendedKeyUsageOID.TIME_STAMPING
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=stamps)
+        if usage is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=stamps)
         builder = builder.add_extension(_authority_of(self.key), critical=False)
         builder = builder.add_extension(x509.SubjectAlternativeName([san]), critical=True)
         for oid in issuer_oids if issuer is not None else ():
@@ -120,12 +138,16 @@ def _ca(
     issuer_key: Key,
     validity: tuple[datetime, datetime],
     path_length: int,
+    key_usages: Sequence[str],
+    limited_to: x509.ObjectIdentifier | None = None,
 ) -> x509.Certificate:
     builder = _builder(name, key, issuer, validity)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
-    builder = builder.add_extension(_key_usage("key_cert_sign", "crl_sign"), critical=True)
+    if key_usages:
+        builder = builder.add_extension(_key_usage(*key_usages), critical=True)
+    if limited_to is not None:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([limited_to]), critical=False)
     if key != issuer_key:
-        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
         builder = builder.add_extension(_authority_of(issuer_key), critical=False)
     return builder.sign(issuer_key.private, hashes.SHA256())
 

@@ -5,6 +5,7 @@ Each entry lies in a tree of its own, as the second of two leaves: the smallest 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import rfc8785
 
 from private_sigstore.keys import LogIdentity, b64
 
-__all__ = ["LogEntry", "dsse_body", "hashedrekord_body", "logged"]
+__all__ = ["LogEntry", "dsse_body", "hashedrekord_body", "intoto_body", "logged"]
 
 _NAME = "rekor.private.test"
 # cosign knows a log for Rekor v1 by the tree's number in its origin, and reads log indexes differently without it.
@@ -84,6 +85,28 @@ def dsse_body(envelope: bytes, payload: bytes, signatures: Sequence[bytes], veri
         "signatures": [{"signature": b64(each), "verifier": b64(verifier_pem)} for each in signatures],
     }
     return rfc8785.dumps({"apiVersion": "0.0.1", "kind": "dsse", "spec": spec})
+
+
+def intoto_body(envelope: bytes, verifier_pem: bytes, *, payload: bytes | None = None) -> bytes:
+    """The body of an entry of kind intoto 0.0.2 for an envelope's JSON; `payload` is what it says that it holds.
+
+    The log takes the texts of the envelope, which are base64, for bytes, and so wraps them once more.
+    """
+    document = json.loads(envelope)
+    own = base64.b64decode(document["payload"])
+    content: Any = {
+        "envelope": {
+            "payloadType": document["payloadType"],
+            "signatures": [
+                {"sig": b64(each["sig"].encode()), "publicKey": b64(verifier_pem)} for each in document["signatures"]
+            ],
+        },
+        "hash": _hash(envelope),
+        "payloadHash": _hash(own),
+    }
+    if payload is not None:
+        content["envelope"]["payload"] = b64(b64(payload).encode())
+    return rfc8785.dumps({"apiVersion": "0.0.2", "kind": "intoto", "spec": {"content": content}})
 
 
 def hashedrekord_body(data: bytes, signature: bytes, verifier_pem: bytes) -> bytes:

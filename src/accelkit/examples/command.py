@@ -103,6 +103,13 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
     ENV     kind, nfd (nodes labelled by Node Feature Discovery), or none
 
     Files of your own hold YAML or JSON, as the value itself or as a JSON patch, at any indentation.
+
+    \b
+    Samples:
+      accelkit examples generate rwo namespace rocm v3 kind
+      accelkit examples generate rox cluster cuda v2 nfd
+      accelkit examples generate rox ns rocm v3
+      CUSTOM_AFFINITY=examples/patch/affinity-nfd-rocm.txt DEBUG=true accelkit examples generate rwo ns rocm v3
     """  # noqa: D301 - click's mark of a paragraph that keeps its lines
     example = Example(Access(access), SCOPE_WORDS[scope], Gpu(gpu), CosignVersion(cosign), Environment(environment))
     text = render(build_objects(example, _read_custom_files(files)))
@@ -132,7 +139,13 @@ def clean_command(output: Path) -> None:
 def deploy_command(
     set_name: str, output: Path | None, timeout: float, kubeconfig: Path | None, **files: Path | None
 ) -> None:
-    """Apply the examples of a SET: `kind` (four), `nfd-cuda` or `nfd-rocm` (two each)."""
+    """Apply the examples of a SET: `kind` (four), `nfd-cuda` or `nfd-rocm` (two each).
+
+    \b
+    Samples:
+      accelkit examples deploy kind
+      accelkit examples deploy nfd-rocm --output output
+    """  # noqa: D301 - as above
     objects = []
     for example in SETS[set_name]:
         made = build_objects(example, _read_custom_files(files))
@@ -147,7 +160,12 @@ def deploy_command(
 @_timeout
 @_kubeconfig
 def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
-    """Delete the examples of a SET with their namespaces, and wait until they are gone."""
+    """Delete the examples of a SET with their namespaces, and wait until they are gone.
+
+    \b
+    Sample:
+      accelkit examples undeploy kind
+    """  # noqa: D301 - as above
     objects = [item for example in SETS[set_name] for item in build_objects(example, NO_CUSTOM)]
     _print_changes(_with_cluster(kubeconfig, lambda api: undeploy(api, objects, seconds=timeout)))
 

@@ -144,7 +144,7 @@ async def undeploy(
         remaining = "; ".join(_describe_waiting(reference, stored) for reference, (_, stored) in left.items())
         raise ExampleError(
             f"not all is gone after {seconds:g} s: {remaining or 'the API server was too slow to ask'}",
-            next_step="see that GKM's operator runs, which takes its finalizers off, then repeat",
+            next_step="see that GKM's operator or accelkit's cache controller runs and takes its finalizers off",
         ) from exc
     return changes
 
@@ -155,7 +155,7 @@ async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
             f"the cluster does not know {' and '.join(missing)} of {GKM_API}, so nothing was created",
-            next_step="install GKM's custom resource definitions first",
+            next_step="install GKM's custom resource definitions first, or accelkit's by its role kernel_cache",
         )
 
 

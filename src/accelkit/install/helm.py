@@ -26,6 +26,9 @@ from accelkit.model.object_meta import ObjectMeta
 
 _SECRETS: Final = build_collection_path("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
+# Helm writes them on all that it applies, since 3.2.
+_RELEASE_NAME: Final = "meta.helm.sh/release-name"
+_RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
 # A Secret holds 1 MiB; what unpacks to a hundred times that is no release.
 _UNPACKED_BYTES: Final = 100 * 2**20
 
@@ -37,6 +40,10 @@ class _Secret(msgspec.Struct):
 
 class _Secrets(msgspec.Struct):
     items: list[_Secret] | None = None
+
+
+class _Live(msgspec.Struct):
+    metadata: ObjectMeta
 
 
 class _ChartMetadata(msgspec.Struct, frozen=True):
@@ -99,7 +106,7 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
             revisions.setdefault((secret.metadata.namespace, name), []).append(secret)
     releases = []
     for (namespace, name), found in sorted(revisions.items()):
-        newest = max(found, key=lambda secret: int(_labels(secret).get("version", "0")))
+        newest = max(found, key=_read_revision)
         stored = _decode_release(newest)
         if stored.chart.metadata.name.startswith(chart_prefix):
             names = tuple(sorted(secret.metadata.name for secret in found))
@@ -112,6 +119,9 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
 async def uninstall(api: ApiClient, release: Release) -> None:
     """Delete what a release applied, the last first, then its record; what is gone already is passed over.
 
+    Whoever may write Secrets in a namespace can put a release there that names anything. So only objects go that say
+    themselves, in what Helm wrote on them, that they are of this release.
+
     Raises:
         ApiError: the API server refused or did not answer; the record then stays, so that a second try goes on.
     """
@@ -120,10 +130,18 @@ async def uninstall(api: ApiClient, release: Release) -> None:
         if (metadata.get("annotations") or {}).get(_KEEP) == "keep":
             continue
         path = await _find_path(api, item, release.namespace)
-        if path is not None:
+        if path is not None and await _is_of(api, path, release):
             await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
     for name in release.secrets:
         await delete_if_present(api, build_object_path(build_secrets_path(release.namespace), name))
+
+
+async def _is_of(api: ApiClient, path: str, release: Release) -> bool:
+    answer = await get_if_present(api, path)
+    if answer is None:
+        return False
+    written = msgspec.json.decode(answer, type=_Live).metadata.annotations or {}
+    return (written.get(_RELEASE_NAME), written.get(_RELEASE_NAMESPACE)) == (release.name, release.namespace)
 
 
 async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
@@ -141,6 +159,12 @@ async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) ->
 
 def _labels(secret: _Secret) -> Mapping[str, str]:
     return secret.metadata.labels or {}
+
+
+def _read_revision(secret: _Secret) -> int:
+    # A label of any text may stand there.
+    text = _labels(secret).get("version", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _decode_release(secret: _Secret) -> _Stored:

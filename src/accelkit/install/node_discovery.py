@@ -169,13 +169,17 @@ async def _look_at(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float
             raise ServiceError(f"its pod cannot have its image: {progress.message}")
         if not progress.ended:
             raise ServiceError(f"its pod did not end in time: {progress.message}")
-        return await _read_found(api, path)
+        return await _read_found(api, path, progress.message)
     finally:
         await _delete(api, path)
 
 
-async def _read_found(api: ApiClient, path: str) -> _Found:
-    log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
+async def _read_found(api: ApiClient, path: str, message: str) -> _Found:
+    try:
+        log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
+    except ApiError as exc:
+        # A kubelet without room for it, as on a node full of pods, ends a pod before it has a container.
+        raise ServiceError(f"its pod said nothing: {message}; {exc}") from exc
     try:
         return msgspec.json.decode(log, type=_Found)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.gkm.names import POLICY_API
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
-from accelkit.kube.ownership import build_selector, find_namespaces
+from accelkit.kube.ownership import COMPONENT_LABEL, build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.object_meta import ObjectMeta
 
@@ -51,6 +52,7 @@ _STEPS: Final = (
         Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
         Kind("DaemonSet", "daemonsets", ("apps/v1",)),
         Kind("Deployment", "deployments", ("apps/v1",)),
+        Kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", _ADMISSION),
     ),
     (
         _LEASE,
@@ -70,10 +72,13 @@ _STEPS: Final = (
     ),
     (
         Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", _ADMISSION),
+        Kind("SignerPolicy", "signerpolicies", (POLICY_API,)),
         _NAMESPACE,
     ),
 )
 KINDS: Final = tuple(kind for step in _STEPS for kind in step)
+# Its objects are users' too.
+_DEFINITION: Final = Kind("CustomResourceDefinition", "customresourcedefinitions", ("apiextensions.k8s.io/v1",))
 
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
@@ -96,6 +101,12 @@ class _Item(msgspec.Struct):
     metadata: ObjectMeta
 
 
+@dataclass(frozen=True)
+class _Found:
+    path: str
+    component: str
+
+
 def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
     """Return the keys of objects, given as they are applied."""
     given = msgspec.convert(definitions, list[_Definition])
@@ -109,10 +120,12 @@ class Pruned:
     Attributes:
         deleted: what was (in check mode: would be) deleted, sorted.
         namespaces: in which it looked, sorted.
+        components: of what was (would be) deleted, and of resource definitions, which are never deleted; sorted.
     """
 
     deleted: list[ObjectKey]
     namespaces: list[str]
+    components: list[str] = field(default_factory=list)
 
 
 async def prune(
@@ -142,40 +155,42 @@ async def prune(
     """
     places = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})
     found = await _find(api, component, keep, places)
+    defined = await _list(api, _DEFINITION, build_selector(component))
     if not check:
         deadline = time.monotonic() + timeout_seconds
         for step in _STEPS:
-            paths = {key: path for key, path in found.items() if key.kind in {kind.name for kind in step}}
+            due = {key: each for key, each in found.items() if key.kind in {kind.name for kind in step}}
             with raise_first(Exception):
                 async with asyncio.TaskGroup() as group:
-                    for key, path in paths.items():
-                        group.create_task(_delete(api, key, path, deadline))
-    return Pruned(sorted(found), sorted(places))
+                    for key, each in due.items():
+                        group.create_task(_delete(api, key, each.path, deadline))
+    components = {each.component for each in (*found.values(), *defined.values())} - {""}
+    return Pruned(sorted(found), sorted(places), sorted(components))
 
 
 async def _find(
     api: ApiClient, component: str, keep: Collection[ObjectKey], places: Collection[str]
-) -> Mapping[ObjectKey, str]:
-    """Return the objects to delete, with their paths."""
+) -> Mapping[ObjectKey, _Found]:
+    """Return the objects to delete."""
     selector = build_selector(component)
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             lists = [group.create_task(_list(api, kind, selector)) for kind in KINDS]
     found = {
-        key: path
+        key: each
         for listed in lists
-        for key, path in listed.result().items()
+        for key, each in listed.result().items()
         if key not in keep and (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *places}
     }
     leases = [ObjectKey(_LEASE.name, key.namespace, key.name) for key in found if key.kind == "Deployment"]
     for key in leases:
         path = build_object_path(build_collection_path(_LEASE.versions[0], _LEASE.plural, key.namespace), key.name)
         if await get_if_present(api, path) is not None:
-            found[key] = path
+            found[key] = _Found(path, component)
     return found
 
 
-async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey, str]:
+async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey, _Found]:
     for version in kind.versions:
         try:
             path = build_collection_path(version, kind.plural)
@@ -185,8 +200,11 @@ async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey,
                 raise
             continue
         return {
-            ObjectKey(kind.name, each.metadata.namespace, each.metadata.name): build_object_path(
-                build_collection_path(version, kind.plural, each.metadata.namespace), each.metadata.name
+            ObjectKey(kind.name, each.metadata.namespace, each.metadata.name): _Found(
+                build_object_path(
+                    build_collection_path(version, kind.plural, each.metadata.namespace), each.metadata.name
+                ),
+                (each.metadata.labels or {}).get(COMPONENT_LABEL, ""),
             )
             for each in items
         }

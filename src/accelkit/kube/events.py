@@ -22,13 +22,14 @@ _MAX_PREFIX: Final = 236
 _NODE_NAMESPACE: Final = "default"
 
 
-class ObjectReference(msgspec.Struct, frozen=True):
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
     """Names the object that an event is about; a node has no namespace."""
 
     kind: str
     name: str
     namespace: str = ""
     uid: str = ""
+    api_version: str = "v1"
 
 
 class Events:
@@ -59,10 +60,7 @@ class Events:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{involved.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                **{key: value for key, value in msgspec.to_builtins(involved).items() if value},
-            },
+            "involvedObject": {key: value for key, value in msgspec.to_builtins(involved).items() if value},
             "reason": reason,
             "message": message[:_MAX_MESSAGE],
             "type": "Warning" if warning else "Normal",

@@ -32,6 +32,8 @@ _TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
 # The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
+# Half as long again at most, so that the server ends it first.
+_SILENT_WATCH_SECONDS = 90
 _BACK_OFF_SECONDS = (0.2, 10.0)
 
 
@@ -61,6 +63,8 @@ class Reflector(Generic[T]):
         path: the collection, as `/api/v1/pods`.
         type_: the msgspec type of one object; fields it does not name are skipped while decoding.
         query: label and field selectors.
+        bookmarks: whether the server tells that nothing changes, by which a silent watch is told from a dead one; else
+            it is ended before it is silent for too long, and all is listed again.
         trim: takes from each object what need not be kept.
         on_replace: called with all objects after each list.
         on_event: called with ADDED, MODIFIED or DELETED and the object.
@@ -74,6 +78,7 @@ class Reflector(Generic[T]):
         type_: type[T],
         *,
         query: Mapping[str, str] | None = None,
+        bookmarks: bool = True,
         trim: Callable[[T], None] = lambda _object: None,
         on_replace: Callable[[list[T]], None],
         on_event: Callable[[str, T], None],
@@ -82,6 +87,7 @@ class Reflector(Generic[T]):
         self._api = api
         self._path = path
         self._query = dict(query or {})
+        self._bookmarks = bookmarks
         self._trim = trim
         self._on_replace = on_replace
         self._on_event = on_event
@@ -90,6 +96,9 @@ class Reflector(Generic[T]):
         self._type = type_
         self._change: msgspec.json.Decoder[_Change[T]] = msgspec.json.Decoder(_Change[type_])  # type: ignore[valid-type]
         self._version = ""
+        # How many lists were asked for, and how many of them the last one answered. The version cannot say so: an event
+        # that was received before a list was asked for, and is told after it, sets it.
+        self._asked, self._answered = 1, 0
         self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
         self._turn: asyncio.Timeout | None = None
@@ -106,8 +115,9 @@ class Reflector(Generic[T]):
 
     def relist(self) -> None:
         """List anew now: a watch may be dead without our knowing."""
-        self._version = ""
-        if self._turn is not None:
+        self._asked += 1
+        # One that is ending already lists next.
+        if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
@@ -125,7 +135,7 @@ class Reflector(Generic[T]):
                 continue
             except ApiError as exc:
                 if exc.expired:
-                    self._version = ""
+                    self._asked += 1
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
                 self._failures += 1
@@ -137,13 +147,14 @@ class Reflector(Generic[T]):
     async def _list_and_watch(self) -> None:
         try:
             async with asyncio.timeout(None) as self._turn:
-                if not self._version:
+                while self._answered != self._asked:
                     await self._list()
                 await self._watch()
         finally:
             self._turn = None
 
     async def _list(self) -> None:
+        asked = self._asked
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:
@@ -153,6 +164,10 @@ class Reflector(Generic[T]):
         items, self._version = await list_all(
             self._api, self._path, self._type, query=self._query, trim=self._trim, on_unreadable=leave_out
         )
+        if asked != self._asked:
+            # It was read before the last one was asked for.
+            return
+        self._answered = asked
         self._on_replace(items)
         for text in unreadable:
             self._on_unreadable("ADDED", text)
@@ -160,12 +175,13 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
+        seconds = _WATCH_SECONDS if self._bookmarks else _SILENT_WATCH_SECONDS
         query = {
             **self._query,
             "watch": "1",
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(_WATCH_SECONDS * random.uniform(1.0, 1.5))),  # noqa: S311 - spreads the resumes
+            "timeoutSeconds": str(int(seconds * random.uniform(1.0, 1.5))),  # noqa: S311 - spreads the resumes
         }
         async with self._api.stream(self._path, query=query, silence_seconds=_SILENCE_SECONDS) as lines:
             self._disconnected_at = None
@@ -178,6 +194,9 @@ class Reflector(Generic[T]):
                 self._failures = 0
                 if object_ is not None:
                     self._tell(kind, object_)
+        if not self._bookmarks:
+            # The version is that of the last change, which may be too old to go on from.
+            self._asked += 1
 
     def _tell(self, kind: str, object_: T) -> None:
         try:

@@ -12,6 +12,10 @@ from accelkit.model.amounts import Amounts
 MAX_CARD_ID = 48
 # Beyond it a factor is a mistake.
 MAX_MEMORY_FACTOR = 16.0
+# What a card may say of itself: BACKEND:ARCH, as `cuda:75` or `hip:gfx90a:xnack-`.
+TARGET_PATTERN = r"^([a-z][a-z0-9_-]{0,15}:[A-Za-z0-9][A-Za-z0-9_.:+-]{0,47})?$"
+
+MAX_DRIVER_VERSION = 48
 
 
 class Health(StrEnum):
@@ -58,6 +62,10 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         preferred: to be taken before the other cards of its node, where it fits; a label of the node says so.
         amounts: what it has of resources that are numbers and nothing else; its node's status says it, not its agent.
         memory_factor: how many times its memory all shares together may take; no single one takes more than it has.
+        target: what kernels for it are compiled for, as `hip:gfx90a`, where the card itself says so; empty where vendor
+            and model tell.
+        driver_version: of its vendor's driver, as `550.54.14`; empty when unknown, as that of most drivers which come
+            with the kernel.
     """
 
     id: str
@@ -81,6 +89,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     amounts: Amounts = ()
     preferred: bool = False
     memory_factor: float = 1.0
+    target: str = ""
+    driver_version: str = ""
 
     @property
     def placeable(self) -> bool:

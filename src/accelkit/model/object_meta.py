@@ -13,6 +13,14 @@ LEAVING_MARGIN_SECONDS: Final = 60.0
 MOST_LEAVING_SECONDS: Final = 900.0
 
 
+def read_time(text: str | None) -> float:
+    """Return an RFC 3339 time in seconds since 1970; 0, which is long ago, where the text is none."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
     """What of metadata says which object it is, in which version."""
 
@@ -23,6 +31,13 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} ({self.uid})"
+
+    def is_older_than(self, other: ObjectIdentity) -> bool:
+        """Return whether this is from before another version of the object; False where versions are no numbers."""
+        try:
+            return int(self.resource_version) < int(other.resource_version)
+        except ValueError:
+            return False
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
@@ -40,9 +55,8 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
 
         A minute after its grace period, which ends at the deletion timestamp, or 15 minutes after its deletion.
         """
-        try:
-            end = datetime.fromisoformat(self.deletion_timestamp or "").timestamp()
-        except (ValueError, OverflowError):
+        end = read_time(self.deletion_timestamp)
+        if not end:
             return 0.0
         began = end - (self.deletion_grace_period_seconds or 0)
         return min(end + LEAVING_MARGIN_SECONDS, began + MOST_LEAVING_SECONDS)

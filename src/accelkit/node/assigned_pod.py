@@ -77,8 +77,11 @@ class AssignedPods(Protocol):
     def list_assigned(self) -> list[AssignedPod]:
         """Return those with an assignment that can be believed."""
 
-    async def refresh(self) -> None:
-        """Read them now."""
+    def list_unassigned(self) -> frozenset[str]:
+        """Return the UIDs of those without such an assignment that the kubelet has not taken."""
+
+    async def refresh(self) -> bool:
+        """Read them now; return whether the API server answered."""
 
     @property
     def node_cards(self) -> NodeCards | None:

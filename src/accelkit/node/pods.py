@@ -105,6 +105,10 @@ class NodePods:
         """Return the pods with an assignment that can be believed."""
         return [each.assigned for each in self._make().values() if each.assigned is not None]
 
+    def list_unassigned(self) -> frozenset[str]:
+        """Return the UIDs of the pods without such an assignment that the kubelet has not taken."""
+        return frozenset(uid for uid, each in self._make().items() if each.assigned is None and not each.admitted)
+
     def list_sharing(self) -> list[SharingPod]:
         """Return the pods that ask for units of memory, assigned or not."""
         return [
@@ -132,8 +136,8 @@ class NodePods:
         """Take over a pod as the API server has just answered it."""
         self._event("MODIFIED", pod)
 
-    async def refresh(self) -> None:
-        """Read the pods now; where the API server does not answer, what the watch has shown stays."""
+    async def refresh(self) -> bool:
+        """Read the pods now; where the API server does not answer, what the watch has shown stays, and False."""
         ended = set[str]()
         self._refreshes.append(ended)
         try:
@@ -141,13 +145,14 @@ class NodePods:
                 pods, _ = await list_all(self._api, PODS, Pod, query=self._query, trim=self._trim)
         except (ApiError, TimeoutError) as exc:
             log.warning("cannot read this node's pods: %s", str(exc) or f"no answer in {_REFRESH_SECONDS} s")
-            return
+            return False
         finally:
             self._refreshes.remove(ended)
         for pod in pods:
             # What the watch has seen end meanwhile is newer than this list.
             if pod.metadata.uid not in ended:
                 self._event("ADDED", pod)
+        return True
 
     def _trim(self, pod: Pod) -> None:
         self._reader.trim(pod, keep=STATIC_ANNOTATIONS)

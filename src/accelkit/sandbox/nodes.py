@@ -6,7 +6,7 @@ A nodes file is YAML; sizes may be written with units, and equal cards as one en
       - name: node-1
         labels: {zone: a}
         cards:
-          - {count: 8, memory: 16GiB, model: sim-16g}
+          - {count: 8, memory: 16GiB, model: sim-16g, target: "hip:gfx90a"}
 
 Without a file there are three nodes: eight equal cards, cards that differ, and none.
 """
@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import QuantityError, SandboxError
+from accelkit.model.card import TARGET_PATTERN
 from accelkit.model.units import parse_size
 
 __all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
@@ -38,12 +39,18 @@ _CARD_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
-    """One card of a simulated node; `numa` is None where the node has no NUMA nodes to tell."""
+    """One card of a simulated node.
+
+    Attributes:
+        numa: None where the node has no NUMA nodes to tell.
+        target: what kernels for the card that it stands for are compiled for, as `hip:gfx90a`; empty for none.
+    """
 
     id: str
     model: str
     memory_bytes: int
     numa: int | None = None
+    target: str = ""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +70,7 @@ class _CardEntry(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
     count: int = 1
     numa: int | None = None
+    target: Annotated[str, msgspec.Meta(pattern=TARGET_PATTERN)] = ""
 
 
 class _NodeEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -147,6 +155,7 @@ def _read_cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCa
             model=model,
             memory_bytes=memory_bytes,
             numa=entry.numa,
+            target=entry.target,
         )
         for index in range(first, first + entry.count)
     ]

@@ -11,6 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
@@ -19,7 +20,7 @@ from accelkit.serving.connections import Connections, open_socket
 from accelkit.serving.messages import HTTP_1, HTTP_2, Headers, Reply, Request
 from accelkit.serving.tls import Listen, TlsFiles, make_context
 
-__all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "Head", "HeadServer", "Headers", "HttpServer", "Reply"]
+__all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "BodyLimits", "Head", "HeadServer", "Headers", "HttpServer", "Reply"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,21 @@ _ANSWER_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 256
 # Of a request that is known by its head, beside its longest header.
 _OTHER_HEADERS_BYTES: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """What bodies of requests may take.
+
+    Attributes:
+        each_bytes: how long one may be.
+        together_bytes: what all may have that are under way, or are answered, at once.
+        seconds: so long one may take to come.
+    """
+
+    each_bytes: int
+    together_bytes: int
+    seconds: float
 
 
 class Head:
@@ -89,7 +105,8 @@ class _Server(ABC):
         self._listen, self._http2 = listen, http2
         self._connections = Connections(self._serve, limit=connections, **options)
         self._socket = open_socket(listen)
-        self._reading = set[asyncio.Timeout]()
+        # In the order in which they came: bodies that are coming, and how many bytes of each are there.
+        self._reading: dict[asyncio.Timeout, list[int]] = {}
         # How many there were, by the version of HTTP.
         self.requests = Counter({HTTP_1: 0, HTTP_2: 0})
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
@@ -162,42 +179,51 @@ class _Server(ABC):
 class HttpServer(_Server):
     """Serves requests with their bodies.
 
+    Only what has come of a body counts, whatever its head announces. Where there is no room, the one that has been
+    coming for longest gives way: callers who mean it send theirs at once.
+
     Args:
         listen: where to serve, and with which certificates.
         handle: answers method, path and body.
         http2: whether clients that know HTTP/2 are served by it.
+        limits: of bodies; None for those of kube-scheduler's.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
 
     def __init__(
-        self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]], *, http2: bool = True
+        self,
+        listen: Listen,
+        handle: Callable[[str, str, bytes], Awaitable[Reply]],
+        *,
+        http2: bool = True,
+        limits: BodyLimits | None = None,
     ) -> None:
         super().__init__(listen, _CONNECTIONS, http2=http2, idle_seconds=_IDLE_SECONDS)
         self._handle = handle
+        self._limits = limits or BodyLimits(MAX_BODY_BYTES, MAX_BODIES_BYTES, _BODY_SECONDS)
         self._held_bytes = 0
 
     async def _answer(self, request: Request) -> Reply:
-        expected = request.content_length or 0
-        if expected > MAX_BODY_BYTES:
-            return _too_large()
-        if self._held_bytes + expected > MAX_BODIES_BYTES:
-            return _busy()
+        if (request.content_length or 0) > self._limits.each_bytes:
+            return _too_large(self._limits.each_bytes)
         # Until it is answered: the body is held, and then what was decoded from it.
-        held = [expected]
-        self._held_bytes += expected
+        held = [0]
         try:
-            whole = request.take() if expected else None
-            body = await self._wait(request, held) if whole is None else whole
+            whole = request.take() if request.content_length else None
+            if whole is None:
+                body = await self._wait(request, held)
+            else:
+                body = whole if self._hold(held, len(whole)) else _busy()
             return body if isinstance(body, Reply) else await self._handle(request.method, request.path, body)
         finally:
             self._held_bytes -= held[0]
 
     async def _wait(self, request: Request, held: list[int]) -> bytes | Reply:
         """Return what `_read` does, in time."""
-        limit = asyncio.timeout(_BODY_SECONDS)
-        self._reading.add(limit)
+        limit = asyncio.timeout(self._limits.seconds)
+        self._reading[limit] = held
         try:
             async with limit:
                 return await self._read(request, held)
@@ -206,7 +232,7 @@ class HttpServer(_Server):
                 raise
             return _too_late()
         finally:
-            self._reading.discard(limit)
+            self._reading.pop(limit, None)
 
     async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
         """Return the body, or why it is not read; `held` is what is counted for it."""
@@ -214,15 +240,27 @@ class HttpServer(_Server):
         while chunk := await request.read():
             chunks.append(chunk)
             size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                return _too_large()
-            if size > held[0]:
-                # Only chunked bodies, whose length nobody said.
-                if self._held_bytes + size - held[0] > MAX_BODIES_BYTES:
-                    return _busy()
-                self._held_bytes += size - held[0]
-                held[0] = size
+            # Where nobody said how long it is.
+            if size > self._limits.each_bytes:
+                return _too_large(self._limits.each_bytes)
+            if not self._hold(held, size):
+                return _busy()
         return b"".join(chunks)
+
+    def _hold(self, held: list[int], size: int) -> bool:
+        """Count what has come of a body; return whether there is room for it."""
+        while self._held_bytes + size - held[0] > self._limits.together_bytes:
+            others = ((limit, of) for limit, of in self._reading.items() if of is not held and of[0])
+            limit, of = next(others, (None, held))
+            if limit is None:
+                return False
+            limit.reschedule(asyncio.get_running_loop().time())
+            self._reading.pop(limit)
+            self._held_bytes -= of[0]
+            of[0] = 0
+        self._held_bytes += size - held[0]
+        held[0] = size
+        return True
 
 
 class HeadServer(_Server):
@@ -265,7 +303,7 @@ class HeadServer(_Server):
         return Reply(reply.status, reply.body, reply.content_type, close=True)
 
 
-def _too_large(limit: int = MAX_BODY_BYTES) -> Reply:
+def _too_large(limit: int) -> Reply:
     return Reply(413, b'{"error":"the body is larger than %d bytes"}' % limit, close=True)
 
 

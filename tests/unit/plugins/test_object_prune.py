@@ -10,7 +10,7 @@ def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
 
     async def record(_api, **arguments):
         made.append(arguments)
-        return Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"])
+        return Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"], ["c"])
 
     monkeypatch.setattr(object_prune, "prune", record)
     wanted = {"kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "data": {"x": "eA=="}}
@@ -21,5 +21,6 @@ def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
     assert made == [{"component": "c", "keep": keep, "timeout_seconds": 7, "namespaces": ["b"], "check": True}]
     assert answer["changed"]
     assert answer["namespaces"] == ["a", "kube-system"]
+    assert answer["components"] == ["c"]
     assert answer["deleted"] == ["Secret a/former"]
     assert answer["diff"] == {"before": "Secret a/former\n", "after": ""}

@@ -4,11 +4,13 @@ import json
 
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import tls_authority
+from cryptography import x509
 
 from accelkit.install.certificates.issuing import Authority
-from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
+from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER, WEBHOOK
 
 NAMES = ["accelkit-extender.accelkit.svc"]
+WEBHOOK_NAMES = ["accelkit-cache-controller.accelkit.svc"]
 
 
 class Secrets:
@@ -145,3 +147,30 @@ def test_what_somebody_else_issued_is_named_too_and_stays(keep, secrets):
     # Of the one whose Secret is kept by others, too.
     texts = {key: text for key, text in texts.items() if not key.startswith("server")}
     assert [each.split()[0] for each in keep(given=texts, renew_days=366)["ending"]] == [SERVER, CLIENT]
+
+
+def test_the_webhook_gets_a_certificate_of_its_own_where_it_has_a_name(keep, secrets):
+    keep()
+    answer = keep(webhook_names=WEBHOOK_NAMES)
+    assert secrets.written[1:] == [[WEBHOOK]]
+    assert set(answer["diff"]["after"]) == {AUTHORITY, CLIENT, SERVER, WEBHOOK}
+    certificate = x509.load_pem_x509_certificate(secrets.stored[WEBHOOK]["tls.crt"])
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [each.value for each in names] == WEBHOOK_NAMES
+    # Whoever is to trust it finds the authority beside it; its key is no other one's.
+    assert secrets.stored[WEBHOOK]["ca.crt"] == secrets.stored[AUTHORITY]["ca.crt"]
+    assert secrets.stored[WEBHOOK]["tls.key"] != secrets.stored[SERVER]["tls.key"]
+    assert not keep(webhook_names=WEBHOOK_NAMES)["changed"]
+    assert keep(webhook_names=["other.accelkit.svc"])["changed"]
+    # One that is not wanted is none of this module's business.
+    assert not keep()["changed"]
+    assert WEBHOOK not in keep(renew_days=366, check=True)["diff"]["after"]
+
+
+def test_the_webhooks_certificate_is_ours_beside_those_of_somebody_else(keep, secrets):
+    theirs = given(Authority("theirs"))
+    keep(given=theirs, webhook_names=WEBHOOK_NAMES)
+    assert sorted(secrets.written[0]) == sorted([AUTHORITY, CLIENT, SERVER, WEBHOOK])
+    assert secrets.stored[SERVER]["ca.crt"].decode() == theirs["ca"]
+    assert secrets.stored[WEBHOOK]["ca.crt"] == secrets.stored[AUTHORITY]["tls.crt"]
+    assert not keep(given=theirs, webhook_names=WEBHOOK_NAMES)["changed"]

@@ -7,6 +7,8 @@ from rendering import ROOT, run_play
 
 from accelkit.model.card import MAX_MEMORY_FACTOR
 
+# Told once, by one process.
+pytestmark = pytest.mark.xdist_group("checked_settings")
 # By a name, the role, what is given, and a part of what is told; empty where it passes.
 CASES = {
     "defaults": ("extender", {}, ""),
@@ -39,8 +41,46 @@ CASES = {
     "most": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR, "device_plugin_gas_slots": 1000}, ""),
     "factor": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5}, "give 1, or up to 16"),
     "less": ("device_plugin", {"device_plugin_memory_factor": 0.5}, "device_plugin_memory_factor is 0.5"),
+    "caches": ("kernel_cache", {}, ""),
+    "old cluster": ("kernel_cache", {"kernel_cache_kubernetes_version": "v1.29.4"}, "1.30 is the first that has them"),
+    "two names": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "a", "spec": {}}, {"name": "a", "spec": {}}]},
+        "each policy has a name of its own",
+    ),
+    "no list": ("kernel_cache", {"kernel_cache_signer_policies": None}, "is null; write [] for none"),
+    "null": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "a", "spec": {}}, {"name": "b", "spec": {"namespaces": None}}]},
+        "kernel_cache_signer_policies has null in entry 2 (b); write what is meant, or leave the key out",
+    ),
+    "deep null": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "a", "spec": {"signers": [{"key": {"data": [1, None]}}]}}]},
+        "null in entry 1 (a);",
+    ),
+    "null entries": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [None, {"name": None, "spec": {}}, {"name": "c", "spec": None}]},
+        "null in entry 1, entry 2, entry 3 (c);",
+    ),
+    "the word": (
+        "kernel_cache",
+        {"kernel_cache_signer_policies": [{"name": "null", "spec": {"images": ['r/a"\\', ": null, "]}}]},
+        "",
+    ),
+    "no file": ("kernel_cache", {"kernel_cache_trusted_root": "/nowhere"}, "there is no file /nowhere"),
+    "own keys": (
+        "kernel_cache",
+        {"kernel_cache_pull_secret_namespaces": ["accelkit"]},
+        "name the Secret there, as accelkit/NAME",
+    ),
+    "one of its own": ("kernel_cache", {"kernel_cache_pull_secret_namespaces": ["accelkit/quay"]}, ""),
+    "no certificates": ("kernel_cache", {"extender_expose": "host"}, "set kernel_cache_webhook: false"),
     "slots": ("device_plugin", {"device_plugin_gas_slots": 1001}, "device_plugin_gas_slots is 1001"),
 }
+# What is looked up in a cluster is tested on one.
+ENTRIES = {"extender": "preflight", "device_plugin": "preflight", "kernel_cache": "settings"}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +95,7 @@ def told(tmp_path_factory):
         {
             "vars": given,
             "block": [
-                {"ansible.builtin.include_role": {"name": f"accelkit.kubernetes.{role}", "tasks_from": "preflight"}},
+                {"ansible.builtin.include_role": {"name": f"accelkit.kubernetes.{role}", "tasks_from": ENTRIES[role]}},
                 write(number, ""),
             ],
             "rescue": [write(number, "{{ ansible_failed_result.msg }}")],

@@ -404,11 +404,11 @@ def test_who_renews_may_write_one_secret_and_has_the_authority_as_files_that_nob
     # Before the role itself would find it late.
     assert int(args[args.index("--renew-days") + 1]) > 30
     command = main.get_command(click.Context(main), args[0])
-    assert command.make_context(args[0], args[1:]).params["secret"] == SERVER
+    assert command.make_context(args[0], args[1:]).params["secrets"] == (SERVER,)
 
 
 def renewal():
-    own = {"__certificates_cron_job_version": "batch/v1", "certificates_namespace": "x"}
+    own = {"__certificates_renewed": [SERVER], "certificates_namespace": "x"}
     return {each["kind"]: each for each in documents("certificates", "renewal.yaml.j2", **own)}
 
 

@@ -21,7 +21,7 @@ TEMPLATES = sorted((ROOT / "roles").glob("*/templates/*.yaml.j2"))
 ROLES = sorted({path.parents[1].name for path in TEMPLATES})
 PLACE = {"image_pull_secrets": ["registry"], "node_selector": {"a": "b"}, "affinity": {"nodeAffinity": {}}}
 # Rendered once, by one process.
-pytestmark = [pytest.mark.xdist_group("served_objects"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("served_objects"), pytest.mark.timeout(600)]
 # Where the templates take another turn. They are rendered for these versions alone, and the result is read as each of
 # the versions up to the next one reads it.
 DECISIVE = (MINORS[0], 30, 31)
@@ -43,6 +43,11 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"expose": "host", "log_folder": ""},
         {**PLACE, "wake": False, "replicas": 3, "policy": "spread"},
         {"guard_all_pods": True, "assignment_writers": ["system:serviceaccount:other:scheduler"]},
+    ],
+    "kernel_cache": [
+        {"pull_secret_namespaces": ["a", "b/c"], "registry_mirrors": {"a": "b"}, "max_gib": 1, "min_free_gib": 1},
+        {**PLACE, "webhook": False, "metrics_port": 0, "scan": False, "adopt": True},
+        {"registry_ca": str(Path(__file__)), "metrics_from": [{"podSelector": {}}], "replicas": 1},
     ],
     "scheduler": [
         {"extender_url": "https://10.0.0.1:1", "image_pull_secrets": ["registry"]},

@@ -1,13 +1,18 @@
 # Eight cards that a file lists, on the node itself or below the folder `host`. Major 240 is nobody's: a device that
-# others have open would show them on the card.
+# others have open would show them on the card. `targets` says for what the kernels of such cards are compiled, the
+# first for the first card, and over again: "cuda:75 hip:gfx90a". Without it nobody knows.
 host=${host-}
+set -- ${targets-}
 mkdir -p "$host/etc/accelkit"
 {
   echo '{"cards": ['
   for index in 0 1 2 3 4 5 6 7; do
     [ "$index" = 0 ] || echo ,
-    printf '{"id": "sim-%d", "model": "sim-16g", "memory_bytes": 17179869184, "index": %d, "numa": %d}' \
-      "$index" "$index" $((index / 4))
+    target=${1-}
+    # The first goes behind the others.
+    [ $# = 0 ] || { shift; set -- "$@" "$target"; }
+    printf '{"id": "sim-%d", "model": "sim-16g", "memory_bytes": 17179869184, "index": %d, "numa": %d, "target": "%s"}' \
+      "$index" "$index" $((index / 4)) "$target"
     for folder in /dev "$host/dev"; do
       [ -e "$folder/accelkit$index" ] || mknod -m 0666 "$folder/accelkit$index" c 240 "$index"
     done

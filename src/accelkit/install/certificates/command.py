@@ -15,9 +15,16 @@ from accelkit.kube.connection import load_connection
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command(short_help="Renew the extender's certificate before it ends.")
+@click.command(short_help="Renew serving certificates before they end.")
 @click.option("--namespace", default="accelkit", show_default=True, help="Namespace of the Secrets.")
-@click.option("--secret", default="accelkit-extender-tls", show_default=True, help="Secret with what is renewed.")
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    default=["accelkit-extender-tls"],
+    show_default=True,
+    help="Secret with what is renewed; repeatable.",
+)
 @click.option("--authority", type=_FOLDER, required=True, help="Folder with the authority's tls.crt and tls.key.")
 @click.option(
     "--watch",
@@ -38,16 +45,16 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Default: KUBECONFIG, else the pod's service account.",
 )
 def renew_certificates(  # noqa: PLR0917 - click passes options by name
-    namespace: str, secret: str, authority: Path, watch: Path, renew_days: int, kubeconfig: Path | None
+    namespace: str, secrets: tuple[str, ...], authority: Path, watch: Path, renew_days: int, kubeconfig: Path | None
 ) -> None:
-    """Renew the extender's certificate where accelkit's authority issued it, and warn of others that end."""
+    """Renew serving certificates where accelkit's authority issued it, and warn of others that end."""
 
     async def run() -> None:
         async with ApiClient(load_connection(kubeconfig)) as api:
             await run_renewal(
                 api,
                 namespace=namespace,
-                secret=secret,
+                secrets=secrets,
                 authority=authority,
                 watched=watch,
                 renew_before=timedelta(days=renew_days),

@@ -6,7 +6,7 @@ import base64
 import binascii
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,14 +121,14 @@ def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
 
 
 async def run_renewal(
-    api: ApiClient, *, namespace: str, secret: str, authority: Path, watched: Path, renew_before: timedelta
+    api: ApiClient, *, namespace: str, secrets: Iterable[str], authority: Path, watched: Path, renew_before: timedelta
 ) -> None:
     """Renew what can be renewed here, and write an Event on the Secret of each certificate that ends soon.
 
     Args:
         api: an open client.
         namespace: of the Secrets.
-        secret: whose serving certificate is renewed.
+        secrets: whose serving certificates are renewed.
         authority: folder with the authority's `tls.crt` and `tls.key`.
         watched: folder with further certificates, `NAME.crt` of Secret NAME.
         renew_before: how long before its end a certificate is renewed, or warned about.
@@ -142,9 +142,9 @@ async def run_renewal(
         signer = KeyPair((authority / "tls.crt").read_bytes(), (authority / "tls.key").read_bytes())
     except OSError as exc:
         raise ConfigurationError(f"the authority in {authority} cannot be read: {exc}") from exc
-    foreign = await renew_secret(api, namespace, secret, signer, ends_before)
+    foreign = [await renew_secret(api, namespace, name, signer, ends_before) for name in secrets]
     events = Events(api, "accelkit-certificates", socket.gethostname())
-    for each in [*([foreign] if foreign else []), *find_endings(watched, ends_before)]:
+    for each in [*filter(None, foreign), *find_endings(watched, ends_before)]:
         log.warning("%s", each)
         involved = ObjectReference("Secret", each.name, namespace)
         await events.record(involved, "CertificateEnds", str(each), warning=True)

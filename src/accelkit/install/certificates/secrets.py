@@ -1,7 +1,8 @@
 """The certificates by which kube-scheduler and the extender know each other, kept in Secrets.
 
 Three Secrets: the authority (with the former one while that is being replaced), the extender's leaf and the
-scheduler's. What is there and good stays as it is; what is missing, about to expire or for other names is issued anew.
+scheduler's; where kernel caches are served, a fourth one with that of their webhook. What is there and good stays as
+it is; what is missing, about to expire or for other names is issued anew.
 """
 
 from __future__ import annotations
@@ -28,11 +29,16 @@ from accelkit.model.validity import find_end
 from accelkit.serving.tls import CLIENT_NAME
 
 AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
+WEBHOOK = "accelkit-cache-webhook-tls"
 
 _AUTHORITY_LIFETIME = timedelta(days=3650)
 _CERT, _KEY, _CA = "tls.crt", "tls.key", "ca.crt"
-_USAGES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
-_SUBJECTS = {SERVER: "accelkit-extender", CLIENT: CLIENT_NAME}
+_USAGES = {
+    SERVER: ExtendedKeyUsageOID.SERVER_AUTH,
+    WEBHOOK: ExtendedKeyUsageOID.SERVER_AUTH,
+    CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH,
+}
+_SUBJECTS = {SERVER: "accelkit-extender", WEBHOOK: "accelkit-cache-webhook", CLIENT: CLIENT_NAME}
 
 Data = Mapping[str, bytes]
 
@@ -45,17 +51,19 @@ class CertificateSpec:
         names: host names and addresses by which the extender is reached.
         renew_before: how long before their end certificates are replaced.
         rotate_ca: make a new authority; the former one stays trusted until the next rotation, or its end.
+        webhook_names: host names by which the webhook of kernel caches is reached; empty where there is none.
     """
 
     names: tuple[str, ...]
     renew_before: timedelta = timedelta(days=30)
     rotate_ca: bool = False
+    webhook_names: tuple[str, ...] = ()
 
 
 def renew_secrets(
     stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
 ) -> dict[str, dict[str, bytes]]:
-    """Return the three Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
+    """Return the Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
 
     Raises:
         ConfigurationError: the stored authority cannot be read; nothing is thrown away silently.
@@ -67,13 +75,13 @@ def renew_secrets(
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
-    for name in (SERVER, CLIENT):
-        names = spec.names if name == SERVER else ()
+    all_names = {SERVER: spec.names, CLIENT: ()} | ({WEBHOOK: spec.webhook_names} if spec.webhook_names else {})
+    for name, names in all_names.items():
         there = stored.get(name, {})
         leaf = KeyPair(there.get(_CERT, b""), there.get(_KEY, b""))
         if not _is_usable(leaf, signers, name, names, now + spec.renew_before):
             subject = _SUBJECTS[name]
-            leaf = authority.issue_server(subject, names) if name == SERVER else authority.issue_client(subject)
+            leaf = authority.issue_server(subject, names) if names else authority.issue_client(subject)
         data[name] = {_CERT: leaf.certificate, _KEY: leaf.key, _CA: bundle}
     return data
 
@@ -92,7 +100,7 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
     Args:
         leaf: a certificate and its key.
         bundle: the authorities that are trusted.
-        name: SERVER or CLIENT.
+        name: SERVER, WEBHOOK or CLIENT.
         names: host names and addresses that it has to be for.
         at: when.
 
@@ -119,7 +127,7 @@ def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str
     try:
         usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         if _USAGES[name] not in usages:
-            raise CertificateError("it is not for a server" if name == SERVER else "it is not for a client")
+            raise CertificateError("it is not for a client" if name == CLIENT else "it is not for a server")
         if names:
             has = {str(each.value) for each in extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
             if missing := [each for each in names if each not in has]:
@@ -186,13 +194,13 @@ def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
 
 
 async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, bytes]]:
-    """Return the data of those of the three Secrets that exist.
+    """Return the data of those of the Secrets that exist.
 
     Raises:
         ApiError: the API server refused, or did not answer.
     """
     found: dict[str, dict[str, bytes]] = {}
-    for name in (AUTHORITY, SERVER, CLIENT):
+    for name in (AUTHORITY, SERVER, CLIENT, WEBHOOK):
         answer = await get_if_present(api, build_object_path(build_secrets_path(namespace), name))
         if answer is None:
             continue

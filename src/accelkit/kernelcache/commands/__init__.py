@@ -1,4 +1,4 @@
-"""`accelkit cache`: verify, inspect, extract, build and copy images of kernel caches."""
+"""`accelkit cache`: verify, inspect, extract, fill, build and copy images of kernel caches."""
 
 import click
 
@@ -6,7 +6,9 @@ from accelkit.kernelcache.commands.build import build
 from accelkit.kernelcache.commands.bundle import verify_bundle
 from accelkit.kernelcache.commands.copy import copy
 from accelkit.kernelcache.commands.extract import extract
+from accelkit.kernelcache.commands.fill import fill
 from accelkit.kernelcache.commands.inspect import inspect
+from accelkit.kernelcache.commands.private_copy import private_copy
 from accelkit.kernelcache.commands.verify import verify
 
 
@@ -19,5 +21,5 @@ def cache() -> None:
     """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
 
 
-for command in (verify, inspect, extract, build, copy, verify_bundle):
+for command in (verify, inspect, extract, fill, build, copy, private_copy, verify_bundle):
     cache.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from accelkit.kernelcache.commands.inspect import list_card_lines, list_fit_fields
 from accelkit.kernelcache.commands.options import (
+    UNKNOWN,
     card_options,
     policy_options,
     read_cards,
@@ -22,10 +24,10 @@ from accelkit.kernelcache.commands.options import (
 from accelkit.kernelcache.extraction import ExtractionRequest, Limits, extract_image
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.signatures import SignerPolicies
-from accelkit.kernelcache.views import ExtractionView, describe_extraction
+from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
+from accelkit.kernelcache.views import ExtractionView, VerificationView, describe_extraction, describe_refusal
 from accelkit.model.units import format_bytes
-from accelkit.output import list_fields, output_option, print_value
+from accelkit.output import Format, list_fields, output_option, print_value
 
 
 @click.command("extract", short_help="Verify an image and put its cache onto the disk.")
@@ -36,6 +38,12 @@ from accelkit.output import list_fields, output_option, print_value
 @click.option(
     "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
 )
+@click.option(
+    "--verdict-ttl",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Believe an earlier verification for so long at most; default: as long as the policies say.",
+)
 @policy_options
 @card_options
 @registry_options
@@ -43,29 +51,40 @@ from accelkit.output import list_fields, output_option, print_value
 def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: bool, **options: Any) -> None:
     """Verify IMAGE and extract its cache into a digest-named folder below FOLDER, once.
 
-    With cards given, an image that fits none of them is refused before its layer is fetched.
+    With cards given, an image that fits none of them is refused before its layer is fetched. A refusal of its
+    signatures as JSON or YAML is what verify says of it.
     """
     policies = read_policies(options)
     if (policies is None) != insecure_skip_signatures:
         raise click.UsageError("give either --policy or --insecure-skip-signatures")
-    view = run(_extract(image, folder, policies, options))
+    view = run(_extract(image, folder, policies, options, told=output != Format.TABLE))
+    if isinstance(view, VerificationView):
+        print_value(view, output, lambda: Text(view.message))
+        sys.exit(UNKNOWN if view.retryable else 1)
     print_value(view, output, lambda: _render(view))
 
 
 async def _extract(
-    image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any]
-) -> ExtractionView:
+    image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any], *, told: bool
+) -> ExtractionView | VerificationView:
+    """Extract it; where `told`, a refusal is a result."""
     request = ExtractionRequest(
         image=parse_reference(image),
         base=folder,
         policies=policies,
         namespace=options.pop("namespace") or None,
         mount_path=options.pop("mount_path"),
+        verdict_ttl_seconds=options.pop("verdict_ttl"),
         limits=Limits.of_gib(options.pop("max_gib")),
         node=await read_cards(options),
     )
     async with RegistryClient(read_settings(options)) as client:
-        return describe_extraction(await extract_image(client, request))
+        try:
+            return describe_extraction(await extract_image(client, request))
+        except UnverifiedError as exc:
+            if not told:
+                raise
+            return describe_refusal(str(request.image), exc)
 
 
 def _render(view: ExtractionView) -> RenderableType:

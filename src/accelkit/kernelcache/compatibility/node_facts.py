@@ -5,10 +5,11 @@ None means unknown everywhere; an empty collection means that there is nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from accelkit.kernelcache.compatibility.driver_labels import LabelledDriver, read_driver_labels
 from accelkit.kernelcache.formats.backends import find_backend, find_vendor_backend
 from accelkit.model.card import Card
 
@@ -64,29 +65,37 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         cards: Iterable[Card] | None,
         *,
         cpu_architecture: str | None = None,
+        labels: Mapping[str, str] | None = None,
         driver_version: str | None = None,
         cuda_version: str | None = None,
     ) -> NodeFacts:
         """Make facts of what the node's agent published of its cards; None where its inventory is unknown.
 
         Args:
-            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain.
+            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain,
+                unless the card says itself what kernels for it are compiled for.
             cpu_architecture: of the node.
-            driver_version: of its NVIDIA driver, which an inventory does not tell.
+            labels: of the node; those of GPU feature discovery count for cards that do not name their driver.
+            driver_version: of its NVIDIA driver, whatever cards and labels say.
             cuda_version: the newest CUDA that this driver supports.
         """
-        gpus = None if cards is None else tuple(_convert_card(card, driver_version, cuda_version) for card in cards)
+        told = LabelledDriver(driver_version, cuda_version)
+        labelled = read_driver_labels(labels)
+        gpus = None if cards is None else tuple(_convert_card(card, told, labelled) for card in cards)
         return cls(cpu_architecture=cpu_architecture, gpus=gpus)
 
 
-def _convert_card(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
-    backend = find_vendor_backend(card.vendor)
+def _convert_card(card: Card, told: LabelledDriver, labelled: LabelledDriver) -> GpuFacts:
+    named, _, arch = card.target.partition(":")
+    backend = find_backend(named) if named else find_vendor_backend(card.vendor)
     on_cuda = backend is not None and backend.cuda_toolkit
+    # The two facts are of one driver: what a label says of CUDA may be older than the driver that a card names.
+    driver = next((each for each in (told, LabelledDriver(card.driver_version or None), labelled) if any(each)), told)
     return GpuFacts(
         id=card.id,
         backend=backend.name if backend is not None else None,
-        arch=backend.find_architecture(card.model) if backend is not None else None,
+        arch=arch or (backend.find_architecture(card.model) if backend is not None else None),
         product=card.model or None,
-        driver_version=driver_version if on_cuda else None,
-        cuda_version=cuda_version if on_cuda else None,
+        driver_version=driver.version if on_cuda else None,
+        cuda_version=driver.cuda if on_cuda else None,
     )

@@ -33,7 +33,7 @@ async def read_node(
     Args:
         api: of the node's cluster.
         name: of the node.
-        driver_version: of its NVIDIA driver, which no inventory tells.
+        driver_version: of its NVIDIA driver, whatever the node says.
         driver_cuda_version: the newest CUDA that this driver supports.
 
     Raises:
@@ -53,5 +53,9 @@ async def read_node(
     except InventoryError as exc:
         raise InventoryError(f"the inventory of node {name} cannot be used: {exc}") from exc
     return NodeFacts.from_inventory(
-        cards, cpu_architecture=architecture, driver_version=driver_version, cuda_version=driver_cuda_version
+        cards,
+        cpu_architecture=architecture,
+        labels=node.metadata.labels,
+        driver_version=driver_version,
+        cuda_version=driver_cuda_version,
     )

@@ -1,9 +1,17 @@
 """Extraction of a verified cache image to a folder, whole or not at all."""
 
 from accelkit.kernelcache.extraction.folder import read_completed
-from accelkit.kernelcache.extraction.image import extract_image
+from accelkit.kernelcache.extraction.image import extract_image, judge_again
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 
-__all__ = ["CompletionRecord", "ExtractionRequest", "ExtractionResult", "Limits", "extract_image", "read_completed"]
+__all__ = [
+    "CompletionRecord",
+    "ExtractionRequest",
+    "ExtractionResult",
+    "Limits",
+    "extract_image",
+    "judge_again",
+    "read_completed",
+]

@@ -23,6 +23,7 @@ _SHOWN_CHARACTERS = 255
 _RECORD = re.compile(rb"([0-9]{1,9}) ([^=\n]+)=")
 _LINE_FEED = ord("\n")
 _SIZE = re.compile(r"[0-9]{1,20}", re.ASCII)
+_TIME = re.compile(r"([0-9]{1,12})(\.[0-9]*)?", re.ASCII)
 _EXTENDED = frozenset({tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME})
 _FILES = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE})
 _KINDS = {
@@ -71,11 +72,19 @@ class Pieces:
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """A file or a folder of an archive. `size` is in bytes; what follows in the stream is the file's content."""
+    """A file or a folder of an archive.
+
+    Attributes:
+        name: as it stands there.
+        size: in bytes; what follows in the stream is the file's content.
+        is_folder: whether it is one.
+        modified: when it was changed, in whole seconds since 1970; 0 where the archive does not say.
+    """
 
     name: str
     size: int
     is_folder: bool
+    modified: int = 0
 
 
 def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
@@ -131,8 +140,14 @@ def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str])
         )
     if size < 0:
         raise CacheError(f"the archive gives {shown} a negative size")
-    yield ArchiveEntry(name, size, is_folder=False)
+    yield ArchiveEntry(name, size, is_folder=False, modified=_read_time(info, extended))
     pieces.read_exactly(-size % _BLOCK)
+
+
+def _read_time(info: tarfile.TarInfo, extended: dict[str, str]) -> int:
+    """Return a file's time, rounded down; a time that cannot be read says nothing."""
+    told = _TIME.fullmatch(extended["mtime"]) if extended.get("mtime") else None
+    return int(told[1]) if told else max(0, int(info.mtime))
 
 
 def _parse_size(text: str, shown: str) -> int:
@@ -166,7 +181,7 @@ def _parse_records(content: bytes) -> dict[str, str]:
         if match is None or not match.end() < end <= len(content) or content[end - 1] != _LINE_FEED:
             raise CacheError("an archive has an extended header that cannot be read")
         name, value = _decode_text(match[2]), content[match.end() : end - 1]
-        if name in {"path", "size", "linkpath"} or name.startswith("GNU.sparse"):
+        if name in {"path", "size", "linkpath", "mtime"} or name.startswith("GNU.sparse"):
             found[name] = _decode_text(value)
         start = end
     return found

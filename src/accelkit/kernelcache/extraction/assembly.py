@@ -1,46 +1,66 @@
-"""Assembles unpacked layers: one tree, group files that name the paths workloads see, the cache in its place."""
+"""Assembles unpacked layers: one tree, in which files name the paths that workloads see, and the cache in its place."""
 
 from __future__ import annotations
 
 import os
-import posixpath
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place
-from accelkit.kernelcache.extraction.record import measure
-from accelkit.kernelcache.formats.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
+from accelkit.kernelcache.extraction.integrity.content import FileContent
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.cache import VLLM
+from accelkit.kernelcache.formats.mounts import list_trees
+from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME
+from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedTree
 
 
-def assemble(cache_format: str, place: Place, trees: list[Path]) -> tuple[int, int]:
+@dataclass(frozen=True)
+class UnpackedLayer:
+    """A layer in a folder of its own, and what its files hold, by path."""
+
+    tree: Path
+    contents: Mapping[str, FileContent]
+
+
+def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer]) -> dict[str, FileContent]:
     """Make a cache of its unpacked layers, below the partial folder of its place.
 
     Args:
-        cache_format: of the cache, which names its folder in the image.
+        labels: of the image; the format names the cache's folder in it.
         place: where the cache goes.
-        trees: the layers, the first one lowest.
+        layers: the first one lowest.
 
     Returns:
-        How many files there are, and their bytes.
+        What the cache's files hold, by path below the cache.
 
     Raises:
-        CacheError: the layers contradict each other or hold no cache, or a group file is not as Triton writes it.
+        CacheError: the layers contradict each other or hold no cache, or a file that names others is not as its
+            framework writes it.
         OSError: the disk is full, or cannot be written.
     """
-    tree = _merge(trees)
-    cache = tree / f"io.{cache_format}.cache"
+    tree = _merge([each.tree for each in layers])
+    cache = tree / f"io.{labels.format}.cache"
     if not cache.is_dir():
         raise CacheError(f"the image has no {cache.name}, although its labels say so")
-    manifest = tree / f"io.{cache_format}.manifest" / "manifest.json"
+    manifest = tree / f"io.{labels.format}.manifest" / "manifest.json"
     if manifest.is_file():
         manifest.rename(place.partial / MANIFEST)
     cache.rename(place.partial / CACHE)
-    for each in trees:
-        shutil.rmtree(each, ignore_errors=True)
+    for layer in layers:
+        shutil.rmtree(layer.tree, ignore_errors=True)
     place.partial.chmod(0o755)
-    _relocate_group_files(place.partial / CACHE, place.mount_path)
-    return measure(place.partial / CACHE)
+    below = f"{cache.name}/"
+    contents = {
+        path.removeprefix(below): content
+        for layer in layers
+        for path, content in layer.contents.items()
+        if path.startswith(below)
+    }
+    return contents | _relocate(place.partial / CACHE, labels, place.mount_path)
 
 
 def _merge(trees: list[Path]) -> Path:
@@ -62,12 +82,18 @@ def _merge(trees: list[Path]) -> Path:
     return first
 
 
-def _relocate_group_files(cache: Path, mount_path: str) -> None:
+def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
+    """Tell the files that name others where workloads see these; return what they hold then."""
+    contents = {}
+    moved = MovedTree(mount_path, {tree.sub_path: seen for tree, seen in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):
-        within = Path(folder).relative_to(cache).as_posix()
-        seen_at = posixpath.normpath(posixpath.join(mount_path, within))
-        for name in filter(is_group_file, names):
-            path = Path(folder) / name
-            with path.open("rb") as file:
-                document = file.read(MAX_GROUP_FILE_BYTES + 1)
-            path.write_bytes(relocate(document, folder_in_mount=seen_at))
+        for path in (Path(folder) / name for name in names):
+            within = path.relative_to(cache).as_posix()
+            # Only vLLM's own list has that name by right.
+            if moved.concerns(within) and (labels.format == VLLM or path.name != INDEX_NAME):
+                with path.open("rb") as file:
+                    document = file.read(MOST_READ)
+                rewritten = moved.rewrite(within, document, lambda named: (cache / named).exists())
+                path.write_bytes(rewritten)
+                contents[within] = FileContent.of(rewritten)
+    return contents

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from accelkit.errors import CacheError
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, NodeFacts, judge
 from accelkit.kernelcache.extraction.request import ExtractionRequest
@@ -9,7 +11,7 @@ from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
 from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_image
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
-from accelkit.kernelcache.signatures.image import Verification
+from accelkit.kernelcache.signatures import Signature
 
 # What an image's files may exceed the size that its label gives: the manifest beside the cache, and rounding.
 _SLACK_BYTES = 16 << 20
@@ -75,7 +77,6 @@ def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
     return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
 
 
-def describe_signers(verification: Verification | None) -> tuple[str, ...]:
-    """Return who signed, for people to read; empty where nobody asked."""
-    signatures = verification.signatures if verification is not None else ()
+def describe_signers(signatures: Iterable[Signature]) -> tuple[str, ...]:
+    """Return who signed, for people to read."""
     return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)

@@ -15,15 +15,20 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.assembly import assemble
+from accelkit.kernelcache.extraction.assembly import UnpackedLayer, assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
-from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
+from accelkit.kernelcache.extraction.folder import CACHE, Place, find_other, lock_place, read_completed
+from accelkit.kernelcache.extraction.integrity.content import digest_contents
+from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
-from accelkit.kernelcache.extraction.record import CompletionRecord, read_boot_id
+from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.cache import VLLM
 from accelkit.kernelcache.formats.cache_image import CacheImage
+from accelkit.kernelcache.formats.recorded import read_variables
 from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.registry import RegistryClient
@@ -58,7 +63,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
             # It was there, or somebody else was faster.
             if (present := await asyncio.to_thread(read_completed, place)) is not None:
                 record = _renew_record(present, request, verification)
-                await run_to_completion(lambda: place.renew(record))
+                await run_to_completion(lambda: _write_renewed(place, record, verification))
                 return _reuse(place, record, request)
             image, verdicts = checked or await check_image(client, request, raw)
             record = await _extract(client, image, place, request, verification)
@@ -79,8 +84,15 @@ def _renew_record(
         record,
         image=str(verification.image),
         policy_digest=request.policy_digest or "",
-        signatures=describe_signers(verification),
+        signatures=describe_signers(verification.signatures),
+        verified_at=format_time(request.clock()),
     )
+
+
+def _write_renewed(place: Place, record: CompletionRecord, verification: Verification | None) -> None:
+    if verification is not None:
+        keep_signatures(place.folder, verification.material)
+    place.renew(record)
 
 
 def _tidy(place: Place) -> None:
@@ -90,13 +102,51 @@ def _tidy(place: Place) -> None:
         place.clear_abandoned()
 
 
+async def judge_again(request: ExtractionRequest) -> ExtractionResult | None:
+    """Judge a cache that is there by the policies and the cards of a request, without asking any registry.
+
+    Where the policies are others than those that it satisfied, the signatures are judged that were kept of it.
+
+    Args:
+        request: by digest.
+
+    Returns:
+        The cache; None where only the registry can tell: it is not there, no signatures of it were kept, or it is too
+        long ago that they were looked for.
+
+    Raises:
+        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have others by now, which
+            `extract_image` asks for.
+        CacheError: it fits no card of the node, or its record cannot be written.
+    """
+    place = Place.of(request.base, request.image.require_digest(), request.mount_path)
+    record = await asyncio.to_thread(read_completed, place)
+    if record is None:
+        return None
+    judged = record if request.believes(record) else await judge_record(place.folder, record, request)
+    return None if judged is None else await _renew(place, record, judged, request)
+
+
 async def _find_completed(request: ExtractionRequest, digest: str) -> ExtractionResult | None:
     place = Place.of(request.base, digest, request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
-    # Other policies than those that were satisfied then have to be satisfied anew.
-    if record is None or request.policy_digest not in {None, record.policy_digest}:
-        return None
-    return _reuse(place, record, request)
+    judged = None if record is None else await find_believed(place.folder, record, request)
+    return None if record is None or judged is None else await _renew(place, record, judged, request)
+
+
+async def _renew(
+    place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
+) -> ExtractionResult | None:
+    """Return a cache after its record says what was judged; None where the cache is gone by then."""
+    if judged != record:
+        async with lock_place(place, request.lock_seconds):
+            if await asyncio.to_thread(read_completed, place) is None:
+                return None
+            try:
+                await run_to_completion(lambda: place.renew(judged))
+            except OSError as exc:
+                raise _convert_disk_error(exc, place) from exc
+    return _reuse(place, judged, request)
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
@@ -117,27 +167,43 @@ async def _extract(
     request: ExtractionRequest,
     verification: Verification | None,
 ) -> CompletionRecord:
+    if (other := await asyncio.to_thread(find_other, place)) is not None:
+        raise CacheError(
+            f"{place.folder} holds the cache for {other.mount_path}, and this one is for {place.mount_path}",
+            next_step="delete that folder once no workload uses it, or extract to another one",
+        )
     limits = tighten_limits(image, request.limits)
     await run_to_completion(place.clear_leftovers)
     _check_free_space(place, image)
     place.partial.mkdir(mode=0o700)
-    trees = await _unpack_layers(client, image, place.partial, limits)
-    files, size_bytes = await run_to_completion(lambda: assemble(image.labels.format, place, trees))
+    layers = await _unpack_layers(client, image, place.partial, limits)
+    contents = await run_to_completion(lambda: assemble(image.labels, place, layers))
     record = CompletionRecord(
         image=str(request.image.with_digest(place.digest)),
         format=image.labels.format,
         mount_path=place.mount_path,
-        files=files,
-        size_bytes=size_bytes,
+        files=len(contents),
+        size_bytes=sum(each.size for each in contents.values()),
         policy_digest=request.policy_digest or "",
-        signatures=describe_signers(verification),
-        extracted_at=request.clock().isoformat(timespec="seconds"),
-        labels=image.labels,
+        signatures=describe_signers(verification.signatures) if verification is not None else (),
+        extracted_at=format_time(request.clock()),
+        verified_at=format_time(request.clock()) if verification is not None else "",
+        labels=_complete(image.labels, place.partial / CACHE),
         cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",
+        content_digest=digest_contents(contents),
     )
-    await run_to_completion(lambda: place.publish(record))
+    if verification is not None:
+        await run_to_completion(lambda: keep_signatures(place.partial, verification.material))
+    await run_to_completion(lambda: place.publish(record, protected=request.protect))
     return record
+
+
+def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
+    """Return labels with what images of others do not say, and their files do."""
+    if labels.variables or labels.format != VLLM:
+        return labels
+    return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:
@@ -151,20 +217,22 @@ def _check_free_space(place: Place, image: CacheImage) -> None:
         )
 
 
-async def _unpack_layers(client: RegistryClient, image: CacheImage, partial: Path, limits: Limits) -> list[Path]:
+async def _unpack_layers(
+    client: RegistryClient, image: CacheImage, partial: Path, limits: Limits
+) -> list[UnpackedLayer]:
     allowance = Allowance(limits)
     turn = asyncio.Semaphore(_PARALLEL_LAYERS)
     prefixes = tuple(f"io.{image.labels.format}.{each}" for each in ("cache", "manifest"))
 
-    async def unpack_layer(number: int, layer: Descriptor) -> Path:
+    async def unpack_layer(number: int, layer: Descriptor) -> UnpackedLayer:
         tree = partial / f"layer-{number}"
         tree.mkdir()
         async with turn:
-            await run_in_thread(
+            contents = await run_in_thread(
                 client.stream_blob(image.reference, layer),
                 lambda chunks: unpack(chunks, layer.media_type, tree, allowance, prefixes),
             )
-        return tree
+        return UnpackedLayer(tree, contents)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.kernelcache.extraction import ExtractionResult, read_completed
-from accelkit.kernelcache.extraction.folder import Place
+from accelkit.kernelcache.extraction.folder import FOLDER_NAME, Place, hash_path
 from accelkit.kernelcache.extraction.record import read_record
 
-_NAME = re.compile(r"(?P<digest>sha256-[0-9a-f]{64})(?:-[0-9a-f]{8})?")
+_NAME = re.compile(FOLDER_NAME)
+_DIGEST_CHARACTERS = len("sha256-") + 64
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,13 @@ def list_extracted(base: Path) -> Listing:
     """
     caches, unusable = [], []
     for folder in sorted(base.absolute().iterdir()) if base.is_dir() else ():
-        name = _NAME.fullmatch(folder.name)
-        if name is None:
+        if _NAME.fullmatch(folder.name) is None:
             continue
+        digest, suffix = folder.name[:_DIGEST_CHARACTERS], folder.name[_DIGEST_CHARACTERS + 1 :]
         known = read_record(folder)
-        place = Place(name["digest"].replace("-", ":"), folder, known.mount_path if known is not None else "")
-        record = read_completed(place)
+        place = Place(digest.replace("-", ":"), folder, known.mount_path if known is not None else "")
+        # One that says another mount path than its name is for nobody who asks by name.
+        record = read_completed(place) if hash_path(place.mount_path).startswith(suffix) else None
         if record is None:
             unusable.append(folder)
         else:

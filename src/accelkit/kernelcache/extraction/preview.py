@@ -11,6 +11,7 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts
 from accelkit.kernelcache.extraction import CompletionRecord, ExtractionRequest, read_completed
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place
+from accelkit.kernelcache.extraction.kept_signatures import find_believed
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
 
@@ -49,8 +50,8 @@ async def preview_extraction(client: RegistryClient, request: ExtractionRequest)
     if request.image.digest:
         place = Place.of(request.base, request.image.digest, request.mount_path)
         present = await asyncio.to_thread(read_completed, place)
-        if present is not None and request.policy_digest in {None, present.policy_digest}:
-            return _preview_present(place, present, request)
+        if present is not None and (judged := await find_believed(place.folder, present, request)) is not None:
+            return _preview_present(place, judged, request)
     verification = None
     if request.policies is not None:
         verification = await verify_image(
@@ -61,13 +62,14 @@ async def preview_extraction(client: RegistryClient, request: ExtractionRequest)
     present = await asyncio.to_thread(read_completed, place)
     if present is not None:
         if verification is not None:
-            signatures = describe_signers(verification)
+            signatures = describe_signers(verification.signatures)
             present = msgspec.structs.replace(present, image=str(verification.image), signatures=signatures)
         return _preview_present(place, present, request)
     image, verdicts = await check_image(client, request, raw)
     tighten_limits(image, request.limits)
     pinned = str(request.image.with_digest(raw.digest))
-    return Preview(place, pinned, image.labels.format, describe_signers(verification), verdicts=verdicts)
+    signers = describe_signers(verification.signatures) if verification is not None else ()
+    return Preview(place, pinned, image.labels.format, signers, verdicts=verdicts)
 
 
 def _preview_present(place: Place, present: CompletionRecord, request: ExtractionRequest) -> Preview:

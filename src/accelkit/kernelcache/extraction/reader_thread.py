@@ -13,7 +13,7 @@ from accelkit.errors import CacheError
 
 _Result = TypeVar("_Result")
 
-_DEPTH = 8
+_DEPTH = 4
 
 
 class _GivenUpError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ from accelkit.kernelcache.formats import ImageLabels
 
 VERSION = 1
 RECORD = "complete.json"
+# The folder with the record in a volume that holds one cache at its root; its locks are for who filled it alone.
+HIDDEN = ".accelkit"
 _MAX_RECORD_BYTES = 1 << 20
 _RECORD_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -29,9 +32,11 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
             signature.
         signatures: who signed, as sentences.
         extracted_at: RFC 3339.
+        verified_at: when its signatures were looked for last, RFC 3339; empty where nobody asked for one.
         labels: what the image says of it, so that it can be judged for cards without the image.
         cpu: of the member that was taken where the image has one for each CPU; else empty.
         boot: during which run of the kernel; empty where that is unknown.
+        content_digest: of the files, as `integrity.content` computes it; empty in records of older releases.
         version: of this record.
     """
 
@@ -46,6 +51,8 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     labels: ImageLabels
     cpu: str = ""
     boot: str = ""
+    verified_at: str = ""
+    content_digest: str = ""
     version: int = VERSION
 
 
@@ -91,6 +98,11 @@ def measure(cache: Path) -> tuple[int, int]:
     """Return how many files there are below a folder, and their bytes."""
     paths = [Path(folder) / name for folder, _, names in os.walk(cache) for name in names]
     return len(paths), sum(path.lstat().st_size for path in paths)
+
+
+def format_time(moment: datetime) -> str:
+    """Return a moment as RFC 3339, in whole seconds."""
+    return moment.isoformat(timespec="seconds")
 
 
 def read_boot_id() -> str | None:

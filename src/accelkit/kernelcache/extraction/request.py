@@ -48,6 +48,9 @@ class ExtractionRequest:
         node: the cards that it is for; None to extract it whatever they are.
         clock: now.
         lock_seconds: how long somebody else's extraction of the same image is waited for.
+        protect: whether to let nobody write the files from the moment they are visible, where file system and rights
+            allow; where they do not, `is_protected` says so and nothing else.
+        verdict_ttl_seconds: how long an earlier verification is believed at most; None for as long as the policies say.
     """
 
     image: Reference
@@ -59,6 +62,31 @@ class ExtractionRequest:
     node: NodeFacts | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     lock_seconds: float = LOCK_SECONDS
+    verdict_ttl_seconds: float | None = None
+    protect: bool = False
+
+    def believes(self, record: CompletionRecord) -> bool:
+        """Whether what was verified of a cache that is there still counts, without a look at the registry.
+
+        It was by the same policies, and not too long ago.
+        """
+        return self.policies is None or (self.policy_digest == record.policy_digest and self.is_recent(record))
+
+    def is_recent(self, record: CompletionRecord) -> bool:
+        """Whether the signatures of a cache that is there were looked for not too long ago.
+
+        A time that lies ahead says that a clock is wrong, so that nothing is known of its age.
+        """
+        if self.policies is None:
+            return True
+        believed: float = self.policies.find_verdict_ttl(self.image, self.namespace)
+        if self.verdict_ttl_seconds is not None:
+            believed = min(believed, self.verdict_ttl_seconds)
+        try:
+            age = (self.clock() - datetime.fromisoformat(record.verified_at)).total_seconds()
+        except (ValueError, TypeError):
+            return False
+        return 0 <= age < believed
 
     @property
     def policy_digest(self) -> str | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from accelkit.errors import CacheError
 
-_MAX_PATH_BYTES = 1024
+MAX_PATH_BYTES = 1024
 _MAX_NAME_BYTES = 255
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
 # Metadata of the layers that union file systems add; we extract no such thing.
 _WHITEOUT = ".wh."
 
@@ -47,9 +47,9 @@ def normalize_path(name: str) -> str:
     parts = path.split("/")
     if name.startswith("/") or ".." in parts or "" in parts or "." in parts:
         raise CacheError(f"the archive has the path {_abbreviate(name)}, which leads elsewhere")
-    if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > _MAX_PATH_BYTES:
+    if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
         raise CacheError(f"the archive has the path {_abbreviate(name)}, which is no plain path")
-    if len(parts) > _MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
+    if len(parts) > MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
         raise CacheError(f"the archive has the path {_abbreviate(name)}, which is too deep or too long")
     if any(each.startswith(_WHITEOUT) for each in parts):
         raise CacheError(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.archive import Pieces, read_entries
+from accelkit.kernelcache.extraction.archive import ArchiveEntry, Pieces, read_entries
 from accelkit.kernelcache.extraction.inflate import decompress
+from accelkit.kernelcache.extraction.integrity.content import FileContent, StreamHash
 from accelkit.kernelcache.extraction.rules import Limits, normalize_path
 
 _FILE_MODE = 0o644
@@ -50,11 +53,12 @@ class Allowance:
 
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
-) -> None:
+) -> dict[str, FileContent]:
     """Write the entries of one layer that lie below some folders of the archive.
 
-    Owner, mode and time of the archive are not taken over: files are readable by all, writable by who extracts, and
-    nothing is executable or set-uid.
+    Owner and mode of the archive are not taken over: files are readable by all, writable by who extracts, and nothing
+    is executable or set-uid. Times are, but those that are not yet: ninja builds anew what looks older than its
+    sources, and those of FlashInfer lie in the image of the workload.
 
     Args:
         chunks: the layer as it comes, still compressed.
@@ -63,6 +67,9 @@ def unpack(
         allowance: shared by all layers of the image.
         prefixes: folders of the archive, such as `io.triton.cache`; everything else is passed over.
 
+    Returns:
+        What the files hold, by path.
+
     Raises:
         CacheError: the layer cannot be read, or holds what it must not.
         OSError: the disk is full, or cannot be written.
@@ -70,6 +77,8 @@ def unpack(
     pieces = Pieces(decompress(chunks, media_type))
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     folders = {""}
+    contents = {}
+    hashing = ThreadPoolExecutor(1)
     try:
         for entry in read_entries(pieces):
             path = normalize_path(entry.name)
@@ -80,9 +89,11 @@ def unpack(
                 _make_folder(root, path, folders, allowance)
             else:
                 _make_parent(root, path, folders, allowance)
-                _write(root, path, entry.size, pieces)
+                contents[path] = _write(root, path, entry, pieces, hashing)
     finally:
+        hashing.shutdown()
         os.close(root)
+    return contents
 
 
 def _make_folder(root: int, path: str, known: set[str], allowance: Allowance) -> None:
@@ -105,11 +116,12 @@ def _make_parent(root: int, path: str, known: set[str], allowance: Allowance) ->
         _make_folder(root, parent, known, allowance)
 
 
-def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
+def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: ThreadPoolExecutor) -> FileContent:
     try:
         file = os.open(path, _NEW_FILE, _FILE_MODE, dir_fd=root)
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} twice") from exc
+    size, content = entry.size, StreamHash(hashing, entry.size)
     try:
         # Whatever the umask is: other users read the cache.
         os.fchmod(file, _FILE_MODE)
@@ -118,8 +130,12 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
             if not part:
                 raise CacheError(f"the archive ends in the middle of {path}")
             size -= len(part)
+            content.update(part)
             while part:
                 part = part[os.write(file, part) :]
+        if 0 < entry.modified < time.time():
+            os.utime(file, (entry.modified, entry.modified))
+        return FileContent(entry.size, content.finish())
     finally:
         os.close(file)
 

@@ -67,6 +67,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
         cuda_versions: CUDA toolkits of the frameworks that wrote it.
         secret_names: variables of the framework's recorded environment that look like secrets and are set. The files
             that hold them are part of the cache, so whoever publishes it should know.
+        captured_at: for vLLM, the root at which its files say that they lie; empty where they say none.
     """
 
     folder: Path
@@ -82,6 +83,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     triton_versions: tuple[str, ...] = ()
     cuda_versions: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
+    captured_at: str = ""
 
     @property
     def has_native_launchers(self) -> bool:

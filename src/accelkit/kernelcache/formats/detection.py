@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import habana, triton, vllm
 from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Cache, Target, sort_targets
+from accelkit.kernelcache.formats.capture import find_captured_root
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
 from accelkit.kernelcache.formats.tree import Tree, list_tree
 
 
@@ -49,7 +51,7 @@ def read_cache(
     )
     if cache is None:
         raise CacheError(
-            f"{folder} holds no kernel cache that is known: neither {vllm.COMPILE_FOLDER}/<hash> with vLLM's compiled"
+            f"{folder} holds no kernel cache that is known: neither {COMPILE_FOLDER}/<hash> with vLLM's compiled"
             " models, nor Triton's <key>/<kernel>.json with a hash, nor Habana's <graph>_<device>_syn<version>.recipe",
             next_step="name the root of the cache, not a folder above or within it",
         )
@@ -72,6 +74,7 @@ def _read_vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | No
             triton_versions=_deduplicate(version for finding in found for version in finding.triton_versions),
             cuda_versions=_deduplicate(version for finding in found for version in finding.cuda_versions),
             secret_names=_deduplicate(name for finding in found for name in finding.secret_names),
+            captured_at=find_captured_root(tree),
         )
         if found
         else None

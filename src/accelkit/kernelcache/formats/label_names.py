@@ -25,6 +25,7 @@ HABANA_RECIPE: Final = "habana-recipe"
 # The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
+TRITON_ROOT: Final = "TRITON_CACHE_DIR"
 HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
 # Folder, whether to delete it at the start, and its limit in MB.
 HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"
@@ -33,6 +34,7 @@ TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
 CUDA_VERSIONS: Final = "accelkit.io/cache-cuda-versions"
 CPU_ARCHITECTURE: Final = "accelkit.io/cache-cpu-architecture"
 GPU_PRODUCT: Final = "accelkit.io/cache-gpu-product"
+VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:

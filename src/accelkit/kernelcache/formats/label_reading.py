@@ -12,6 +12,7 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Target, sort_targets
 from accelkit.kernelcache.formats.mounts import MountPlan, read_mount_plan
+from accelkit.kernelcache.formats.recorded import Value, read_label
 
 MAX_LABEL_BYTES: Final = 64 * 1024
 MAX_TARGETS: Final = 256
@@ -44,6 +45,7 @@ class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
         split_capture: whether it was captured as several trees, laid side by side.
         cpu_architecture: of its native launchers, in the words of OCI.
         gpu_product: the card it was compiled on.
+        variables: of vLLM, as they were when it was compiled.
     """
 
     format: str
@@ -59,6 +61,7 @@ class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
     cuda_versions: tuple[str, ...] = ()
     cpu_architecture: str | None = None
     gpu_product: str | None = None
+    variables: dict[str, Value] = {}
 
 
 class _SummaryTarget(msgspec.Struct):
@@ -102,6 +105,7 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
         cuda_versions=_read_words(ours, names.CUDA_VERSIONS),
         cpu_architecture=_check_word(names.CPU_ARCHITECTURE, ours.get(names.CPU_ARCHITECTURE, "")) or None,
         gpu_product=_check_word(names.GPU_PRODUCT, ours.get(names.GPU_PRODUCT, "")) or None,
+        variables=read_label(ours),
     )
 
 

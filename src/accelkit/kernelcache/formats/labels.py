@@ -7,8 +7,10 @@ import msgspec
 from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, VLLM, Cache, Target
 from accelkit.kernelcache.formats.entries import MEGA_AOT, VllmEntry
-from accelkit.kernelcache.formats.label_reading import read_labels
-from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER, COMPILE_FOLDER
+from accelkit.kernelcache.formats.label_reading import MAX_LABEL_BYTES, read_labels
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
+from accelkit.kernelcache.formats.recorded import collect_variables
+from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER
 
 
 def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
@@ -43,6 +45,7 @@ def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) ->
         names.CUDA_VERSIONS: ",".join(cache.cuda_versions),
         names.CPU_ARCHITECTURE: cache.cpu_architecture if cache.has_native_launchers else "",
         names.GPU_PRODUCT: gpu_product or "",
+        names.VARIABLES: _write_variables(cache),
     }
     told = {name: text for name, text in sorted(written.items()) if text}
     read_labels(told)
@@ -61,8 +64,15 @@ def _write_vllm(cache: Cache) -> dict[str, str]:
         names.CACHE_TYPE: names.TORCH_COMPILE,
         names.CACHE_HASH: ",".join(cache.hashes),
         names.MOUNT_SUBPATH: _choose_subpath(cache),
-        names.ROOT_ENV: f"{names.VLLM_ROOT}={names.VLLM_ROOT_VALUE}",
+        names.ROOT_ENV: f"{names.VLLM_ROOT}={cache.captured_at or names.VLLM_ROOT_VALUE}",
     }
+
+
+def _write_variables(cache: Cache) -> str:
+    # What does not fit is left out as a whole: a part would look like all of it.
+    variables = collect_variables(cache.entries)
+    text = msgspec.json.encode(variables).decode() if variables else ""
+    return text if len(text.encode()) <= MAX_LABEL_BYTES else ""
 
 
 def _choose_subpath(cache: Cache) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import Kernel
-from accelkit.kernelcache.formats.group_files import is_group_file
+from accelkit.kernelcache.formats.relocation.group_files import is_group_file
 from accelkit.kernelcache.formats.tree import Tree
 
 # What MCV writes where it cannot ask Triton, and so always where none is installed.

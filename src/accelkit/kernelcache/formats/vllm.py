@@ -1,4 +1,4 @@
-"""vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>/…`, in three generations.
+"""vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`, in three generations.
 
 The oldest keeps Triton's folders (`triton`), the next compiled pieces per part of the model (`binary`), and compilation
 ahead of time puts one `model` per rank under `torch_aot_compile/<hash>`. MCV counts a bundled `model` file as binary
@@ -19,9 +19,9 @@ from accelkit.kernelcache.formats.backends import Backend, find_backend
 from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import MEGA_AOT, AotModel, BinaryArtifacts, VllmEntry
 from accelkit.kernelcache.formats.environment import find_secrets, redact
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
 from accelkit.kernelcache.formats.tree import Tree
 
-COMPILE_FOLDER: Final = "torch_compile_cache"
 AOT_FOLDER: Final = "torch_aot_compile"
 AOT_COMPILE: Final = "aot_compile"
 BINARY: Final = "binary"
@@ -30,7 +30,8 @@ TRITON: Final = "triton"
 CACHE_FORMATS: Final = (AOT_COMPILE, BINARY, TRITON)
 _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
-_RANK: Final = re.compile(r"rank_\d+_\d+")
+# Some releases name the device as well, since two engines of one host had the same ranks.
+_RANK: Final = re.compile(r"rank_\d+_\d+(_dev\d+)?")
 _ARTIFACT: Final = "artifact_compile_range_"
 # The device that vLLM is built for where it does not say another.
 _DEFAULT_DEVICE: Final = "cuda"

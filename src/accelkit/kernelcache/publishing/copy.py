@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
 from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.publishing.existing_images import MAX_MANIFESTS
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
 from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
 _PARALLEL_BLOBS = 4
-# Of one image with its members and signatures; an index may name indexes, and so on.
-_MAX_MANIFESTS = 1024
 
 
 @dataclass
@@ -42,7 +41,7 @@ async def copy_image(
     *,
     signatures: bool = True,
 ) -> CopyResult:
-    """Copy an image, all members of an index, and what signs it.
+    """Copy an image, all members of an index, and what signs any of them.
 
     Args:
         source_client: open, for the registry that has it.
@@ -62,9 +61,9 @@ async def copy_image(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
         )
     copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
-    await copying.copy_manifest(raw)
-    if signatures:
-        await copying.copy_signatures(source.with_digest(raw.digest), raw.digest)
+    images = await copying.copy_manifest(raw)
+    for digest in images if signatures else ():
+        await copying.copy_signatures(source.with_digest(digest), digest)
     if target.tag:
         # Last, so that whoever asks by tag finds the signatures too.
         await copying.write(raw, target.tag)
@@ -80,19 +79,25 @@ class _Copying:
     done: CopyResult
     _begun: int = 0
 
-    async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> None:
-        """Blobs and members first, so that a manifest never names what is not there."""
+    async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> list[str]:
+        """Copy a manifest and what it names. Blobs and members first, so that it never names what is not there.
+
+        Returns:
+            Its digest and those of all members, each once.
+        """
         self._begun += 1
-        if self._begun > _MAX_MANIFESTS:
-            raise CacheError(f"{self.source} has more than {_MAX_MANIFESTS} manifests")
-        document = raw.decode()
+        if self._begun > MAX_MANIFESTS:
+            raise CacheError(f"{self.source} has more than {MAX_MANIFESTS} manifests")
+        document, digests = raw.decode(), [raw.digest]
         if isinstance(document, Index):
             for member in document.manifests:
-                await self.copy_manifest(await self.source_client.read_manifest(self.source.with_digest(member.digest)))
+                named = await self.source_client.read_manifest(self.source.with_digest(member.digest))
+                digests += await self.copy_manifest(named)
         else:
             await self._copy_blobs(document)
         await self.write(raw, tag)
         self.done.manifests += 1
+        return list(dict.fromkeys(digests))
 
     async def write(self, raw: RawManifest, tag: str | None) -> None:
         """Write a manifest whose parts are there, under a tag or, without one, under its digest."""
@@ -102,7 +107,7 @@ class _Copying:
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
     async def copy_signatures(self, image: Reference, digest: str) -> None:
-        """Return what cosign 2 tagged, and the bundles that refer to the image."""
+        """Copy what cosign 2 tagged, and the bundles that refer to the image."""
         tag = build_signature_tag(digest)
         try:
             raw = await self.source_client.read_manifest(image.with_tag(tag))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci.documents import Manifest
+from typing import Final
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci.documents import Index, Manifest
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import (
@@ -14,6 +16,9 @@ from accelkit.kernelcache.signatures.bundles import (
 )
 from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
+# Of one image with its members; an index may name indexes, and so on.
+MAX_MANIFESTS: Final = 1024
+
 
 async def find_digest(client: RegistryClient, reference: Reference) -> str | None:
     """Return the digest that a tag leads to; None where there is no such image.
@@ -23,6 +28,27 @@ async def find_digest(client: RegistryClient, reference: Reference) -> str | Non
     """
     raw = await _find_manifest(client, reference)
     return raw.digest if raw is not None else None
+
+
+async def list_members(client: RegistryClient, image: Reference) -> list[str]:
+    """Return the digests of an image and, of an index, of all that it names, each once.
+
+    Raises:
+        CacheError: one of them is no manifest, or there are too many.
+        RegistryError: one of them cannot be read.
+    """
+    found: dict[str, None] = {}
+    waiting = [image.require_digest()]
+    while waiting:
+        digest = waiting.pop()
+        if digest in found:
+            continue
+        found[digest] = None
+        if len(found) > MAX_MANIFESTS:
+            raise CacheError(f"{image} has more than {MAX_MANIFESTS} manifests")
+        document = (await client.read_manifest(image.with_digest(digest))).decode()
+        waiting += [each.digest for each in document.manifests] if isinstance(document, Index) else []
+    return list(found)
 
 
 async def list_attachments(client: RegistryClient, image: Reference) -> dict[str, str]:

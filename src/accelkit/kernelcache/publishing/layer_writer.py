@@ -3,6 +3,9 @@
 The same files give the same bytes, whoever owns them and whenever they were written: names are sorted, owner, mode and
 time are fixed. The layer passes through in one stream and is never held in memory.
 
+Trees that ninja built keep their times, in whole seconds: it builds anew what looks older than its sources, or younger
+than its log says. That log is part of the tree and full of times, so such trees are never the same bytes anyway.
+
 gzip is zlib's. ISA-L was measured to be twelve times as fast (500 MB/s instead of 40 on one core), but its output is
 not promised to be the same on every CPU. Who wants speed takes zstd, which MCV cannot read.
 """
@@ -30,6 +33,7 @@ CHUNK_BYTES: Final = 256 * 1024
 GZIP_LEVEL: Final = 6
 ZSTD_LEVEL: Final = 3
 CREATED: Final = "1970-01-01T00:00:00Z"
+_NINJA_LOG: Final = ".ninja_log"
 _BLOCK: Final = 512
 _END: Final = bytes(2 * _BLOCK)
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -82,7 +86,8 @@ def write_layer(
         out: where the layer goes.
         compression: MCV reads gzip only.
         media: whose media types the layer is to have.
-        modified: the time of every file, in seconds since 1970; SOURCE_DATE_EPOCH of the environment, else 0.
+        modified: the time of every file outside of ninja's trees, in seconds since 1970; SOURCE_DATE_EPOCH of the
+            environment, else 0.
 
     Raises:
         CacheError: a file cannot be read or is not as it was when the cache was read, or there is no such media type.
@@ -143,13 +148,15 @@ def _open_compressor(compression: Compression) -> _Compressor | None:
 def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]:
     top, listing = f"io.{cache.format}.cache", f"io.{cache.format}.manifest"
     seen, total = set[str](), 0
+    built = {_find_tree(path) for path in cache.files if path.rsplit("/", 1)[-1] == _NINJA_LOG}
     yield _write_header(top, modified)
     for path in cache.files:
         for parent in _list_parents(path):
             if parent not in seen:
                 seen.add(parent)
                 yield _write_header(f"{top}/{parent}", modified)
-        size = yield from _write_file(folder / path, f"{top}/{path}", modified)
+        time = None if _find_tree(path) in built else modified
+        size = yield from _write_file(folder / path, f"{top}/{path}", time)
         total += size
     if total != cache.size_bytes:
         raise CacheError(f"{folder} has {total} bytes and had {cache.size_bytes} when it was read", next_step=_RETRY)
@@ -160,17 +167,24 @@ def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]
     yield _END
 
 
+def _find_tree(path: str) -> str:
+    """Return the first folder of a path; empty for a file of the root."""
+    return path.partition("/")[0] if "/" in path else ""
+
+
 def _list_parents(path: str) -> Iterator[str]:
     """Yield the folders of a path, outermost first."""
     return (path[:index] for index, letter in enumerate(path) if letter == "/")
 
 
-def _write_file(path: Path, name: str, modified: int) -> Generator[bytes, None, int]:
-    """Yield a file's header and content, and return its bytes."""
+def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes, None, int]:
+    """Yield a file's header, with its own time where none is given, and its content, and return its bytes."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            yield _write_header(name, modified, size=size)
+            status = os.fstat(file.fileno())
+            size = status.st_size
+            own = max(0, status.st_mtime_ns // 1_000_000_000)
+            yield _write_header(name, own if modified is None else modified, size=size)
             left = size
             while left and (data := file.read(min(CHUNK_BYTES, left))):
                 left -= len(data)

@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self
 
 from yarl import URL
 
@@ -24,11 +24,10 @@ from accelkit.kernelcache.oci.documents import (
 from accelkit.kernelcache.oci.reference import Reference, compute_digest
 from accelkit.kernelcache.registry.blobs import stream_blob
 from accelkit.kernelcache.registry.destinations import have_same_origin, read_url
+from accelkit.kernelcache.registry.endpoints import Endpoints, Problem
 from accelkit.kernelcache.registry.exchange import Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 from accelkit.kernelcache.registry.upload import Uploads
-
-T = TypeVar("T")
 
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
 # Pages of referrers that are followed, and the size of the whole list.
@@ -36,9 +35,6 @@ _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
 # What registries answer that do not know the referrers API.
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
-
-
-Problem = RegistryError | CacheError
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,7 @@ class RegistryClient:
     ) -> None:
         self._settings = settings or RegistrySettings()
         self._exchange = Exchange(self._settings, sleep)
+        self._endpoints = Endpoints(self._settings)
         self.uploads = Uploads(self._exchange, self._settings)
 
     async def __aenter__(self) -> Self:
@@ -94,7 +91,7 @@ class RegistryClient:
         Raises:
             RegistryError: it is not there (status 404), refused, or not what its digest says.
         """
-        return await self._anywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
+        return await self._endpoints.ask_in_turn(reference, lambda endpoint: self._manifest(endpoint, reference))
 
     async def read_blob(self, reference: Reference, blob: Descriptor, *, limit: int) -> bytes:
         """Read a small blob whole.
@@ -110,7 +107,7 @@ class RegistryClient:
         async def whole(endpoint: RegistryEndpoint) -> bytes:
             return b"".join([chunk async for chunk in stream_blob(self._exchange, endpoint, blob)])
 
-        return await self._anywhere(reference, whole)
+        return await self._endpoints.ask_in_turn(reference, whole)
 
     async def stream_blob(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
         """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
@@ -139,7 +136,7 @@ class RegistryClient:
         Returns:
             Those that are there, each once, and why the registry itself could not tell.
         """
-        outcomes = await self._everywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
+        outcomes = await self._endpoints.ask_all(reference, lambda endpoint: self._manifest(endpoint, reference))
         found = {each.digest: each for each in outcomes if isinstance(each, RawManifest)}
         return list(found.values()), _select_problems(
             [() if isinstance(each, RawManifest) else _convert_problem(each) for each in outcomes]
@@ -158,8 +155,12 @@ class RegistryClient:
             raise CacheError(f"what refers to {reference} can only be asked by digest")
         by_digest: dict[str, Descriptor] = {}
         problems: list[Problem] = []
-        for ask in (self._list_referrers, self._read_fallback_tag):
-            outcomes = await self._everywhere(reference, functools.partial(ask, reference))
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._endpoints.ask_all(reference, functools.partial(ask, reference)))
+                for ask in (self._list_referrers, self._read_fallback_tag)
+            ]
+        for outcomes in (task.result() for task in tasks):
             lists = [
                 each if isinstance(each, Referrers) else Referrers((), _convert_problem(each)) for each in outcomes
             ]
@@ -175,6 +176,8 @@ class RegistryClient:
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
                 return Referrers()
+            if not found:
+                raise
             return Referrers(tuple(found), (exc,))
         except CacheError as exc:
             return Referrers(tuple(found), (exc,))
@@ -213,38 +216,6 @@ class RegistryClient:
                 raise RegistryError(f"{endpoint.registry} continues {what} on {following.raw_host}, another host")
             url = str(following)
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
-
-    async def _everywhere(
-        self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]
-    ) -> list[T | RegistryError | CacheError]:
-        """Ask all mirrors and, last, the registry itself, and return each answer or error."""
-
-        async def one(endpoint: RegistryEndpoint) -> T | RegistryError | CacheError:
-            try:
-                return await ask(endpoint)
-            except (RegistryError, CacheError) as exc:
-                return exc
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.list_endpoints(reference)]
-        return [task.result() for task in tasks]
-
-    async def _anywhere(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
-        """Ask one mirror after another, then the registry itself, and return the first answer."""
-        *mirrors, origin = self._settings.list_endpoints(reference)
-        problems: list[str] = []
-        for mirror in mirrors:
-            try:
-                return await ask(mirror)
-            except RegistryError as exc:
-                # That it lacks something is an answer.
-                problems += [] if exc.missing else [exc.message]
-        try:
-            return await ask(origin)
-        except RegistryError as exc:
-            # Where only mirrors can be reached, their errors are what has to be mended.
-            exc.message += f" (and before: {'; '.join(problems)})" if problems else ""
-            raise
 
 
 def _decode_index(content: bytes) -> Index:

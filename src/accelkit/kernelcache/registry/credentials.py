@@ -87,6 +87,22 @@ class RegistryCredentials:
         path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
         return cls.from_files([path] if path.is_file() else [])
 
+    @classmethod
+    def from_documents(cls, documents: Iterable[tuple[str, bytes]]) -> RegistryCredentials:
+        """Read pull secrets that others wrote: log-ins alone, since a helper that they name would be run here.
+
+        Args:
+            documents: what to call each in messages, and its content in Docker's format.
+
+        Raises:
+            ConfigurationError: one cannot be read.
+        """
+        return cls(configs=[_Config(auths=_decode_config(where, content).auths) for where, content in documents])
+
+    def followed_by(self, other: RegistryCredentials) -> RegistryCredentials:
+        """Return these, and those of another source for registries that these do not know."""
+        return RegistryCredentials({**other._logins, **self._logins}, (*self._configs, *other._configs))
+
     async def find_login(self, reference: Reference) -> Login | None:
         """Return the login for a repository, or None: then it is asked for anonymously.
 
@@ -104,16 +120,27 @@ class RegistryCredentials:
 def _read_config(path: Path) -> _Config:
     try:
         content = path.read_bytes()
+    except OSError as exc:
+        raise _refuse_config(str(path), exc) from exc
+    return _decode_config(str(path), content)
+
+
+def _decode_config(where: str, content: bytes) -> _Config:
+    try:
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         # The oldest form of pull secrets is the inner mapping alone.
         if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
             return _Config(auths=msgspec.json.decode(content, type=dict[str, _Auth]))
         return msgspec.json.decode(content, type=_Config)
-    except (OSError, msgspec.DecodeError, RecursionError) as exc:
-        raise ConfigurationError(
-            f"the registry logins in {path} cannot be read: {exc}",
-            next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
-        ) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise _refuse_config(where, exc) from exc
+
+
+def _refuse_config(where: str, why: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"the registry logins in {where} cannot be read: {why}",
+        next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
+    )
 
 
 async def _find_login(config: _Config, reference: Reference) -> Login | None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import aiohttp
@@ -33,8 +33,9 @@ _MAX_BACK_OFF_SECONDS = 30.0
 _FIRST_BACK_OFF_SECONDS = 0.5
 _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
 _NEXT_WITHOUT_TLS = "check its name and the network"
+_UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # Large reads keep the event loop out of the way of a streaming layer.
-_READ_BUFFER_BYTES = 1 << 20
+_READ_BUFFER_BYTES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,14 @@ class Exchange:
         self._authorizer: Authorizer | None = None
 
     async def __aenter__(self) -> Self:
+        silence = self._settings.timeout_seconds
+        connecting = min(silence, self._settings.connect_seconds)
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._settings.timeout_seconds, sock_read=self._settings.timeout_seconds
+            # Of both, the first is for looking up the name and for TLS as well.
+            total=None,
+            connect=2 * connecting,
+            sock_connect=connecting,
+            sock_read=silence,
         )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._settings.build_tls_context()),
@@ -115,7 +122,8 @@ class Exchange:
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
         request = _Request(method, url, scope, accepted, headers or {}, body, seconds)
-        async with await self.retry(attempts or endpoint.attempts, lambda: self._once(endpoint, request)) as response:
+        often = replace(endpoint, attempts=attempts) if attempts else endpoint
+        async with await self.retry(often, lambda: self._once(endpoint, request)) as response:
             yield response
 
     async def read(
@@ -151,10 +159,10 @@ class Exchange:
                 content = await read_limited(response, limit, what)
                 return RegistryResponse(response.status, response.headers, content, read_next_page(response))
 
-        return await self.retry(endpoint.attempts, once)
+        return await self.retry(endpoint, once)
 
-    async def retry(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
-        """Do something until it succeeds or fails for good.
+    async def retry(self, endpoint: RegistryEndpoint, once: Callable[[], Awaitable[T]]) -> T:
+        """Do something until it succeeds or fails for good, as often as an endpoint deserves.
 
         Raises:
             RegistryError: the last one.
@@ -165,7 +173,8 @@ class Exchange:
             try:
                 return await once()
             except RegistryError as exc:
-                if not exc.retryable or tried >= attempts:
+                most = min(endpoint.attempts, endpoint.connects) if exc.unreached else endpoint.attempts
+                if not exc.retryable or tried >= most:
                     raise
                 wait = max(_compute_back_off(tried), exc.retry_after_seconds)
             await self.sleep(min(wait, _MAX_BACK_OFF_SECONDS))
@@ -182,6 +191,7 @@ class Exchange:
             raise RegistryError(
                 f"{endpoint.registry} cannot be reached for {endpoint.repository}: {_describe(exc)}",
                 retryable=True,
+                unreached=isinstance(exc, _UNREACHED),
                 next_step=_NEXT_WITH_TLS if URL(endpoint.base).scheme == "https" else _NEXT_WITHOUT_TLS,
             ) from exc
         if response.status in request.accepted:

@@ -24,12 +24,14 @@ class RegistryEndpoint:
         base: URL up to and without `/v2`.
         repository: the repository's name there.
         attempts: how often one request is tried before it has failed.
+        connects: how often it is where no connection comes about.
     """
 
     registry: str
     base: str
     repository: str
     attempts: int = 1
+    connects: int = 1
 
     def build_url(self, path: str) -> str:
         """Return the URL of something in the repository, such as `manifests/latest`."""
@@ -47,6 +49,7 @@ class RegistrySettings:
             nobody else ever is.
         mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
         timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
+        connect_seconds: the longest wait for a connection, in seconds; its name may take as long once more.
         attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
     """
 
@@ -55,6 +58,7 @@ class RegistrySettings:
     plain_http: frozenset[str] = frozenset()
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: float = 30.0
+    connect_seconds: float = 5.0
     attempts: int = 5
 
     @classmethod
@@ -110,7 +114,7 @@ class RegistrySettings:
     def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
         host = _DOCKER_HUB_HOST if registry == DOCKER_HUB else registry
         scheme = "http" if registry in self.plain_http else "https"
-        return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts)
+        return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts, attempts)
 
     def build_tls_context(self) -> ssl.SSLContext:
         """Return the context for registries with TLS.

@@ -102,7 +102,7 @@ class Uploads:
                     raise outgoing.failure from None
                 raise
 
-        return await self._exchange.retry(endpoint.attempts, once)
+        return await self._exchange.retry(endpoint, once)
 
     async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str | None) -> str | None:
         """Begin an upload, and return where to put the blob; None where it has been mounted."""

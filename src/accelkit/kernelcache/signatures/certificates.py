@@ -20,12 +20,27 @@ _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _OTHER_NAME = ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _UTF8_STRING = 0x0C
 _LONG_LENGTH = 0x80
+# What an authority may be limited to where those below it sign code.
+_SIGNING_CODE = frozenset({ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 
 
 def check_path(
-    certificate: x509.Certificate, chain: tuple[x509.Certificate, ...], authorities: Authorities, at: datetime
+    certificate: x509.Certificate,
+    chain: tuple[x509.Certificate, ...],
+    authorities: Authorities,
+    at: datetime,
+    *,
+    private: bool = False,
 ) -> list[x509.Certificate]:
     """Build a path from a certificate to a trusted one, valid at a moment, and check what it may be used for.
+
+    Args:
+        certificate: the signer's.
+        chain: untrusted certificates that came along.
+        authorities: who is trusted.
+        at: the moment.
+        private: whether an ordinary authority's certificates are read as cosign reads them: where they name no usage
+            at all, they are not limited. What they do name counts in any case.
 
     Returns:
         The path above the certificate, its issuer first.
@@ -42,6 +57,8 @@ def check_path(
     # The defaults demand the usage of TLS clients; that of code signing is checked below.
     usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
     above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
+    if private:
+        above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
     leaf = ExtensionPolicy.permit_all().may_be_present(*usage)
     builder = PolicyBuilder().store(Store(list(authorities.roots))).time(at)
     verifier = builder.extension_policies(ca_policy=above, ee_policy=leaf).build_client_verifier()
@@ -51,16 +68,36 @@ def check_path(
         raise RejectedError(
             RejectionReason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
         ) from exc
+    _check_usages(certificate, path, private=private)
+    return path
+
+
+def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *, private: bool) -> None:
+    """Check that a certificate is for signing code, and that every authority above it may vouch for that."""
     extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
+    for each in path:
+        limits = _read_extensions(each).get(x509.ExtendedKeyUsage)
+        if isinstance(limits, x509.ExtendedKeyUsage) and _SIGNING_CODE.isdisjoint(limits):
+            raise RejectedError(
+                RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not for signing code"
+            )
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
+    if extended is None:
+        if private:
+            return
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate does not say that it is for signing code")
     if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
-    return path
+
+
+def _check_signs_certificates(_policy: object, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("an authority that is not for signing certificates")
 
 
 def check_identity(

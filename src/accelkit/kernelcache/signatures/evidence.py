@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from cryptography import x509
 
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
@@ -17,6 +18,20 @@ MAX_SIGNATURE_BYTES = 1 << 20
 # The last second that a date can hold, and the last integer on which all readers of JSON agree.
 _LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 _LAST_INTEGER = (1 << 53) - 1
+
+
+class SignatureMaterial(msgspec.Struct, frozen=True):
+    """A signature as it was attached to an image, nothing of it judged, so that it can be judged again.
+
+    Attributes:
+        source: where it was found, for messages.
+        content: a bundle, or the payload that cosign 2 signs.
+        annotations: of the payload's layer; None for a bundle.
+    """
+
+    source: str
+    content: bytes
+    annotations: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

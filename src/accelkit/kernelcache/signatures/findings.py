@@ -64,12 +64,16 @@ class Signature:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one signature does not satisfy one signer. `source` and `signer` may be empty where it concerns all."""
+    """Why one signature does not satisfy one signer. `source` and `signer` may be empty where it concerns all.
+
+    Where the registry could not be reached, `beside_mirrors` says that all of its mirrors have answered.
+    """
 
     reason: RejectionReason
     message: str
     source: str = ""
     signer: str = ""
+    beside_mirrors: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", sanitize_message(self.message))

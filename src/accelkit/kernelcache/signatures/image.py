@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from accelkit.kernelcache.oci.documents import Descriptor, Manifest
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import bundles, simple_signing
-from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence, SignatureMaterial
 from accelkit.kernelcache.signatures.findings import (
     Failure,
     RejectedError,
@@ -28,7 +28,6 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 # Signatures of one image that are looked at, per format, and failures that are kept.
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
-# Where cosign repeats, in the list of referrers, what a bundle states.
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,21 @@ class Verification:
         manifest: what has that digest.
         signatures: one per policy that covers the image.
         policy_digest: of the policies and what they refer to.
+        material: all signatures that were attached and could be read, whoever made them.
     """
 
     image: Reference
     manifest: RawManifest
     signatures: tuple[Signature, ...]
     policy_digest: str
+    material: tuple[SignatureMaterial, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Found:
-    evidence: tuple[SignatureEvidence, ...]
-    failures: tuple[Failure, ...]
+    material: tuple[SignatureMaterial, ...]
+    failures: tuple[Failure, ...] = ()
+    evidence: tuple[SignatureEvidence, ...] = ()
 
 
 async def verify_image(
@@ -76,13 +78,7 @@ async def verify_image(
     Raises:
         UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
     """
-    covering = policies.select(image, namespace)
-    if not covering:
-        where = f" for namespace {namespace}" if namespace else ""
-        failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
-        raise UnverifiedError(
-            failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
-        )
+    covering = _select(policies, image, namespace)
     try:
         async with asyncio.timeout(patience_seconds):
             manifest = await client.read_manifest(image)
@@ -104,7 +100,60 @@ async def verify_image(
         return tuple(_satisfy(policy, found, policies.trust, now, pinned) for policy in covering)
 
     # Signatures are arithmetic, and a service has other things to do meanwhile.
-    return Verification(pinned, manifest, await asyncio.to_thread(satisfy_all), policies.digest)
+    signatures = await asyncio.to_thread(satisfy_all)
+    return Verification(pinned, manifest, signatures, policies.digest, found.material)
+
+
+def judge_material(
+    image: Reference,
+    material: Iterable[SignatureMaterial],
+    policies: SignerPolicies,
+    *,
+    namespace: str | None = None,
+    now: datetime,
+) -> tuple[Signature, ...]:
+    """Judge signatures of an image that were kept, without a request, as those that a registry gives.
+
+    Args:
+        image: by digest, under the name for which policies are asked.
+        material: as `Verification` has it.
+        policies: who may sign.
+        namespace: for which namespace; None for no particular one.
+        now: the time at which certificates must be valid that nothing else dates.
+
+    Returns:
+        One signature per policy that covers the image.
+
+    Raises:
+        UnverifiedError: no policy covers it, or one is not satisfied by these signatures; a registry may have others.
+    """
+    covering = _select(policies, image, namespace)
+    found = _read_evidence(image, _Found(tuple(material)))
+    return tuple(_satisfy(policy, found, policies.trust, now, image) for policy in covering)
+
+
+def _select(policies: SignerPolicies, image: Reference, namespace: str | None) -> tuple[SignerPolicy, ...]:
+    if covering := policies.select(image, namespace):
+        return covering
+    where = f" for namespace {namespace}" if namespace else ""
+    failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
+    raise UnverifiedError(
+        failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
+    )
+
+
+def _read_evidence(image: Reference, found: _Found) -> _Found:
+    """Read the signatures that were found; those that cannot be read are failures."""
+    digest, evidence, failures = image.require_digest(), [], [*found.failures]
+    for each in found.material:
+        try:
+            if each.annotations is None:
+                evidence.append(bundles.read_image_evidence(each.content, digest, each.source))
+            else:
+                evidence.append(simple_signing.read_image_evidence(each.content, each.annotations, digest, each.source))
+        except RejectedError as exc:
+            failures.append(Failure(exc.reason, exc.message, each.source))
+    return _Found(found.material, tuple(failures), tuple(evidence))
 
 
 def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
@@ -147,13 +196,13 @@ async def _gather(client: RegistryClient, image: Reference) -> _Found:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each(client, image)) for each in (_gather_bundles, _gather_simple)]
     new, old = (task.result() for task in tasks)
-    return _Found((*new.evidence, *old.evidence), (*new.failures, *old.failures))
+    found = _Found((*new.material, *old.material), (*new.failures, *old.failures))
+    return await asyncio.to_thread(_read_evidence, image, found)
 
 
 async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
-    """Return the bundles that refer to an image."""
     referrers = await client.list_referrers(image)
-    evidence: list[SignatureEvidence] = []
+    material: list[SignatureMaterial] = []
     failures = [_convert_error(problem, "referrers") for problem in referrers.problems]
     candidates = _order_candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
@@ -165,14 +214,12 @@ async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
         try:
             content = await _read_bundle(client, image, each)
             if content is not None:
-                evidence.append(
-                    await asyncio.to_thread(bundles.read_image_evidence, content, image.require_digest(), source)
-                )
+                material.append(SignatureMaterial(source, content))
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except (RegistryError, CacheError) as exc:
             failures.append(_convert_error(exc, source))
-    return _Found(tuple(evidence), tuple(failures))
+    return _Found(tuple(material), tuple(failures))
 
 
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
@@ -219,7 +266,7 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
             layers |= {_identify(layer): layer for layer in _list_simple_layers(raw)}
         except CacheError as exc:
             failures.append(_convert_error(exc, tag))
-    evidence: list[SignatureEvidence] = []
+    material: list[SignatureMaterial] = []
     if len(layers) > MAX_SIGNATURES:
         failures.append(
             Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
@@ -228,12 +275,10 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
         source = f"{tag} layer {number}"
         try:
             payload = await client.read_blob(image, layer, limit=MAX_SIGNATURE_BYTES)
-            evidence.append(simple_signing.read_image_evidence(payload, layer, image.require_digest(), source))
-        except RejectedError as exc:
-            failures.append(Failure(exc.reason, exc.message, source))
+            material.append(SignatureMaterial(source, payload, dict(layer.annotations)))
         except RegistryError as exc:
             failures.append(_convert_error(exc, source))
-    return _Found(tuple(evidence), tuple(failures))
+    return _Found(tuple(material), tuple(failures))
 
 
 def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
@@ -249,7 +294,7 @@ def _identify(layer: Descriptor) -> tuple[str, str]:
 
 
 def _convert_error(exc: RegistryError | CacheError, source: str = "") -> Failure:
-    retryable = isinstance(exc, RegistryError) and exc.retryable
-    return Failure(
-        RejectionReason.REGISTRY_UNAVAILABLE if retryable else RejectionReason.UNREADABLE, exc.message, source
-    )
+    answered = isinstance(exc, RegistryError) and exc.beside_mirrors
+    away = isinstance(exc, RegistryError) and exc.retryable
+    reason = RejectionReason.REGISTRY_UNAVAILABLE if away else RejectionReason.UNREADABLE
+    return Failure(reason, exc.message, source, beside_mirrors=answered)

@@ -18,7 +18,7 @@ from accelkit.kernelcache.signatures.findings import RejectedError, RejectionRea
 from accelkit.kernelcache.signatures.keys import PublicKey
 from accelkit.kernelcache.signatures.policy import Signer
 from accelkit.kernelcache.signatures.timestamps import verify_timestamps
-from accelkit.kernelcache.signatures.transparency import check_log_trusted, check_record
+from accelkit.kernelcache.signatures.transparency import check_log_trusted, check_record, is_intoto
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
@@ -106,14 +106,24 @@ def _judge_by_certificate(
     for at in times or [now]:
         _check_log(evidence, trust, at)
         authorities = trust.find_authorities(at) if signer.authorities is None else signer.authorities
-        path = check_path(certificate, evidence.chain, authorities, at)
+        path = check_path(certificate, evidence.chain, authorities, at, private=_names_private_subject(signer))
     if signer.keyless:
         _check_promise_of_certificate_log(certificate, path, trust)
     identity, issuer = check_identity(certificate, signer.issuer, signer.subject)
-    # sigstore knows certificates of ECDSA keys only.
-    if signer.keyless and evidence.bundle is not None and isinstance(key.key, ec.EllipticCurvePublicKey):
+    # sigstore knows certificates of ECDSA keys only, and not this kind of the log's entries.
+    asked = isinstance(key.key, ec.EllipticCurvePublicKey) and not is_intoto(evidence.record)
+    if signer.keyless and evidence.bundle is not None and asked:
         _ask_sigstore(evidence, trust)
     return VerifiedSigner(identity, issuer, _read_proven_index(evidence), min(times) if times else None)
+
+
+def _names_private_subject(signer: Signer) -> bool:
+    """Whether a signer is a named subject of a private authority.
+
+    cosign wants a subject and then takes certificates that name no usage. Where an authority is trusted as a whole,
+    such a certificate could be that of any server or client of it.
+    """
+    return signer.authorities is not None and signer.subject is not None
 
 
 def _prove_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:

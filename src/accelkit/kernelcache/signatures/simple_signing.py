@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from cryptography import x509
 
-from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.signatures.bundles import decode_base64
 from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
@@ -21,6 +21,7 @@ _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _CHAIN = "dev.sigstore.cosign/chain"
 _BUNDLE = "dev.sigstore.cosign/bundle"
 _TIMESTAMP = "dev.sigstore.cosign/rfc3161timestamp"
+_LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 
 
 class _Payload(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,19 +45,18 @@ def build_signature_tag(digest: str) -> str:
     return digest.replace(":", "-") + ".sig"
 
 
-def read_image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) -> SignatureEvidence:
+def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: str, source: str) -> SignatureEvidence:
     """Read one layer of a signature image.
 
     Args:
         payload: the layer's bytes, already proven to have its digest.
-        layer: with the annotations.
+        annotations: of the layer.
         digest: of the signed image's manifest.
         source: where it was found.
 
     Raises:
         RejectedError: it cannot be read, or is no signature of this image.
     """
-    annotations = layer.annotations
     claimed = _check_claim(payload, digest)
     if _SIGNATURE not in annotations:
         raise RejectedError(RejectionReason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")
@@ -65,7 +65,9 @@ def read_image_evidence(payload: bytes, layer: Descriptor, digest: str, source: 
             RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
         )
     try:
-        signature = decode_base64(annotations[_SIGNATURE])
+        # cosign compares what the log has with this text as it stands, so there it has no line breaks.
+        decode = decode_base64 if annotations.get(_BUNDLE) else _decode_lines
+        signature = decode(annotations[_SIGNATURE])
         leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
         chain = _load_certificates(annotations.get(_CHAIN, ""))
         record = _read_record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
@@ -117,6 +119,11 @@ def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _load_certificates(pem: str) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
+
+
+def _decode_lines(text: str) -> bytes:
+    """Decode base64 that may have line breaks and nothing else: programs such as openssl and base64 write them."""
+    return decode_base64(text.translate(_LINE_BREAKS))
 
 
 def _read_record(text: str) -> LogRecord:

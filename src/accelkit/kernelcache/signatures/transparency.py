@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +18,9 @@ from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 _CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
+_INTOTO = "intoto"
+# Kinds of entries that hash what an envelope holds; the others hash what the signature is over.
+_OVER_PAYLOAD = frozenset({"dsse/0.0.1", "intoto/0.0.2"})
 
 
 def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> datetime | None:
@@ -45,7 +50,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
     if expected is None:
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"entries of the kind {kind} are not known")
     algorithm, value, signature, verifier = expected
-    over = evidence.payload_digest if kind == "dsse/0.0.1" else evidence.signed_digest
+    over = evidence.payload_digest if kind in _OVER_PAYLOAD else evidence.signed_digest
     if algorithm != "sha256" or value != over:
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry is about another payload")
     if signature != evidence.signature:
@@ -64,6 +69,15 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
     _, period = trust.find_log(record.log_id)
     if at not in period:
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log was not trusted at {at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def is_intoto(record: LogRecord | None) -> bool:
+    """Whether an entry is of the log's oldest kind for envelopes, as far as it can be read."""
+    try:
+        body = json.loads(record.body) if record is not None else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("kind") == _INTOTO
 
 
 def _prove(record: LogRecord, trust: TrustRoot) -> None:
@@ -113,6 +127,8 @@ def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | N
                 _decode_base64(signed["signature"]),
                 _decode_base64(signed["verifier"]),
             )
+        case "intoto", "0.0.2":
+            return _read_intoto(spec["content"])
         case "hashedrekord", "0.0.2":
             inner = spec["hashedRekordV002"]
             hashed, signed = inner["data"], inner["signature"]
@@ -126,6 +142,18 @@ def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | N
                 _decode_base64(named["rawBytes"]),
             )
     return None
+
+
+def _read_intoto(content: dict[str, Any]) -> tuple[str, bytes, bytes, bytes]:
+    """Read an entry with an envelope in it. The log wraps what is base64 already once more."""
+    hashed, envelope = content["payloadHash"], content["envelope"]
+    value = bytes.fromhex(hashed["value"])
+    # The log drops the payload where it canonicalises the entry; one that is there must be what the hash says.
+    payload = envelope.get("payload")
+    if payload is not None and hashlib.sha256(_decode_twice(payload)).digest() != value:
+        raise ValueError("its payload has another hash than it says")
+    (signed,) = envelope["signatures"]
+    return hashed["algorithm"], value, _decode_twice(signed["sig"]), _decode_base64(signed["publicKey"])
 
 
 def _names_signer(verifier: bytes, evidence: SignatureEvidence, key: PublicKey) -> bool:
@@ -144,6 +172,10 @@ def _names_signer(verifier: bytes, evidence: SignatureEvidence, key: PublicKey) 
         return wrap_public_key(load_pem_public_key(verifier)).der == key.der
     except ValueError:
         return False
+
+
+def _decode_twice(text: str) -> bytes:
+    return base64.b64decode(_decode_base64(text), validate=True)
 
 
 def _decode_base64(text: str) -> bytes:

@@ -201,14 +201,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 ids = list(container.devices_ids)
                 cards = self._allocations.ids.count_by_card(ids)
                 check_exclusive(cards, observed.others, whole=self._whole)
+                unassigned = None
                 if not self._allocations.expects(self._pods.list_assigned(), observed.held, len(ids)):
-                    await self._pods.refresh()
+                    unassigned = self._pods.list_unassigned() if await self._pods.refresh() else None
                 if not self._whole:
                     self._allocations.check_unit(self._pods.list_assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
                     worth = compute_device_bytes(observed.holdings, cards)
                     check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes)
-                key = self._allocations.record(self._pods.list_assigned(), observed.held, ids)
+                pods = self._pods.list_assigned()
+                key = self._allocations.record(pods, observed.held, ids, unassigned=unassigned)
                 answer.container_responses.append(self._respond(ids, key))
                 self._note("allocated", key, ids, started)
         except DevicePluginError as exc:
@@ -270,7 +272,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self, allocations: PreferredAllocation, resource: str, answer: resources_api.ListPodResourcesResponse
     ) -> HeldDevices:
         held = list_held_devices(answer, resource)
-        allocations.settle(self._pods.list_assigned(), {device_id for ids in held.values() for device_id in ids})
+        shown = {device_id for ids in held.values() for device_id in ids}
+        allocations.settle(self._pods.list_assigned(), self._pods.list_unassigned(), shown)
         return held
 
     async def _observe(self) -> _Observed:
@@ -283,7 +286,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
             log.warning("%s; going by the assignments of this node's pods", exc)
             for each in (self._allocations, self._other):
-                each.settle(pods, frozenset())
+                each.settle(pods, self._pods.list_unassigned(), frozenset())
             others = list_assigned_cards(pods, whole=not self._whole)
             return _Observed({}, others, self._allocations.list_pending())
         own, other = self.settle(answer), self._settle(self._other, self._other_resource, answer)

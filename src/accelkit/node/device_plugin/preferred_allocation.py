@@ -31,12 +31,18 @@ _IN_FLIGHT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _PendingAllocation:
-    """An answer that the kubelet does not show as held yet, in the unit of its moment; `key` is who probably has it."""
+    """An answer that the kubelet does not show as held yet, in the unit of its moment.
+
+    Attributes:
+        key: who probably has it; None where nobody with an assignment waits for it.
+        meant: UIDs of the pods one of which must have it; None where that is unknown.
+    """
 
     device_ids: tuple[str, ...]
     devices: Devices
     unit_bytes: int
     key: Key | None
+    meant: frozenset[str] | None
     at: float
 
 
@@ -64,21 +70,22 @@ class PreferredAllocation:
         self.ids = ids or DeviceIds(())
         self._pending: list[_PendingAllocation] = []
 
-    def settle(self, pods: Sequence[AssignedPod], shown: AbstractSet[str]) -> None:
+    def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], shown: AbstractSet[str]) -> None:
         """Forget what the kubelet shows as held, and what came to nothing.
 
         Args:
             pods: this node's pods.
+            unassigned: UIDs of those without assignment that the kubelet has not taken.
             shown: the device IDs that containers hold.
         """
-        taking = {pod.uid for pod in pods if not pod.admitted}
+        taking = {pod.uid for pod in pods if not pod.admitted} | unassigned
         now = self._clock()
         self._pending = [
             allocation
             for allocation in self._pending
             if not all(device_id in shown for device_id in allocation.device_ids)
             and now - allocation.at < _IN_FLIGHT_SECONDS
-            and (allocation.key is None or allocation.key[0] in taking)
+            and (allocation.meant is None or not allocation.meant.isdisjoint(taking))
         ]
 
     def list_pending_cards(self) -> dict[str, str | None]:
@@ -161,8 +168,22 @@ class PreferredAllocation:
                     next_step="create the pod again",
                 )
 
-    def record(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]) -> Key | None:
+    def record(
+        self,
+        pods: Sequence[AssignedPod],
+        held: Mapping[Key, Devices],
+        device_ids: Sequence[str],
+        *,
+        unassigned: frozenset[str] | None = None,
+    ) -> Key | None:
         """Record an allocation of these IDs; return who probably gets them, None where nobody waits for so many.
+
+        Args:
+            pods: this node's pods.
+            held: what containers hold of this resource already.
+            device_ids: what the kubelet chose.
+            unassigned: UIDs of the pods without assignment that the kubelet has not taken; None where they are not
+                known. Where it is empty, the pod was deleted while it was admitted, and no card is kept for it.
 
         Raises:
             DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
@@ -174,7 +195,8 @@ class PreferredAllocation:
             cards = ", ".join(sorted(found))
             raise DevicePluginError(f"the kubelet chose devices of several cards ({cards}) for a container of one card")
         key = self.find_container(pods, held, device_ids) if alike else None
-        self._pending.append(_PendingAllocation(tuple(device_ids), found, self.unit_bytes, key, self._clock()))
+        meant = unassigned if key is None else frozenset({key[0]})
+        self._pending.append(_PendingAllocation(tuple(device_ids), found, self.unit_bytes, key, meant, self._clock()))
         return key
 
     def find_container(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from accelkit.errors import DevicePluginError
-from accelkit.model.card import Card, Health
+from accelkit.model.card import TARGET_PATTERN, Card, Health
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.vendors.profiles import FileDiscovery, Profile
 
@@ -19,6 +20,7 @@ class _ListedCard(msgspec.Struct):
     index: int
     numa: int | None = None
     health: Health = Health.HEALTHY
+    target: Annotated[str, msgspec.Meta(pattern=TARGET_PATTERN)] = ""
 
 
 class _ListedCards(msgspec.Struct):
@@ -50,6 +52,7 @@ def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[
                 index=card.index,
                 minor=card.index,
                 memory_source="admin",
+                target=card.target,
             ),
             card.index,
             card.index,

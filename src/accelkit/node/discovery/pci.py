@@ -11,6 +11,7 @@ from pathlib import Path
 from accelkit.model.card import MAX_CARD_ID, Card, Link
 from accelkit.node.discovery.card_facts import read_identity, read_memory, read_model, read_number
 from accelkit.node.discovery.card_sources import Device
+from accelkit.node.discovery.driver_version import read_driver_version
 from accelkit.node.discovery.fabric_links import find_fabric_links
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
@@ -85,6 +86,7 @@ def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], 
         bdf=device.bdf,
         memory_source="admin" if said else memory.source if memory else "",
         estimated=memory is not None and memory.estimated and not said,
+        driver_version=read_driver_version(device, seen.driver),
     )
 
 

@@ -29,13 +29,17 @@ class SlotPods:
         """Return the pods with their slots in the place of memory."""
         return [found for pod in self._pods.list_assigned() if (found := self._read(pod)).assignment.containers]
 
+    def list_unassigned(self) -> frozenset[str]:
+        """Return the UIDs of the pods without an assignment that the kubelet has not taken."""
+        return self._pods.list_unassigned()
+
     def learn_cards(self, cards: NodeCards) -> None:
         """Take over the node's cards, by which assignments are believed."""
         self._pods.learn_cards(cards)
 
-    async def refresh(self) -> None:
-        """Read the pods now."""
-        await self._pods.refresh()
+    async def refresh(self) -> bool:
+        """Read the pods now; return whether the API server answered."""
+        return await self._pods.refresh()
 
     @property
     def node_cards(self) -> NodeCards | None:

@@ -22,6 +22,7 @@ MAPS, ROLES = (
     build_collection_path("v1", "configmaps", "d"),
     build_collection_path("rbac.authorization.k8s.io/v1", "clusterroles"),
 )
+OF_RELEASE = {"meta.helm.sh/release-name": "g", "meta.helm.sh/release-namespace": "d"}
 MANIFEST = """\
 apiVersion: v1
 kind: ConfigMap
@@ -73,8 +74,8 @@ def api():
     ):
         api.store(build_secrets_path("d"), {**each, "metadata": {**each["metadata"], "namespace": "d"}})
     for name in ("gcushare", "kept"):
-        api.store(MAPS, {"metadata": {"name": name}})
-    api.store(ROLES, {"metadata": {"name": "gcushare:plugin"}})
+        api.store(MAPS, {"metadata": {"name": name, "annotations": OF_RELEASE}})
+    api.store(ROLES, {"metadata": {"name": "gcushare:plugin", "annotations": OF_RELEASE}})
     for name, labels in {"a": {NODE_LABEL: "true"}, "b": {NODE_LABEL: "false"}, "c": {}}.items():
         api.store(NODES, {"metadata": {"name": name, "labels": labels}})
     return api
@@ -101,6 +102,25 @@ async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
     }
     again = await adopt_gcushare(api)
     assert (again.releases, again.nodes) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [None, {}, {**OF_RELEASE, "meta.helm.sh/release-namespace": "tenant"}, {"meta.helm.sh/release-name": "g"}],
+)
+async def test_what_helm_has_not_marked_as_of_the_release_stays(api, written):
+    # Anybody who may write a Secret can put a release there that names objects of others.
+    role = build_object_path(ROLES, "gcushare:plugin")
+    api.objects[role]["metadata"]["annotations"] = written
+    await adopt_gcushare(api)
+    assert role in api.objects
+    assert build_object_path(MAPS, "gcushare") not in api.objects
+
+
+async def test_a_revision_that_is_no_number_is_the_oldest(api):
+    found = release("g", "another", "", version="9999x")
+    api.store(build_secrets_path("d"), {**found, "metadata": {**found["metadata"], "namespace": "d"}})
+    assert (await adopt_gcushare(api, check=True)).releases == ["d/g"]
 
 
 async def test_what_was_applied_last_goes_first_and_the_record_at_the_end(api):

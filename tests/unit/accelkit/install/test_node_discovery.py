@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -148,6 +149,24 @@ async def test_what_is_not_known_of_one_node_is_told_beside_the_others(log, stat
     found = await find_cards(api, ["a", "b"], POD, seconds=0.05)
     assert (found.counts, found.problems) == ({"b": 1}, {"a": sentence})
     assert api.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ({"phase": "Failed", "reason": "OutOfpods", "message": "Pod was rejected: Too many pods"}, "Too many pods"),
+        ({"phase": "Failed"}, "container has not started"),
+    ],
+)
+async def test_a_pod_that_its_kubelet_refuses_is_told_beside_the_others(status, sentence):
+    # As on a node that a tenant has filled with pods.
+    api = Api({"a": "", "b": '{"cards": [{}]}'}, {"a": status})
+    name = hashlib.sha256(b"a").hexdigest()[:10]
+    api.fail(ApiError("the container has not started", status=400), "GET", f"{name}/log")
+    found = await find_cards(api, ["a", "b"], POD, seconds=5)
+    assert found.counts == {"b": 1}
+    assert found.problems["a"].startswith("its pod said nothing: ")
+    assert sentence in found.problems["a"]
 
 
 async def test_a_refused_pod_is_an_error_and_nothing_stays():

@@ -124,3 +124,18 @@ async def test_a_refused_list_is_an_error_and_nothing_is_deleted():
 
 def test_objects_are_named_for_people():
     assert str(ObjectKey("Secret", "kube-system", "registry")) == "Secret kube-system/registry"
+
+
+async def test_components_are_told_also_of_definitions_which_stay():
+    api = FakeApi()
+    definitions = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
+    api.store(definitions, made("gkmcaches.gkm.io", namespace="", component="kernel-caches"))
+    api.store(DEPLOYMENTS, made("extender"))
+    api.store(DEPLOYMENTS, made("elsewhere", namespace="a-team", component="a-tenant-says"))
+    api.store("/api/v1/namespaces", {"metadata": {"name": "accelkit", "labels": OWNER_LABELS}})
+    options = {"component": "", "keep": (), "timeout_seconds": 5, "namespaces": ["accelkit"]}
+    pruned = await prune(api, check=True, **options)
+    assert pruned.components == ["extender", "kernel-caches"]
+    pruned = await prune(api, **options)
+    assert pruned.components == ["extender", "kernel-caches"]
+    assert sorted(name.rpartition("/")[2] for name in api.objects) == ["elsewhere", "gkmcaches.gkm.io"]

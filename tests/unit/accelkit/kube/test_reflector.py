@@ -83,6 +83,8 @@ async def cluster(monkeypatch):
     def take(kind, pod):
         if pod.metadata.name == found.fail_on:
             raise ValueError(pod.metadata.name)
+        if pod.metadata.name == found.relist_on:
+            reflector.relist()
         seen.put_nowait([kind, pod.metadata.name])
 
     async def sleep(seconds):
@@ -117,6 +119,7 @@ async def cluster(monkeypatch):
         tasks = []
         found = SimpleNamespace(
             fail_on="",
+            relist_on="",
             unreadable=unreadable,
             api=api,
             script=script.answers,
@@ -307,3 +310,34 @@ async def test_a_change_that_its_receiver_fails_on_does_not_end_the_watch(cluste
     cluster.start(page("a"), Watch(event("ADDED", "bad", "2"), event("ADDED", "b", "3"), then="stay"))
     await cluster.expect(["list", "a"], ["ADDED", "b"])
     assert cluster.reflector.unreadable == 1
+
+
+async def test_a_list_that_is_asked_for_is_made_whatever_events_have_come_already(cluster):
+    cluster.relist_on = "a"
+    both = event("ADDED", "a", "6") + event("ADDED", "b", "7")
+    cluster.start(page(version="5"), Watch(both, then="stay"), page("a", "b", version="9"))
+    await cluster.expect(["list"], ["ADDED", "a"], ["ADDED", "b"], ["list", "a", "b"])
+
+
+async def test_a_list_that_is_asked_for_twice_at_once_is_made_once(cluster):
+    cluster.start(page(version="5"), Watch(then="stay"), page("a", version="9"))
+    await cluster.expect(["list"])
+    for _ in range(3):
+        cluster.reflector.relist()
+        await asyncio.sleep(0)
+    await cluster.expect(["list", "a"])
+
+
+async def test_a_list_that_came_before_another_was_asked_for_is_not_shown(cluster, monkeypatch):
+    real, asked = module.list_all, []
+
+    async def list_and_ask(*args, **options):
+        listed = await real(*args, **options)
+        if not asked:
+            asked.append(cluster.reflector.relist())
+        return listed
+
+    monkeypatch.setattr(module, "list_all", list_and_ask)
+    # The second one may be ended before its answer.
+    cluster.start(page("old", version="5"), page("new", version="8"), page("new", version="9"))
+    await cluster.expect(["list", "new"])

@@ -85,6 +85,7 @@ def test_what_a_card_does_not_say_is_unknown_or_empty():
         estimated=False,
         cordoned=False,
         enforcement="",
+        driver_version="",
     )
     assert msgspec.convert(PLAIN, Card) == card
     assert msgspec.to_builtins(card) == PLAIN

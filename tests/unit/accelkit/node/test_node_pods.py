@@ -77,13 +77,21 @@ async def test_pods_without_a_readable_assignment_or_ended_are_left_out(api, pod
 @pytest.mark.parametrize("unreadable", [False, True])
 async def test_a_list_that_fails_leaves_what_the_watch_has_shown(api, pods, unreadable):
     show(api, pod("p"))
-    await pods.refresh()
+    assert await pods.refresh()
     if unreadable:
         api.documents[PODS] = {"items": [{"metadata": 1}]}
     else:
         api.fail(ApiError("away"))
-    await pods.refresh()
+    assert not await pods.refresh()
     assert names(pods) == ["p"]
+
+
+async def test_pods_without_assignment_are_told_until_the_kubelet_has_taken_them(api, pods):
+    taken = pod("taken", text="garbage")
+    taken["status"]["startTime"] = "2024-01-01T00:00:00Z"
+    show(api, taken, pod("waits", text="garbage"), pod("ended", text="garbage", phase="Failed"), pod("assigned"))
+    await pods.refresh()
+    assert pods.list_unassigned() == {"uid-waits"}
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("DELETED", {}), ("MODIFIED", {"phase": "Succeeded"})])

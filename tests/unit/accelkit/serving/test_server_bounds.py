@@ -16,7 +16,7 @@ from ports import free_port
 from accelkit.serving import connections as connections_module
 from accelkit.serving import server as module
 from accelkit.serving.http1 import Http1Connection
-from accelkit.serving.server import HeadServer, HttpServer, Reply
+from accelkit.serving.server import BodyLimits, HeadServer, HttpServer, Reply
 from accelkit.serving.tls import Listen
 
 LIMIT = 8
@@ -44,8 +44,12 @@ def probes():
     return running(lambda at: HeadServer(at, hello, connections=LIMIT))
 
 
-def verbs(handle=hello):
-    return running(lambda at: HttpServer(at, handle))
+def verbs(handle=hello, limits=None):
+    return running(lambda at: HttpServer(at, handle, limits=limits))
+
+
+def post(length, body=b""):
+    return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (length, body)
 
 
 @contextlib.asynccontextmanager
@@ -230,6 +234,39 @@ async def test_bodies_under_way_have_a_limit_together(monkeypatch, chunked):
         async with asyncio.timeout(15):
             while server._held_bytes:
                 await asyncio.sleep(0.01)
+
+
+async def test_bodies_that_are_announced_and_do_not_come_take_no_room():
+    limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
+    async with verbs(limits=limits) as (server, at), opened(at, 20, post(1000)):
+        async with asyncio.timeout(10):
+            while len(server._reading) < 20:
+                await asyncio.sleep(0.01)
+        assert (await answer(at, post(1000, bytes(1000)) + HEAD + b"Connection: close\r\n\r\n")).count(b" 200 ") == 2
+
+
+async def test_the_body_that_has_been_coming_for_longest_gives_way():
+    limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
+    async with (
+        verbs(limits=limits) as (server, at),
+        opened(at, 1, post(1000, bytes(700))) as ((oldest, _),),
+        opened(at, 1, post(1000, bytes(700))) as ((reader, writer),),
+    ):
+        async with asyncio.timeout(10):
+            while server._held_bytes < 1400:
+                await asyncio.sleep(0.01)
+            writer.write(bytes(300))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert (await oldest.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 408 ")
+            while server._held_bytes:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_body_over_the_limit_of_its_server_is_refused_by_its_head():
+    async with verbs(limits=BodyLimits(1000, 1500, 60)) as (_, at):
+        refused = await answer(at, post(1001))
+    assert refused.startswith(b"HTTP/1.1 413 ")
+    assert refused.endswith(b'{"error":"the body is larger than 1000 bytes"}')
 
 
 async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):

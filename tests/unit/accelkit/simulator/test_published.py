@@ -12,7 +12,7 @@ from accelkit.simulator.replay import replay
 from accelkit.simulator.trace import read_lifetimes, read_nodes, read_tasks
 from accelkit.simulator.turnover import replay_turnover
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 NAMES = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
 

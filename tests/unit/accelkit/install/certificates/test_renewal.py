@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ from accelkit.errors import ApiError, CertificateError, ConfigurationError
 from accelkit.install.certificates import issuing
 from accelkit.install.certificates.issuing import Authority
 from accelkit.install.certificates.renewal import renew_leaf, run_renewal
-from accelkit.install.certificates.secrets import CLIENT, SERVER, check_leaf
+from accelkit.install.certificates.secrets import CLIENT, SERVER, WEBHOOK, check_leaf
 from accelkit.kube.paths import build_object_path, build_secrets_path
 from accelkit.model.validity import find_end
 
@@ -108,7 +109,7 @@ class World:
 
     async def renew(self):
         paths = {"authority": self.signer, "watched": self.watched}
-        await run_renewal(self.api, namespace="d", secret=SERVER, renew_before=MONTH, **paths)
+        await run_renewal(self.api, namespace="d", secrets=[SERVER], renew_before=MONTH, **paths)
 
     @property
     def events(self):
@@ -131,6 +132,18 @@ async def test_the_secret_keeps_everything_but_certificate_and_key(world, author
     again = world.read("tls.crt")
     await world.renew()
     assert world.read("tls.crt") == again
+
+
+async def test_each_secret_that_is_named_is_renewed_by_itself(world, issue):
+    world.keep(issue(10))
+    second = copy.deepcopy(world.api.objects[SECRET])
+    second["metadata"]["name"] = WEBHOOK
+    world.api.store(build_secrets_path("d"), second)
+    world.keep(issue(100))
+    paths = {"authority": world.signer, "watched": world.watched}
+    await run_renewal(world.api, namespace="d", secrets=[SERVER, WEBHOOK], renew_before=MONTH, **paths)
+    puts = [request.path.rpartition("/")[2] for request in world.api.writes if request.method == "PUT"]
+    assert puts == [WEBHOOK]
 
 
 async def test_only_the_secret_is_asked_for_and_nothing_is_written_without_need(world, issue):

@@ -326,6 +326,21 @@ async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stat
     ]
 
 
+async def test_a_driver_that_is_stated_comes_before_that_of_the_inventory() -> None:
+    card = Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None, driver_version="570.10")
+    api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, (card,)))})
+    found = [
+        await read_node(api, "worker-1"),
+        await read_node(api, "worker-1", driver_version="550.54.14"),
+        await read_node(api, "worker-1", driver_cuda_version="12.4"),
+    ]
+    assert [[(each.driver_version, each.cuda_version) for each in facts.gpus or ()] for facts in found] == [
+        [("570.10", None)],
+        [("550.54.14", None)],
+        [(None, "12.4")],
+    ]
+
+
 @pytest.mark.parametrize("annotations", [None, {}, {"accelkit.io/share": "true"}])
 async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annotations) -> None:
     assert (await read_node(one_node(annotations=annotations), "worker-1")).gpus is None

@@ -21,7 +21,7 @@ from served_images import HELLO, client_of, extract, files_of, image_of, put, pu
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction import extract_image, read_completed
-from accelkit.kernelcache.extraction.folder import Place, lock_place
+from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.oci.reference import Reference
 
 DEADLINE = 20.0
@@ -117,21 +117,6 @@ async def test_a_process_waits_for_another_one(
 
 def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", EXTRACTING, str(image), str(base)], stdout=subprocess.PIPE)
-
-
-async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
-    image = put_layers(hostile_registry, [HELLO])
-    place = Place.of(base, image.digest, None)
-    async with lock_place(place, 1):
-        with pytest.raises(CacheError, match=r"for more than 0 s; wait, or find who holds .*\.lock"):
-            await extract(hostile_registry, unsigned(image, base, lock_seconds=0))
-    assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
-
-
-async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRegistry, base: Path) -> None:
-    image = put_layers(hostile_registry, [HELLO])
-    async with lock_place(Place.of(base, "sha256:" + "0" * 64, None), 1):
-        assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
 
 
 async def test_a_reader_sees_the_folder_whole_or_not_at_all(

@@ -87,6 +87,15 @@ def test_vllm_is_found_before_the_triton_within_it(tmp_path: Path) -> None:
     assert isinstance(kernel, Kernel)
 
 
+def test_ranks_may_name_their_device(tmp_path: Path) -> None:
+    vllm_binary(tmp_path, rank="rank_0_0_dev0")
+    vllm_binary(tmp_path, rank="rank_0_0_dev")
+    aot = tmp_path / "torch_compile_cache" / "torch_aot_compile" / "d531" / "rank_0_1_dev12" / "model"
+    write(aot, b"bundle")
+    pieces = [piece for entry in _read(tmp_path).entries for piece in entry.binary]
+    assert [piece.rank for piece in pieces] == ["rank_0_0_dev0", "rank_0_1_dev12"]
+
+
 def test_compiled_pieces_are_one_binary_entry_per_rank_and_part(tmp_path: Path) -> None:
     vllm_binary(tmp_path, rank="rank_1_0")
     entry = _entry(_read(vllm_binary(tmp_path)))

@@ -71,6 +71,36 @@ def test_a_vllm_cache_has_mcvs_labels_for_mounting(tmp_path: Path) -> None:
     assert written["cache.vllm.image/summary"] == TRITON_SUMMARY
 
 
+def _group(folder: str, root: str) -> bytes:
+    return json.dumps({"child_paths": {"add.json": f"{root}/{folder}/add.json"}}).encode()
+
+
+INDEX = b"{(None, 0, 'inductor'): ('f', '/home/me/.cache/vllm/torch_compile_cache/h/rank_0_0/inductor_cache/a.py')}"
+
+
+@pytest.mark.parametrize(
+    ("files", "root"),
+    [
+        ({"K/__grp__add.json": _group("K", "/home/me/.cache/vllm")}, "/home/me/.cache/vllm"),
+        ({"torch_compile_cache/h/rank_0_0/vllm_compile_cache.py": INDEX}, "/home/me/.cache/vllm"),
+        ({"K/__grp__a.json": _group("K", "/a/vllm"), "L/__grp__b.json": _group("L", "/b/vllm")}, ""),
+        ({"K/__grp__add.json": _group("M", "/a/vllm")}, ""),
+        ({"K/__grp__add.json": _group("K", "/a/../vllm")}, ""),
+        ({"K/__grp__add.json": _group("K", "")}, ""),
+        ({"K/__grp__add.json": b'{"child_paths": ["add.json"]}'}, ""),
+        ({"K/__grp__add.json": b"{", "torch_compile_cache/h/vllm_compile_cache.py": b"{("}, ""),
+    ],
+    ids=["group", "index", "disagree", "elsewhere", "not-plain", "root", "names-alone", "malformed"],
+)
+def test_a_vllm_cache_is_mounted_where_its_files_say_that_they_lie(tmp_path: Path, files, root: str) -> None:
+    vllm_binary(tmp_path)
+    write(tmp_path / "torch_compile_cache/h/rank_0_0/inductor_cache/a.py", b"a")
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    written = _written(tmp_path)["io.kserve.km/cache-root-env"]
+    assert written == f"VLLM_CACHE_ROOT={root or '/home/kserve/.cache/vllm'}"
+
+
 def test_unknown_hardware_is_written_as_mcv_writes_it(tmp_path: Path) -> None:
     written = _written(vllm_binary(tmp_path))
     assert written["cache.vllm.image/summary"] == (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernel_cache_trees import real_cache
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats.group_files import is_group_file, relocate
+from accelkit.kernelcache.formats.relocation.group_files import is_group_file, relocate
 
 KEY = "/cache/KEY"
 

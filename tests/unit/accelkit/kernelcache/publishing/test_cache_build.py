@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -159,13 +160,17 @@ async def test_images_of_docker_s_types_extract_to_the_same_files(
 
 
 async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe: BuildOptions) -> BuiltImage:
-    """Build, push, extract and compare; group files must name what lies beside them."""
+    """Build, push, extract and compare; files that name others must name those that were extracted."""
     built = await build(registry, folder, recipe=recipe)
     image = Reference(registry.host, "team/app", None, built.digest)
     done = await extract(registry, unsigned(image, out))
     packed, unpacked = files_of(folder), files_of(done.place.cache)
     assert packed.keys() == unpacked.keys()
     for name, content in packed.items():
+        if Path(name).name == "vllm_compile_cache.py":
+            moved = ast.literal_eval(unpacked[name].decode()).values()
+            assert all((done.place.cache / path).exists() and str(done.place.cache) in path for _, path in moved)
+            continue
         if not Path(name).name.startswith("__grp__"):
             assert unpacked[name] == content
             continue

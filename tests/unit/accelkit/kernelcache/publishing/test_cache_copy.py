@@ -174,6 +174,27 @@ async def test_an_index_arrives_with_its_members(
     await extract(target, ExtractionRequest(image=at(target, index.digest), base=tmp_path / "out", policies=policies))
 
 
+@pytest.mark.parametrize("sign", ["v2", "v3"])
+async def test_signatures_of_members_come_along(
+    hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore, sign: str
+) -> None:
+    images, index = members()
+    nested = index_of((index, None), (images[0], None))
+    for each in (*images, index):
+        put(hostile_registry, each, None)
+    for each in images:
+        if sign == "v2":
+            sign_v2(hostile_registry, sigstore.identity(CI), each.digest)
+        else:
+            sign_v3(hostile_registry, sigstore.identity(CI), each)
+    assert (await copy(hostile_registry, target, put(hostile_registry, nested))).signatures == 2
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    done = await extract(
+        target, ExtractionRequest(image=at(target, images[0].digest), base=tmp_path / "out", policies=policies)
+    )
+    assert done.fresh
+
+
 async def test_an_index_without_a_member_does_not_arrive(
     hostile_registry: HostileRegistry, other: HostileRegistry
 ) -> None:
@@ -187,7 +208,7 @@ async def test_an_index_without_a_member_does_not_arrive(
 async def test_indexes_within_indexes_come_to_an_end(
     hostile_registry: HostileRegistry, other: HostileRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelkit.kernelcache.publishing.copy._MAX_MANIFESTS", 20)
+    monkeypatch.setattr("accelkit.kernelcache.publishing.copy.MAX_MANIFESTS", 20)
     inner = IMAGE
     for _ in range(25):
         put(hostile_registry, inner, None)

@@ -22,8 +22,8 @@ from registries.hostile import HostileRegistry
 from registries.memory import INDEX
 from registries.visiting import REPOSITORY, at, visiting
 
-from accelkit.errors import RegistryError
-from accelkit.kernelcache.publishing.existing_images import find_digest, has_signature, list_attachments
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.publishing.existing_images import find_digest, has_signature, list_attachments, list_members
 
 IMAGE = example_image()
 KEY = PrivateSigstore.new().key()
@@ -84,3 +84,36 @@ async def test_neither_an_attestation_nor_anything_else_is_a_signature(hostile_r
 def index_of(*descriptors: dict) -> Artifact:
     document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": descriptors}
     return Artifact(json.dumps(document).encode(), (), INDEX)
+
+
+async def test_members_of_an_index_are_listed_once_at_any_depth(hostile_registry):
+    other = example_image(b"another layer")
+    inner = index_of(IMAGE.descriptor, other.descriptor)
+    outer = index_of(inner.descriptor, IMAGE.descriptor)
+    for each in (IMAGE, other, inner, outer):
+        put(hostile_registry, each)
+    async with visiting(hostile_registry) as client:
+        found = await list_members(client, at(hostile_registry, outer.digest))
+        assert await list_members(client, at(hostile_registry, IMAGE.digest)) == [IMAGE.digest]
+    assert found[0] == outer.digest
+    assert sorted(found) == sorted(each.digest for each in (IMAGE, other, inner, outer))
+
+
+async def test_indexes_without_end_are_refused(hostile_registry, monkeypatch):
+    monkeypatch.setattr("accelkit.kernelcache.publishing.existing_images.MAX_MANIFESTS", 3)
+    inner = IMAGE
+    for _ in range(3):
+        put(hostile_registry, inner)
+        inner = index_of(inner.descriptor)
+    put(hostile_registry, inner)
+    async with visiting(hostile_registry) as client:
+        with pytest.raises(CacheError, match="more than 3 manifests"):
+            await list_members(client, at(hostile_registry, inner.digest))
+
+
+async def test_a_member_that_cannot_be_read_is_not_passed_over(hostile_registry):
+    index = index_of(IMAGE.descriptor)
+    put(hostile_registry, index)
+    async with visiting(hostile_registry) as client:
+        with pytest.raises(RegistryError):
+            await list_members(client, at(hostile_registry, index.digest))

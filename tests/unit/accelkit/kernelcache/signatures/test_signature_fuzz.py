@@ -139,7 +139,9 @@ def test_a_signature_layer_changed_anywhere_is_refused_or_still_its_signers(trus
     texts = {name: each if isinstance(each, str) else json.dumps(each) for name, each in annotations.items()}
     layer = Descriptor(simple_signing.PAYLOAD_TYPE, DIGEST, 1, annotations=texts)
     changed = json.dumps(document.get("payload"), separators=(",", ":")).encode()
-    assert_sound(outcomes(trust, lambda: simple_signing.read_image_evidence(changed, layer, DIGEST, "test")))
+    assert_sound(
+        outcomes(trust, lambda: simple_signing.read_image_evidence(changed, layer.annotations, DIGEST, "test"))
+    )
 
 
 def nested(text):
@@ -166,4 +168,4 @@ def test_bytes_of_any_kind_are_no_bundle(content):
 def test_bytes_of_any_kind_are_no_payload(content, text):
     layer = Descriptor(simple_signing.PAYLOAD_TYPE, DIGEST, 1, annotations={"dev.cosignproject.cosign/signature": text})
     with pytest.raises(RejectedError):
-        simple_signing.read_image_evidence(content, layer, DIGEST, "test")
+        simple_signing.read_image_evidence(content, layer.annotations, DIGEST, "test")

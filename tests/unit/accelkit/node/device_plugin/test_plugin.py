@@ -41,16 +41,25 @@ def ids(first, count):
     return [unit("a", number) for number in range(first, first + count)]
 
 
+REQUEST_WHOLE = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["a"])])
+
+
 class Pods:
     def __init__(self):
         self.listed = []
+        self.unassigned = set()
+        self.answers = True
         self.node_cards = None
 
     def list_assigned(self):
         return self.listed
 
+    def list_unassigned(self):
+        return frozenset(self.unassigned)
+
     async def refresh(self):
         """Nothing is newer than what is listed."""
+        return self.answers
 
 
 class RefusedError(Exception):
@@ -140,10 +149,10 @@ async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
 
 async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_shown_it(kubelet, tmp_path):
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
+    kubelet.pods.unassigned = {"uid-past"}
     for plugin in (kubelet.plugin, whole):
         await plugin.show([CARD], 1)
-    request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["a"])])
-    await whole.Allocate(request, Context())
+    await whole.Allocate(REQUEST_WHOLE, Context())
     with pytest.raises(RefusedError, match=r"card a would be over capacity: another pod holds it whole"):
         await kubelet.allocate(ids(0, 8))
     shown = resources.ListPodResourcesResponse()
@@ -152,6 +161,20 @@ async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_sho
     for plugin in (kubelet.plugin, whole):
         plugin.settle(shown)
     assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet showed it, and shows it no more"
+
+
+async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubelet, tmp_path):
+    whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
+    for plugin in (kubelet.plugin, whole):
+        await plugin.show([CARD], 1)
+    kubelet.pods.answers = False
+    await whole.Allocate(REQUEST_WHOLE, Context())
+    with pytest.raises(RefusedError, match="another pod holds it whole"):
+        await kubelet.allocate(ids(0, 8))
+    kubelet.pods.answers = True
+    kubelet.allocations[WHOLE].settle([], set(), {"a"})
+    await whole.Allocate(REQUEST_WHOLE, Context())
+    assert await kubelet.allocate(ids(0, 8)) == "8", "the API server has no pod that could have it"
 
 
 async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):

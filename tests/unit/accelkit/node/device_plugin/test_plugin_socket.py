@@ -76,6 +76,9 @@ class Pods:
     def list_assigned(self):
         return []
 
+    def list_unassigned(self):
+        return frozenset()
+
     async def refresh(self):
         """Nothing is newer than what is listed."""
 

@@ -143,9 +143,9 @@ def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(alloca
 def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
     pods = [pod("p", c="aa")]
     allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
-    allocations.settle(pods, {unit("b", 0)})
+    allocations.settle(pods, frozenset(), {unit("b", 0)})
     assert allocations.list_pending_cards() == {"b": "uid-p"}
-    allocations.settle(pods, {unit("b", 0), unit("b", 1)})
+    allocations.settle(pods, frozenset(), {unit("b", 0), unit("b", 1)})
     assert allocations.list_pending_cards() == {}
 
 
@@ -172,7 +172,7 @@ def test_each_allocation_under_way_costs_its_own_devices_not_all_that_containers
     for number in range(8):
         allocations.record(pods, {}, [unit("b", number)])
     shown = Shown({unit("a", number) for number in range(8)})
-    allocations.settle(pods, shown)
+    allocations.settle(pods, frozenset(), shown)
     assert (shown.walks, shown.asked) == (0, 8)
 
 
@@ -180,7 +180,7 @@ def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocat
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
         allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
-        allocations.settle(left, frozenset())
+        allocations.settle(left, frozenset(), frozenset())
         assert allocations.list_pending_cards() == {}
 
 
@@ -188,10 +188,25 @@ def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     now = [0.0]
     allocations = PreferredAllocation(whole=False, ids=IDS, clock=lambda: now[0])
     allocations.record([], {}, [unit("a", 0)])
-    allocations.settle([], frozenset())
+    allocations.settle([], frozenset(), frozenset())
     assert allocations.list_pending_cards() == {"a": None}
     now[0] = 61.0
-    allocations.settle([], frozenset())
+    allocations.settle([], frozenset(), frozenset())
+    assert allocations.list_pending_cards() == {}
+
+
+def test_what_was_granted_to_a_pod_without_assignment_counts_until_none_that_was_meant_waits():
+    allocations = PreferredAllocation(whole=True, ids=IDS)
+    allocations.record([], {}, ["a"], unassigned=frozenset({"uid-past", "uid-other"}))
+    for unassigned, pending in (({"uid-past"}, {"a": None}), ({"uid-later"}, {})):
+        allocations.settle([], unassigned, frozenset())
+        assert allocations.list_pending_cards() == pending
+
+
+def test_what_was_granted_to_a_pod_that_was_deleted_meanwhile_keeps_no_card():
+    allocations = PreferredAllocation(whole=True, ids=IDS)
+    assert allocations.record([], {}, ["a"], unassigned=frozenset()) is None
+    allocations.settle([], {"uid-later"}, frozenset())
     assert allocations.list_pending_cards() == {}
 
 
@@ -200,7 +215,7 @@ def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them
     held = {("uid-second", "c"): Counter(a=2)}
     allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
     assert prefer(allocations, pods, 2) == {"b": 2}
-    allocations.settle(pods, {unit("a", 0), unit("a", 1)})
+    allocations.settle(pods, frozenset(), {unit("a", 0), unit("a", 1)})
     assert prefer(allocations, pods, 2, held=held) == {"b": 2}
 
 
@@ -219,7 +234,7 @@ def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(card
         allocations.record(pods, held, [chosen])
         if random.random() < 0.7:
             held[each.uid, "c"] = IDS.count_by_card([chosen])
-            allocations.settle(pods, {chosen})
+            allocations.settle(pods, frozenset(), {chosen})
         free.remove(chosen)
     assert IDS.count_by_card(set(ALL) - free) == Counter(cards)
 

@@ -36,9 +36,13 @@ class FakeNvml:
         def __init__(self, **facts):
             self.__dict__.update(facts)
 
-    def __init__(self, cards, *, old=False):
+    def __init__(self, cards, *, old=False, driver=None):
         self.cards = cards
         self.old = old
+        self.driver = {} if driver is None else {"version": driver}
+
+    def nvmlSystemGetDriverVersion(self):  # noqa: N802 - the library's name
+        return self._of(self.driver, "version")
 
     def nvmlDeviceGetHandleByPciBusId(self, bdf):  # noqa: N802 - the library's name
         return self._of(self.cards, bdf)

@@ -108,11 +108,26 @@ def test_listed_cards_are_taken_as_they_are_listed(listing, find):
     (found,) = find("simulated")
     assert (found.index, found.minor, found.card.memory_bytes, found.card.numa) == (3, 3, 16, 1)
     assert found.card.health is Health.UNHEALTHY
+    assert found.card.target == ""
+
+
+def test_a_listed_card_may_say_what_its_kernels_are_compiled_for(listing, find):
+    card = {"id": "s", "model": "m", "memory_bytes": 16, "index": 0, "target": "hip:gfx90a:sramecc+:xnack-"}
+    listing.write_text(json.dumps({"cards": [card]}))
+    (found,) = find("simulated")
+    assert (found.card.vendor, found.card.target) == ("simulated", card["target"])
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b'{"cards": [{"id": "s"}]}', b'{"cards": [{"id": "\xff"}]}', b'{"x":' + b"[" * 90_000],
+    [
+        b"",
+        b"{",
+        b'{"cards": [{"id": "s"}]}',
+        b'{"cards": [{"id": "s", "model": "m", "memory_bytes": 1, "index": 0, "target": "gfx90a"}]}',
+        b'{"cards": [{"id": "\xff"}]}',
+        b'{"x":' + b"[" * 90_000,
+    ],
     ids=lambda content: repr(content[:20]),
 )
 def test_a_list_of_cards_that_cannot_be_read_is_an_error_and_not_a_host_without_cards(listing, find, content):

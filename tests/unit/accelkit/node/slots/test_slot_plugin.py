@@ -42,11 +42,15 @@ class Pods:
     def list_assigned(self):
         return self.listed
 
+    def list_unassigned(self):
+        return frozenset()
+
     def learn_cards(self, cards):
         self.learned = cards
 
     async def refresh(self):
         self.refreshed += 1
+        return True
 
 
 class RefusedError(Exception):

@@ -32,7 +32,7 @@ nodes:
     cpu: 4
     memory: 8GiB
     pods: 20
-    cards: [{count: 2, memory: 16GiB, model: m, numa: 0}, {memory: 24GiB}]
+    cards: [{count: 2, memory: 16GiB, model: m, numa: 0}, {memory: 24GiB, target: "cuda:75"}]
   - name: b
 """
     first, second = load_nodes(write(tmp_path, text))
@@ -45,7 +45,7 @@ nodes:
         cards=(
             SimulatedCard(id="sim-a-0", model="m", memory_bytes=16 * GIB, numa=0),
             SimulatedCard(id="sim-a-1", model="m", memory_bytes=16 * GIB, numa=0),
-            SimulatedCard(id="sim-a-2", model="sim-24g", memory_bytes=24 * GIB),
+            SimulatedCard(id="sim-a-2", model="sim-24g", memory_bytes=24 * GIB, target="cuda:75"),
         ),
     )
     assert second.cards == ()
@@ -67,6 +67,7 @@ nodes:
         ("nodes: [{name: a, cards: [{memory: 1GiB, id: x, count: 2}]}]", "has no count"),
         ("nodes: [{name: a, cards: [{memory: 1GiB, id: x}, {memory: 1GiB, id: x}]}]", "card id x twice"),
         ("nodes: [{name: a, cards: [{memory: 1GiB, id: 'x y'}]}]", "no card id"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, target: gfx90a}]}]", "matching regex"),
         (f"nodes: [{{name: {'a' * 60}, cards: [{{memory: 1GiB}}]}}]", "no card id"),
     ],
 )
@@ -91,5 +92,6 @@ def test_the_node_agent_reads_the_cards_with_their_index():
         "model": "sim-32g",
         "memory_bytes": 32 * GIB,
         "numa": None,
+        "target": "",
         "index": 2,
     }

@@ -1,0 +1,265 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cache
+short_description: Have a kernel cache in a cluster
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Makes, changes or deletes a C(GKMCache), which pods of its namespace mount by a claim of its name, or a
+    C(ClusterGKMCache) for several namespaces.
+  - Waits until it is ready. A cache whose signer is refused fails as soon as that is known.
+  - Fields of the spec that are not given stay as they are.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+    details: It does not wait.
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - With V(absent), the cache is deleted. One that pods mount stays until they are gone.
+    type: str
+    choices: [present, absent]
+    default: present
+  kind:
+    description:
+      - Which kind of cache it is.
+      - Without it, a C(GKMCache) where O(namespace) is given, else a C(ClusterGKMCache).
+    type: str
+    choices: [GKMCache, ClusterGKMCache]
+  name:
+    description:
+      - Name of the cache, and of the claims by which pods mount it.
+    type: str
+    required: true
+  namespace:
+    description:
+      - Namespace of a C(GKMCache).
+    type: str
+  image:
+    description:
+      - The image, by tag or digest. A cache that is not there yet needs one.
+    type: str
+  workload_namespaces:
+    description:
+      - Where pods use a C(ClusterGKMCache).
+    type: list
+    elements: str
+  image_pull_secrets:
+    description:
+      - Names of Secrets with log-ins of the registry, in the namespace of the cache; of a C(ClusterGKMCache) in that of
+        accelkit.
+    type: list
+    elements: str
+  mount_path:
+    description:
+      - Where workloads see the cache. By default it is the path at which the image says it was captured.
+    type: str
+  delivery:
+    description:
+      - How the files come to the pods.
+      - With V(node) each node has a copy, with V(namespace) a Job fills one claim in each namespace, and with V(image)
+        pods get an image volume. V(auto) takes V(namespace) where access modes of many readers and a storage class are
+        given, else V(node).
+    type: str
+    choices: [auto, node, namespace, image]
+  access_modes:
+    description:
+      - Access modes of claims.
+    type: list
+    elements: str
+    choices: [ReadWriteOnce, ReadOnlyMany, ReadWriteMany]
+  storage_class_name:
+    description:
+      - Storage class of claims that Jobs fill.
+    type: str
+  size:
+    description:
+      - Size of claims that Jobs fill, as V(2Gi). By default it is what the image says.
+    type: str
+  pod_template:
+    description:
+      - Where Jobs that fill claims run, as C(spec.podTemplate) has it.
+    type: dict
+  wait:
+    description:
+      - Wait until the cache is ready, or gone.
+    type: bool
+    default: true
+  timeout:
+    description:
+      - How long, in seconds, to wait.
+    type: int
+    default: 300
+seealso:
+  - module: accelkit.kubernetes.cache_build
+  - module: accelkit.kubernetes.cache_verify
+"""
+
+EXAMPLES = r"""
+- name: Have a cache for the pods of a team
+  accelkit.kubernetes.cache:
+    name: llama
+    namespace: team-a
+    image: quay.io/acme/llama-cache:v1
+    image_pull_secrets: [quay]
+  register: cache
+
+- name: Show what was verified
+  ansible.builtin.debug:
+    msg: "{{ cache.digest }} is ready on {{ cache.nodes | selectattr('ready') | map(attribute='node') | join(', ') }}"
+
+- name: Have a cache for two namespaces, seen where Triton looks
+  accelkit.kubernetes.cache:
+    name: kernels
+    image: quay.io/acme/triton-kernels@sha256:5f0c0b7e7d1d2d1f3f4a8ed1b9a0c9a46ce4b54f1a1b4bd2c1b9a3c8f0f6a111
+    workload_namespaces: [team-a, team-b]
+    mount_path: /home/user/.triton/cache
+
+- name: Delete a cache once no pod mounts it
+  accelkit.kubernetes.cache:
+    state: absent
+    name: llama
+    namespace: team-a
+    timeout: 600
+"""
+
+RETURN = r"""
+digest:
+  description: The digest that pods get; empty where none is verified yet.
+  returned: when the cache is there
+  type: str
+  sample: sha256:5f0c…
+mount_path:
+  description: Where workloads see the cache.
+  returned: when the cache is there
+  type: str
+  sample: /home/vllm/.cache/vllm
+ready:
+  description: Whether pods may use it.
+  returned: when the cache is there
+  type: bool
+conditions:
+  description: What is said of it, each with C(type), C(status), C(reason) and C(message).
+  returned: when the cache is there
+  type: list
+  elements: dict
+nodes:
+  description: What nodes say of the digest, each with C(node), C(ready), C(reason) and C(message).
+  returned: when the cache is there
+  type: list
+  elements: dict
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.gkm.conditions import ConditionType, holds
+    from accelkit.install.cache_objects import CacheRequest, delete_cache, read_cache, wait_for_cache, write_cache
+
+# The names of spec's fields, by those of the options.
+FIELDS = {
+    "image": "image",
+    "workload_namespaces": "workloadNamespaces",
+    "mount_path": "mountPath",
+    "delivery": "delivery",
+    "access_modes": "accessModes",
+    "storage_class_name": "storageClassName",
+    "size": "size",
+    "pod_template": "podTemplate",
+}
+
+
+def read_request(module):
+    given = module.params
+    kind = given["kind"] or ("GKMCache" if given["namespace"] else "ClusterGKMCache")
+    if (kind == "GKMCache") != bool(given["namespace"]):
+        module.fail_json(msg="give a namespace for a GKMCache, and none for a ClusterGKMCache")
+    spec = {field: given[option] for option, field in FIELDS.items() if given[option] is not None}
+    if given["image_pull_secrets"] is not None:
+        spec["imagePullSecrets"] = [{"name": name} for name in given["image_pull_secrets"]]
+    return CacheRequest(given["name"], given["namespace"] or "", spec)
+
+
+def describe(cache, reports):
+    if cache is None:
+        return {}
+    return {
+        "digest": cache.status.resolved_digest,
+        "mount_path": cache.status.mount_path,
+        "ready": holds(cache.status.conditions, ConditionType.READY),
+        "conditions": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in cache.status.conditions
+        ],
+        "nodes": [
+            {"node": each.node, "ready": each.ready, "reason": each.reason, "message": each.message} for each in reports
+        ],
+    }
+
+
+async def have(api, module, request):
+    before, changed = await write_cache(api, request, check=module.check_mode)
+    waits = module.params["wait"] and not module.check_mode
+    if waits:
+        cache, reports = await wait_for_cache(api, request, seconds=module.params["timeout"])
+    else:
+        cache, reports = await read_cache(api, request)
+    diff = {"before": before, "after": {**before, **request.spec}}
+    return {"changed": changed, "diff": diff, **describe(cache, reports)}
+
+
+async def drop(api, module, request):
+    seconds = module.params["timeout"] if module.params["wait"] else None
+    gone = await delete_cache(api, request, seconds=seconds, check=module.check_mode)
+    return {"changed": gone, "diff": {"before": f"{request}\n" if gone else "", "after": ""}}
+
+
+def main():
+    module = api_module(
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        kind={"type": "str", "choices": ["GKMCache", "ClusterGKMCache"]},
+        name={"type": "str", "required": True},
+        namespace={"type": "str"},
+        image={"type": "str"},
+        workload_namespaces={"type": "list", "elements": "str"},
+        # Names, which are no secrets.
+        image_pull_secrets={"type": "list", "elements": "str", "no_log": False},
+        mount_path={"type": "str"},
+        delivery={"type": "str", "choices": ["auto", "node", "namespace", "image"]},
+        access_modes={
+            "type": "list",
+            "elements": "str",
+            "choices": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
+        },
+        storage_class_name={"type": "str"},
+        size={"type": "str"},
+        pod_template={"type": "dict"},
+        wait={"type": "bool", "default": True},
+        timeout={"type": "int", "default": 300},
+    )
+    request = read_request(module)
+    act = have if module.params["state"] == "present" else drop
+    module.exit_json(**call(module, lambda api: act(api, module, request)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""Runs `accelkit cache-agent`: watches, decides, works, reports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentLooks
+from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
+from accelkit.cacheagent.planning.observed import OwnNode
+from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
+from accelkit.cacheagent.planning.standing import Step
+from accelkit.cacheagent.planning.world import Disk, World
+from accelkit.cacheagent.preparation import Preparation
+from accelkit.cacheagent.probe_port import ProbePort
+from accelkit.cacheagent.pull_secrets import read_logins
+from accelkit.cacheagent.reporting.effect import MissedFiles, assign_missed
+from accelkit.cacheagent.reporting.report import build_reports
+from accelkit.cacheagent.reporting.status_writer import StatusWriter
+from accelkit.cacheagent.scanning.document import read_missed
+from accelkit.cacheagent.standings import Standings
+from accelkit.cacheagent.watches import Watches
+from accelkit.cacheagent.workers import Workers
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.logs import ErrorReporter, Facts
+
+log = logging.getLogger(__name__)
+
+# Together, many changes cost one plan; of many caches each takes its time, and as long a rest follows.
+_GATHER_SECONDS: Final = 0.02
+_MOST_REST_SECONDS: Final = 0.5
+# The disk changes without a word, and so do scans.
+_LOOK_SECONDS: Final = 15.0
+_REFRESH_SECONDS: Final = 120.0
+_STILL_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """Options of `accelkit cache-agent`.
+
+    Attributes:
+        node: whose agent it is.
+        folder: the store.
+        registries: how to reach them, with the agent's own log-ins.
+        kubeconfig: as `load_connection` takes it.
+        namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
+        max_bytes: what all caches may take; None for no limit but the disk.
+        min_free_bytes: what stays free on the disk.
+        min_free_percent: of the disk, what stays free, where that is more.
+        look_again_seconds: after how long caches are read again that are not protected against writes.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        metrics_port: 0 for none.
+        scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
+    """
+
+    node: str
+    folder: Path
+    registries: RegistrySettings
+    kubeconfig: Path | None = None
+    namespace: str = ""
+    max_bytes: int | None = None
+    min_free_bytes: int = 0
+    min_free_percent: float = 0.0
+    trusted_root: Path | None = None
+    scan_folder: Path | None = None
+    look_again_seconds: float = LOOK_AGAIN_SECONDS
+    metrics_port: int = 0
+
+
+@dataclass
+class _Memory:
+    """What is known beside what the watches and the store show."""
+
+    moving_since: Mapping[str, float] = field(default_factory=dict)
+    policies_seen: int = -1
+    refreshed_at: float = 0.0
+    # None before the first plan.
+    planned_at: float | None = None
+
+
+async def run(options: AgentOptions) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: no cluster is configured, or the folder, the trusted root or the port cannot be used.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, _end, stop, number)
+    metrics, port = Metrics(), options.metrics_port
+    store = Store(options.folder, max_bytes=options.max_bytes, min_free_bytes=options.min_free_bytes)
+    async with ApiClient(load_connection(options.kubeconfig)) as api:
+        logins = read_logins(api, options.registries.credentials, options.namespace)
+        async with Preparation(store.root, options.registries, logins) as preparation:
+            agent = CacheAgent(api, options, store, preparation, metrics)
+            # Before the store, which takes its time after a reboot, or where a killed agent left much.
+            async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
+                await store.open()
+                try:
+                    await _run_until(stop, agent.list_loops())
+                finally:
+                    await agent.end_work()
+    log.info("cache agent ended")
+
+
+def _end(stop: asyncio.Event, number: signal.Signals) -> None:
+    # The exit code is 0; who sent it, as a kubelet whose probe failed, does not show there.
+    log.info("cache agent ends, since it got %s", number.name)
+    stop.set()
+
+
+async def _run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as failures:
+        # The command line explains one error; the others are its consequences.
+        raise failures.exceptions[0] from failures
+
+
+class CacheAgent:
+    """The agent of one node.
+
+    Args:
+        api: an open client.
+        options: as given.
+        store: an open one.
+        preparation: an open one.
+        metrics: what is counted.
+    """
+
+    def __init__(
+        self, api: ApiClient, options: AgentOptions, store: Store, preparation: Preparation, metrics: Metrics
+    ) -> None:
+        self._options, self._store, self._preparation, self._metrics = options, store, preparation, metrics
+        self._wake = asyncio.Event()
+        self._watches = Watches(api, options.node, self._wake.set)
+        self._standings = Standings(store.root, options.trusted_root)
+        self._writer = StatusWriter(api, options.node, self._watches.reports, metrics.status_failures.inc)
+        self._memory = _Memory(refreshed_at=time.monotonic())
+        self._workers = Workers(
+            store, preparation, self._standings, metrics, node=self._find_node, on_end=self._wake.set
+        )
+        self._looks = ContentLooks(store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set)
+        self._disk_errors = ErrorReporter(log)
+
+    def list_loops(self) -> list[Coroutine[object, object, None]]:
+        """Return what has to run."""
+        return [*self._watches.list_loops(), self._writer.run(), self._looks.run(), self._run()]
+
+    def is_healthy(self) -> bool:
+        """Return whether the agent goes on deciding."""
+        planned_at = self._memory.planned_at
+        return planned_at is None or time.monotonic() - planned_at < _STILL_SECONDS
+
+    async def end_work(self) -> None:
+        """End what is under way; nothing of it is visible."""
+        await self._workers.end()
+
+    async def _run(self) -> None:
+        pause, rest = _LOOK_SECONDS, _GATHER_SECONDS
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            await asyncio.sleep(rest)
+            self._wake.clear()
+            self._memory.planned_at = now = time.monotonic()
+            pause = _LOOK_SECONDS
+            if not self._watches.synced or self._watches.node is None:
+                continue
+            try:
+                if now - self._memory.refreshed_at > _REFRESH_SECONDS:
+                    self._memory.refreshed_at = now
+                    await self._store.refresh()
+                disk = replace(self._store.measure_disk(), min_free_percent=self._options.min_free_percent)
+                due = await self._go_on(self._watches.node, disk, now)
+            except OSError as exc:
+                self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
+                continue
+            self._disk_errors.clear()
+            rest = max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, time.monotonic() - now))
+            if due is not None:
+                pause = max(0.0, min(_LOOK_SECONDS, due - now))
+
+    async def _go_on(self, node: OwnNode, disk: Disk, now: float) -> float | None:
+        world = self._observe(node, disk, now)
+        plan = make_plan(world)
+        self._memory.moving_since = plan.moving_since
+        # Before anything is collected or moved, so that a restart does not forget it.
+        written = self._store.remember_uses(plan.uses)
+        # Pods wait for these; to delete large folders takes its time.
+        moved = [move for move in plan.moves if written and self._move(move)]
+        for folder in plan.collect:
+            await self._collect(folder)
+            # Much may be deleted at once, which is no standing still.
+            self._memory.planned_at = time.monotonic()
+        for work in plan.work:
+            self._workers.begin(work)
+        if moved:
+            # What is reported is how it is now.
+            world = self._observe(node, disk, now)
+        self._report(world, plan)
+        return plan.next_at
+
+    def _find_node(self) -> NodeFacts:
+        node = self._watches.node
+        return node.facts if node is not None else NodeFacts()
+
+    def _observe(self, node: OwnNode, disk: Disk, now: float) -> World:
+        watches, store, memory = self._watches, self._store, self._memory
+        if memory.policies_seen != watches.policies_seen:
+            self._standings.take(watches.policies)
+            memory.policies_seen = watches.policies_seen
+        wishes = dict(watches.wishes)
+        self._workers.forget(wishes)
+        pods = tuple(watches.pods.values())
+        if store.ledger.lost:
+            # Any of these pods may have been given anything.
+            everything = {"": frozenset(store.stored)}
+            store.ledger.uses = {pod.uid: dict(everything) for pod in pods}
+            store.ledger.lost = False
+            log.warning("what pods were given is not known any more; nothing is collected until these have ended")
+        return World(
+            now=now,
+            today=time.time(),
+            node=node,
+            wishes=wishes,
+            unreadable=frozenset(watches.unreadable),
+            standings=self._standings.stand(wishes.values()),
+            disk=disk,
+            pods=pods,
+            stored=dict(store.stored),
+            broken=store.broken,
+            links=dict(store.links),
+            uses=store.ledger.uses,
+            moving_since=memory.moving_since,
+            learned=self._workers.learned,
+            attempts=self._workers.attempts,
+            pauses=self._workers.pauses,
+            busy=dict(self._workers.promised),
+            slots=self._workers.slots,
+            changed=self._looks.changed,
+        )
+
+    def _move(self, move: Move) -> bool:
+        try:
+            self._store.move_link(move.link, move.target)
+        except OSError as exc:
+            self._disk_errors.report(f"{move.link} {exc}", f"the link of {move.key} cannot be moved: {exc}")
+            return False
+        log.info(Facts("link moved", cache=move.key or "", link=move.link, to=move.target or ""))
+        if move.late:
+            log.warning(Facts("link moved while pods were starting", cache=move.key or "", pods=list(move.late)))
+        self._wake.set()
+        return True
+
+    async def _collect(self, folder: str) -> None:
+        try:
+            collected = await self._store.collect(folder)
+        except OSError as exc:
+            # The others go on.
+            self._disk_errors.report(f"{folder} {exc}", f"{folder} cannot be deleted: {exc}")
+            return
+        if collected:
+            self._metrics.collected.inc()
+            log.info(Facts("cache collected", folder=folder))
+            self._wake.set()
+
+    def _report(self, world: World, plan: Plan) -> None:
+        missed = self._read_missed(world, plan)
+        reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
+        self._writer.offer(reports, world.node.hostname, world.node.uid)
+        self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
+        self._metrics.free_bytes.set(world.disk.free_bytes)
+        states = Counter(each.step for each in plan.progress.values())
+        for step in Step:
+            self._metrics.caches.labels(step.value).set(states[step])
+        self._metrics.missed_files.clear()
+        for key, by_pod in missed.items():
+            namespace, _, name = key.partition("/")
+            self._metrics.missed_files.labels(namespace, name).set(sum(each.files for each in by_pod.values()))
+
+    def _read_missed(self, world: World, plan: Plan) -> dict[str, dict[str, MissedFiles]]:
+        if self._options.scan_folder is None:
+            return {}
+        return assign_missed(read_missed(self._options.scan_folder), world.wishes, plan.usage)

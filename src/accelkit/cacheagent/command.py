@@ -1,0 +1,125 @@
+"""The command `accelkit cache-agent`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accelkit import __version__
+from accelkit.cacheagent.agent import AgentOptions, run
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS
+from accelkit.cacheagent.planning.world import GIB
+from accelkit.gkm.names import HOST_FOLDER
+from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
+from accelkit.logs import LogFormat, set_up_service_log
+
+_LOG = "accelkit-cache-agent"
+
+
+@click.command("cache-agent", short_help="Prepare verified kernel caches on this node.")
+@click.version_option(__version__, prog_name="accelkit cache-agent")
+@click.option("--node", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account, else KUBECONFIG."
+)
+@click.option("--namespace", envvar="POD_NAMESPACE", default="", help="Where the pull secrets of ClusterGKMCaches are.")
+@click.option(
+    "--folder",
+    envvar="ACCELKIT_CACHE_FOLDER",
+    type=click.Path(path_type=Path),
+    default=str(HOST_FOLDER),
+    show_default=True,
+    help="Where the caches lie, the same path here as on the host.",
+)
+@click.option(
+    "--max-gib",
+    envvar="ACCELKIT_CACHE_MAX_GIB",
+    type=click.FloatRange(min=0, min_open=True),
+    help="What all caches may take together; default: no limit but the disk.",
+)
+@click.option(
+    "--min-free-gib",
+    envvar="ACCELKIT_CACHE_MIN_FREE_GIB",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="What must stay free on the disk.",
+)
+@click.option(
+    "--min-free-percent",
+    envvar="ACCELKIT_CACHE_MIN_FREE_PERCENT",
+    type=click.FloatRange(min=0, max=100),
+    default=15,
+    show_default=True,
+    help="Of the disk, what must stay free, where that is more; kubelets evict pods at 10, and delete images at 15.",
+)
+@click.option(
+    "--trusted-root",
+    envvar="ACCELKIT_TRUSTED_ROOT",
+    type=FILE,
+    help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
+)
+@click.option(
+    "--scan-folder",
+    envvar="ACCELKIT_SCAN_FOLDER",
+    type=click.Path(path_type=Path),
+    help="Folder in which `accelkit cache-scan` tells what pods made themselves; without it nobody looks.",
+)
+@click.option(
+    "--look-again-seconds",
+    envvar="ACCELKIT_CACHE_LOOK_AGAIN_SECONDS",
+    type=click.FloatRange(min=1),
+    default=LOOK_AGAIN_SECONDS,
+    show_default=True,
+    help="After how long caches are read again that are not protected against writes.",
+)
+@click.option(
+    "--metrics-port",
+    envvar="ACCELKIT_METRICS_PORT",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of /metrics and /healthz; 0 for none.",
+)
+@click.option(
+    "--log-dir",
+    envvar="ACCELKIT_LOG_DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of the log file; without it the log goes to stdout alone.",
+)
+@click.option(
+    "--log-format",
+    envvar="ACCELKIT_LOG_FORMAT",
+    type=click.Choice([each.value for each in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    help="Lines of text, or one JSON object for each.",
+)
+@registry_options
+def cache_agent(
+    *,
+    node: str,
+    folder: Path,
+    max_gib: float | None,
+    min_free_gib: float,
+    log_dir: Path | None,
+    log_format: str,
+    **options: Any,
+) -> None:
+    """Extract the caches of the cluster that are verified and fit this node's cards, and report on each."""
+    set_up_service_log(_LOG, log_dir, LogFormat(log_format))
+    registries = read_settings(options)
+    asyncio.run(
+        run(
+            AgentOptions(
+                node=node,
+                folder=folder,
+                registries=registries,
+                max_bytes=None if max_gib is None else int(max_gib * GIB),
+                min_free_bytes=int(min_free_gib * GIB),
+                **options,
+            )
+        )
+    )

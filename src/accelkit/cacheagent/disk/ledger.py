@@ -1,0 +1,99 @@
+"""What the agent has to remember over a restart: which pod may have been given what, and what satisfied which policies.
+
+Whoever may write the store may write this too; it is believed as the records beside the caches are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+_FILE: Final = ".agent.json"
+_MODE: Final = 0o600
+_MAX_BYTES: Final = 32 << 20
+_VERSION: Final = 1
+# Of one folder; whoever makes caches decides how many ask for the same digest.
+_MAX_POLICIES: Final = 256
+
+Uses = Mapping[str, Mapping[str, frozenset[str]]]
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    uses: dict[str, dict[str, list[str]]] = {}
+    satisfied: dict[str, dict[str, float]] = {}
+    version: int = _VERSION
+
+
+@dataclass
+class Ledger:
+    """What is remembered.
+
+    Attributes:
+        uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
+        satisfied: by folder, the policies that it was found to satisfy, and when, in seconds since 1970.
+        lost: whether there is no ledger that can be read, so that any pod may use anything.
+    """
+
+    uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
+    satisfied: dict[str, dict[str, float]] = field(default_factory=dict)
+    lost: bool = False
+
+    def note_satisfied(self, folder: str, policies: str, at: float) -> None:
+        """Remember that a folder satisfies these policies; the oldest of too many are forgotten."""
+        known = self.satisfied.setdefault(folder, {})
+        known[policies] = at
+        while len(known) > _MAX_POLICIES:
+            del known[min(known, key=known.__getitem__)]
+
+    def forget(self, folders: Iterable[str]) -> None:
+        """Forget all folders but these."""
+        kept = frozenset(folders)
+        self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}
+
+    def take_uses(self, uses: Uses) -> bool:
+        """Take over who uses what; returns whether that is new."""
+        taken = {uid: dict(by_key) for uid, by_key in uses.items()}
+        changed = taken != self.uses
+        self.uses = taken
+        return changed
+
+
+def read_ledger(root: Path) -> Ledger:
+    """Read the ledger of a store; a lost one where there is none that can be read."""
+    try:
+        with (root / _FILE).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError:
+        return Ledger(lost=True)
+    try:
+        document = msgspec.json.decode(content, type=_Document)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Ledger(lost=True)
+    if document.version != _VERSION:
+        return Ledger(lost=True)
+    uses = {uid: {key: frozenset(folders) for key, folders in by_key.items()} for uid, by_key in document.uses.items()}
+    return Ledger(uses, document.satisfied)
+
+
+def write_ledger(root: Path, ledger: Ledger) -> None:
+    """Write the ledger of a store, in one step.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    uses = {
+        uid: {key: sorted(folders) for key, folders in by_key.items()} for uid, by_key in sorted(ledger.uses.items())
+    }
+    document = _Document(uses, ledger.satisfied)
+    new = root / f"{_FILE}.new"
+    with new.open("wb") as file:
+        os.fchmod(file.fileno(), _MODE)
+        file.write(msgspec.json.encode(document))
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(root / _FILE)

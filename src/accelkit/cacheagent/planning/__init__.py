@@ -1,0 +1,1 @@
+"""What is to be done about each cache, decided from what is known; no I/O."""

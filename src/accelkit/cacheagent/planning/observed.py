@@ -1,0 +1,201 @@
+"""What the agent reads of pods and of its own node, with no more of each object than it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.cacheagent.planning.pod_variables import Container, read_variables
+from accelkit.errors import InventoryError
+from accelkit.gkm.names import COPY_SOURCE_SUFFIX, name_private_copy
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.object_meta import ObjectMeta
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Claim(msgspec.Struct, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _Claim | None = None
+    ephemeral: dict[str, Any] | None = None
+
+    def find_claim(self, pod: str) -> str:
+        """Return the claim that a pod mounts by it; empty where it mounts none.
+
+        That of a generic ephemeral volume may be there before the pod.
+        """
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod}-{self.name}" if self.ephemeral is not None else ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    volumes: list[_Volume] | None = None
+    containers: list[Container] = []
+    init_containers: list[_Named] | None = None
+
+
+class _State(msgspec.Struct):
+    waiting: dict[str, Any] | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    state: _State = msgspec.field(default_factory=_State)
+    restart_count: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = "Pending"
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class Pod(msgspec.Struct):
+    """A pod of the node."""
+
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+@dataclass(frozen=True)
+class MountingPod:
+    """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
+
+    Attributes:
+        uid: of the pod, as `namespace` and `name` are.
+        claims: of its volumes.
+        copies: volumes that are private copies of caches, with the claims that were copied.
+        variables: what may make a cache miss, of each container that mounts such a volume.
+        starting: whether one of its containers has yet to be created for the first time.
+        readable: whether this is known of it; else it may have been given anything.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    claims: frozenset[str]
+    copies: Mapping[str, str] = field(default_factory=dict)
+    starting: bool = False
+    readable: bool = True
+    variables: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def trim_pod(pod: Pod) -> None:
+    """Take from a pod what is not looked at."""
+    pod.metadata.annotations = pod.metadata.labels = None
+
+
+def read_mounting_pod(pod: Pod) -> MountingPod | None:
+    """Return what a pod mounts; None where it mounts no claim, or has ended."""
+    meta, volumes = pod.metadata, pod.spec.volumes or ()
+    sources = {each.name: claim for each in volumes if (claim := each.find_claim(meta.name))}
+    claims = frozenset(sources.values())
+    if not claims or pod.status.phase in _ENDED:
+        return None
+    copies = _find_copies(volumes, sources)
+    variables = read_variables(pod.spec.containers, copies)
+    return MountingPod(
+        meta.uid, meta.namespace, meta.name, claims, copies, starting=_is_starting(pod), variables=variables
+    )
+
+
+def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict[str, str]:
+    named = {name_private_copy(name): claim for name, claim in sources.items()}
+    named |= {
+        name.removesuffix(COPY_SOURCE_SUFFIX): claim
+        for name, claim in sources.items()
+        if name.endswith(COPY_SOURCE_SUFFIX)
+    }
+    return {each.name: named[each.name] for each in volumes if each.name in named and each.name not in sources}
+
+
+def _is_starting(pod: Pod) -> bool:
+    # A container that crashes again and again has begun: it must not hold up a new digest.
+    if pod.status.phase != "Running":
+        return True
+    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    declared = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    return len(statuses) < declared or any(
+        each.state.waiting is not None and not each.restart_count for each in statuses
+    )
+
+
+class _NodeInfo(msgspec.Struct):
+    architecture: str = ""
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+
+
+class Node(msgspec.Struct):
+    """The agent's own node."""
+
+    metadata: ObjectMeta
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+@dataclass(frozen=True)
+class OwnNode:
+    """What a cache is judged against.
+
+    Attributes:
+        facts: cards and CPU; cards are None where the node's inventory is unknown.
+        cards: as its inventory has them.
+        hostname: by which labels name the node.
+        uid: of the node.
+        problem: why the inventory is unknown though there is one, as a sentence.
+    """
+
+    facts: NodeFacts
+    cards: tuple[Card, ...] = ()
+    hostname: str = ""
+    problem: str = ""
+    uid: str = ""
+
+    def number_of(self, card_id: str) -> int | None:
+        """Return the number by which users know a card; None where there is no such card."""
+        for place, card in enumerate(self.cards):
+            if card.id == card_id:
+                return place if card.number is None else card.number
+        return None
+
+    def find_driver(self, card: Card) -> str:
+        """Return the version of the driver of one of the cards; empty when unknown."""
+        judged = next((each for each in self.facts.gpus or () if each.id == card.id), None)
+        return card.driver_version or (judged.driver_version if judged is not None else None) or ""
+
+
+def read_own_node(node: Node) -> OwnNode:
+    """Read what a node's inventory says; one that cannot be read leaves the cards unknown, not absent."""
+    architecture = node.status.node_info.architecture or None
+    hostname = (node.metadata.labels or {}).get(HOSTNAME_LABEL, node.metadata.name)
+    text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
+    unknown = NodeFacts(cpu_architecture=architecture)
+    if text is None:
+        return OwnNode(unknown, hostname=hostname, uid=node.metadata.uid)
+    try:
+        cards = decode_inventory(text).cards
+    except InventoryError as exc:
+        problem = f"the node's inventory cannot be used: {exc}"
+        return OwnNode(unknown, hostname=hostname, problem=problem, uid=node.metadata.uid)
+    facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture, labels=node.metadata.labels)
+    return OwnNode(facts, cards, hostname, uid=node.metadata.uid)

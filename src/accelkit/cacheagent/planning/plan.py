@@ -1,0 +1,196 @@
+"""What the agent does next, decided from what it knows; no I/O.
+
+The order: links first, since pods wait for them; then what nobody needs is collected; then new work within the slots
+and the disk's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from accelkit.cacheagent.planning.shares import Slots, find_due, find_shares, is_early, order_work
+from accelkit.cacheagent.planning.standing import NoRoom, Progress, Step, assess, find_room
+from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
+
+
+@dataclass(frozen=True)
+class Move:
+    """A link that is to lead elsewhere.
+
+    Attributes:
+        key: of the cache; None of a link that nothing names any more.
+        target: a folder of the store, WITHDRAWN, or None where the link goes.
+        late: pods that were still starting after all the time that was waited for them.
+    """
+
+    key: str | None
+    link: str
+    target: str | None
+    late: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work on one cache that may begin.
+
+    Attributes:
+        about: what it rests on, as `Attempt` has it.
+        room_bytes: what an extraction may take at most.
+    """
+
+    progress: Progress
+    about: str
+    room_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        moves: links.
+        collect: folders that no cache names and no pod uses.
+        work: what begins now.
+        progress: of each cache, by key.
+        usage: of the caches that have pods.
+        uses: what each pod may have been given; written down before anything else is done.
+        waiting: caches whose link waits for pods that are starting, with their names.
+        no_room: caches that find none.
+        moving_since: as in the world, for the next plan.
+        next_at: when there may be more to do though nothing happens; None where that is not known.
+    """
+
+    moves: tuple[Move, ...]
+    collect: tuple[str, ...]
+    work: tuple[Work, ...]
+    progress: Mapping[str, Progress]
+    usage: Mapping[str, Usage]
+    uses: Mapping[str, Mapping[str, frozenset[str]]]
+    waiting: Mapping[str, tuple[str, ...]]
+    no_room: Mapping[str, NoRoom]
+    moving_since: Mapping[str, float]
+    next_at: float | None
+
+
+def make_plan(world: World) -> Plan:
+    """Decide what is to be done."""
+    usage = find_usage(world)
+    progress = {key: assess(world, wish) for key, wish in sorted(world.wishes.items())}
+    moves, waiting, since = _plan_links(world, progress, usage)
+    work, no_room = _plan_work(world, progress)
+    uses = merge_uses(world, usage)
+    due = [at for each in progress.values() if (at := find_due(world, each)) > world.now]
+    due += [since[key] + MOVE_SECONDS for key in waiting]
+    return Plan(
+        moves=moves,
+        collect=_find_unneeded(world, progress.values(), uses, moves),
+        work=work,
+        progress=progress,
+        usage=usage,
+        uses=uses,
+        waiting=waiting,
+        no_room=no_room,
+        moving_since=since,
+        next_at=min(due, default=None),
+    )
+
+
+def _plan_links(
+    world: World, progress: Mapping[str, Progress], usage: Mapping[str, Usage]
+) -> tuple[tuple[Move, ...], dict[str, tuple[str, ...]], dict[str, float]]:
+    moves: list[Move] = []
+    waiting: dict[str, tuple[str, ...]] = {}
+    since: dict[str, float] = {}
+    for key, each in progress.items():
+        link, own = each.wish.link, usage.get(key, Usage())
+        linked, target = world.links.get(link), _choose_target(world, each)
+        if target is None or target == linked:
+            continue
+        late: tuple[str, ...] = ()
+        if linked not in {None, WITHDRAWN} and target != WITHDRAWN and own.starting:
+            since[key] = world.moving_since.get(key, world.now)
+            late = tuple(str(pod) for pod in own.starting)
+            if world.now < since[key] + MOVE_SECONDS:
+                waiting[key] = late
+                continue
+        moves.append(Move(key, link, target, late))
+    kept = _list_links(world)
+    moves += [Move(None, link, None) for link in sorted(world.links) if link not in kept]
+    return tuple(moves), waiting, since
+
+
+def _list_links(world: World) -> frozenset[str]:
+    """Return the links of all caches that there are, whether or not they name a digest now."""
+    from_wishes = {wish.link for wish in world.wishes.values() if wish.delivered}
+    return frozenset(from_wishes | {world.name_link(key) for key in world.unreadable})
+
+
+def _choose_target(world: World, progress: Progress) -> str | None:
+    """Return where a cache's link is to lead; None where it stays as it is."""
+    wish, linked = progress.wish, world.links.get(progress.wish.link)
+    if progress.step is Step.SERVE:
+        return wish.folder
+    if linked is not None and linked == wish.folder and linked in world.stored and world.find_stored(wish) is None:
+        # Its files say another path than pods see, whoever brought them there.
+        return WITHDRAWN
+    if progress.step is not Step.WITHDRAW:
+        return None
+    if linked is None:
+        return None
+    former = world.stored.get(linked) if linked != wish.folder else None
+    # A new digest is refused; the one that pods get satisfies what the policies say now.
+    standing = world.standings.get(wish.key)
+    if former is not None and standing is not None and standing.policies in former.satisfied:
+        return None
+    return WITHDRAWN
+
+
+def _find_unneeded(
+    world: World,
+    progress: Iterable[Progress],
+    uses: Mapping[str, Mapping[str, frozenset[str]]],
+    moves: Iterable[Move],
+) -> tuple[str, ...]:
+    kept = _list_links(world)
+    needed = {target for link, target in world.links.items() if link in kept}
+    needed |= {move.target for move in moves if move.target is not None}
+    needed |= {each.wish.folder for each in progress if each.wish.folder}
+    needed |= {folder for by_key in uses.values() for folders in by_key.values() for folder in folders}
+    return tuple(sorted({*world.stored, *world.broken} - needed))
+
+
+def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Work, ...], dict[str, NoRoom]]:
+    work: list[Work] = []
+    no_room: dict[str, NoRoom] = {}
+    begun = {_name_work(world.wishes[key]) for key in world.busy if key in world.wishes}
+    taken = sum(each.size_bytes for each in world.stored.values())
+    promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
+    # For those that have less than their share and wait, each folder once.
+    kept_bytes, kept = 0, set[str]()
+    for each in order_work(world, progress.values(), shares):
+        beyond, fetches = shares.is_beyond(each), each.step in {Step.LEARN, Step.EXTRACT}
+        spoken_for = promised + (kept_bytes if beyond else 0)
+        about = _name_work(each.wish)
+        missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
+        if missing is not None:
+            own = find_room(world, each, taken, promised)
+            no_room[each.wish.key] = own or replace(missing, message=missing.message + shares.explain(each))
+        may_begin = slots.has(each.wish.namespace) and not is_early(world, each) and about not in begun
+        if missing is None and may_begin:
+            begun.add(about)
+            slots.take(each.wish.namespace)
+            room = limit_size(world.disk, taken, spoken_for, fetches=fetches)
+            work.append(Work(each, world.describe_work(each.wish), room))
+            promised += each.needs_bytes if each.step is Step.EXTRACT else 0
+        elif fetches and not beyond and about not in begun and about not in kept:
+            kept.add(about)
+            kept_bytes += each.needs_bytes
+    return tuple(work), no_room
+
+
+def _name_work(wish: Wish) -> str:
+    """Return what is done once for all caches that ask for it: a folder, or the labels of a digest."""
+    return wish.folder or wish.digest

@@ -1,0 +1,148 @@
+"""How far a cache has come on this node, and what is to be done about it next; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accelkit.cacheagent.planning.wishes import Refusal, Wish
+from accelkit.cacheagent.planning.world import GIB, Attempt, Learned, World
+from accelkit.gkm.conditions import Reason
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
+
+
+class Step(StrEnum):
+    """What is to be done next for a cache.
+
+    NOTHING: it is waited for somebody else, or no more is asked for. LEARN: its image's labels are to be read. EXTRACT:
+    its files are to be fetched. VERIFY: they lie here, and the present policies have yet to be satisfied. SERVE: pods
+    get them. WITHDRAW: pods must not get them.
+    """
+
+    NOTHING = "nothing"
+    LEARN = "learn"
+    EXTRACT = "extract"
+    VERIFY = "verify"
+    SERVE = "serve"
+    WITHDRAW = "withdraw"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One cache on this node.
+
+    Attributes:
+        step: what is next, whether or not it may be begun now.
+        learned: what is known of its image; None before.
+        verdicts: on the node's cards; None before.
+        refusal: why it is withdrawn; None where it is not.
+        attempt: how the last work on it ended, if that failed and still counts.
+    """
+
+    wish: Wish
+    step: Step
+    learned: Learned | None = None
+    verdicts: CompatibilityVerdicts | None = None
+    refusal: Refusal | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def needs_bytes(self) -> int:
+        """What its files are expected to take on the disk."""
+        if not self.wish.delivered:
+            return 0
+        learned = self.learned.size_bytes if self.learned is not None else 0
+        return max(learned, self.wish.cache_bytes)
+
+
+def assess(world: World, wish: Wish) -> Progress:
+    """Return how far a cache has come."""
+    if not wish.delivered:
+        return _assess_elsewhere(world, wish)
+    if not wish.folder:
+        return Progress(wish, Step.NOTHING if wish.refusal is None else Step.WITHDRAW, refusal=wish.refusal)
+    learned = world.find_learned(wish)
+    verdicts = judge(learned.labels, world.node.facts) if learned is not None else None
+    standing = world.standings[wish.key]
+    attempt = _find_attempt(world, wish)
+    refusal = wish.refusal or standing.refusal
+    # When it is due it is tried again, since an image may be signed later; until then, and meanwhile, pods get nothing.
+    if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
+        refusal = Refusal(attempt.reason, attempt.message)
+    if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
+        refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
+    step = _choose_step(world, wish, learned) if refusal is None else Step.WITHDRAW
+    return Progress(wish, step, learned, verdicts, refusal, attempt)
+
+
+def _assess_elsewhere(world: World, wish: Wish) -> Progress:
+    """Return what is known of a cache whose files come to pods otherwise: what the node's cards make of it."""
+    if wish.image is None:
+        return Progress(wish, Step.NOTHING)
+    learned, standing = world.find_learned(wish), world.standings[wish.key]
+    asks = learned is None and wish.verified is True and standing.refusal is None and standing.undecided is None
+    return Progress(
+        wish,
+        Step.LEARN if asks else Step.NOTHING,
+        learned,
+        judge(learned.labels, world.node.facts) if learned is not None else None,
+        attempt=_find_attempt(world, wish),
+    )
+
+
+def _find_attempt(world: World, wish: Wish) -> Attempt | None:
+    attempt = world.attempts.get(wish.key)
+    return attempt if attempt is not None and attempt.about == world.describe_work(wish) else None
+
+
+def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
+    standing, stored = world.standings[wish.key], world.find_stored(wish)
+    if wish.verified is not True or standing.undecided is not None:
+        return Step.NOTHING
+    if stored is not None:
+        return Step.SERVE if world.is_satisfied(wish) else Step.VERIFY
+    return Step.LEARN if learned is None else Step.EXTRACT
+
+
+def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:
+    """Return in one word why no card of a node can use a cache."""
+    return Reason.INCOMPATIBLE if verdicts.cards else Reason.NO_CARDS
+
+
+@dataclass(frozen=True)
+class NoRoom:
+    """Why there is no room for a cache."""
+
+    reason: Reason
+    message: str
+
+
+def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes: int) -> NoRoom | None:
+    """Return why a cache finds no room; None where it does.
+
+    Args:
+        world: with the disk's limits.
+        progress: of the cache.
+        taken_bytes: by all caches that lie in the store.
+        promised_bytes: to others that are being fetched, or come first.
+    """
+    disk, needed = world.disk, progress.needs_bytes
+    if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
+        return NoRoom(
+            Reason.OVER_BUDGET,
+            f"it needs {format_gib(needed)}, and of the {format_gib(disk.max_bytes)} that caches may take here "
+            f"{format_gib(taken_bytes + promised_bytes)} are taken; raise --max-gib, or delete caches",
+        )
+    if disk.free_bytes - promised_bytes - needed < disk.reserve_bytes:
+        return NoRoom(
+            Reason.NODE_FULL,
+            f"it needs {format_gib(needed)}, and of the {format_gib(disk.free_bytes)} that are free here "
+            f"{format_gib(disk.reserve_bytes)} must stay so, beside {format_gib(promised_bytes)} for others that are "
+            "being fetched; free some space, or lower --min-free-percent and --min-free-gib",
+        )
+    return None
+
+
+def format_gib(size_bytes: int) -> str:
+    """Return an amount for people."""
+    return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

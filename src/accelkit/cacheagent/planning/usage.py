@@ -1,0 +1,120 @@
+"""Which pods of the node use which cache, and which of its digests their containers may have been given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from accelkit.cacheagent.planning.observed import MountingPod
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import WITHDRAWN, World
+from accelkit.gkm import names
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The pods of one cache on the node.
+
+    Attributes:
+        pods: by the folder that they use.
+        following: those that mount the claim whose path is the link.
+    """
+
+    pods: Mapping[str, tuple[MountingPod, ...]] = field(default_factory=dict)
+    following: tuple[MountingPod, ...] = ()
+
+    @property
+    def starting(self) -> tuple[MountingPod, ...]:
+        """Those that follow the link and have yet to create a container."""
+        return tuple(pod for pod in self.following if pod.starting)
+
+
+def owns_claim(wish: Wish, claim: str) -> bool:
+    """Return whether a claim is that of a cache, or of one of its digests."""
+    return claim == wish.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(wish.key)
+
+
+def find_usage(world: World) -> dict[str, Usage]:
+    """Return the pods of each cache that has any."""
+    # Claims that Jobs fill are called the same, and show nothing of this node.
+    claims, pinned = _index_claims(wish for wish in world.wishes.values() if wish.delivered)
+    folders = _index_folders(world)
+    found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
+    following: dict[str, list[MountingPod]] = defaultdict(list)
+    for pod in world.pods:
+        for claim in pod.claims:
+            for wish in claims.get((pod.namespace, claim), ()):
+                following[wish.key].append(pod)
+                for folder in _list_followed(world, wish, pod):
+                    found[wish.key][folder][pod.uid] = pod
+            begins, digits = names.split_pinned_claim(claim)
+            for wish in pinned.get((pod.namespace, begins), ()):
+                for folder, owners in folders.get(digits, {}).items():
+                    # A claim may be called by the digits of another's folder, to show it, or to have it kept.
+                    if not owners or wish.key in owners:
+                        found[wish.key][folder][pod.uid] = pod
+    return {
+        key: Usage(
+            {folder: tuple(pods.values()) for folder, pods in found.get(key, {}).items()},
+            tuple(following.get(key, ())),
+        )
+        for key in {*found, *following}
+    }
+
+
+def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, frozenset[str]]]:
+    """Return what the pods of the node may have been given: what is recorded of them, and what they use now.
+
+    A pod keeps what it once was given, since nobody sees which of its containers were created when.
+    """
+    present = {pod.uid for pod in world.pods}
+    uses: dict[str, dict[str, frozenset[str]]] = {
+        uid: dict(by_key) for uid, by_key in world.uses.items() if uid in present
+    }
+    for pod in world.pods:
+        if not pod.readable:
+            former = uses.setdefault(pod.uid, {})
+            former[""] = former.get("", frozenset()).union(world.stored)
+    for key, own in usage.items():
+        for folder, pods in own.pods.items():
+            for pod in pods:
+                by_key = uses.setdefault(pod.uid, {})
+                by_key[key] = by_key.get(key, frozenset()) | {folder}
+    return uses
+
+
+def _list_followed(world: World, wish: Wish, pod: MountingPod) -> Iterable[str]:
+    linked = world.links.get(wish.link, WITHDRAWN)
+    recorded = world.uses.get(pod.uid, {}).get(wish.key, frozenset())
+    return recorded if linked == WITHDRAWN else {*recorded, linked}
+
+
+def _index_claims(
+    wishes: Iterable[Wish],
+) -> tuple[dict[tuple[str, str], list[Wish]], dict[tuple[str, str], list[Wish]]]:
+    claims: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+    pinned: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        base = names.begin_pinned_claim(wish.key)
+        for namespace in wish.namespaces:
+            claims[namespace, wish.name].append(wish)
+            pinned[namespace, base].append(wish)
+    return claims, pinned
+
+
+def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
+    """Return the folders by the digits that end the claim of a digest, each with the caches whose files it has.
+
+    Of a folder that no cache names any more nobody knows whose it was.
+    """
+    owners: dict[str, set[str]] = defaultdict(set)
+    for wish in world.wishes.values():
+        for begins in wish.folders:
+            owners[begins].add(wish.key)
+    found: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    for folder in {*world.stored, *(wish.folder for wish in world.wishes.values() if wish.folder)}:
+        algorithm, _, rest = folder.partition("-")
+        begins = f"{algorithm}-{rest.partition('-')[0]}"
+        found[rest[: names.PINNED_DIGITS]][folder] = frozenset(owners.get(begins, ()))
+    return found

@@ -1,0 +1,146 @@
+"""What caches ask of a node: which digest, for which mount path, and whether the controller found it verified.
+
+A cache that comes to pods otherwise asks for a verdict on the node's cards, and for no files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Condition, ConditionType, find_condition, is_refusal
+from accelkit.gkm.objects import Cache, Delivery
+from accelkit.kernelcache.extraction.folder import Place
+from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_reference
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a digest is not handed out: a reason for programs, a sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one cache asks of each node.
+
+    One that names no digest asks for nothing now; what pods got of it before, they may still have.
+
+    Attributes:
+        key: `NAMESPACE/NAME`, or `/NAME`.
+        namespaces: where pods use it.
+        image: pinned to the digest; None where it names none.
+        mount_path: where workloads see it.
+        folder: name of its folder in the store; empty without a digest.
+        verified: whether somebody whom the policies name signed it; None where that is not known now.
+        refusal: why it is refused; None where it is not.
+        secrets: log-ins of the registry, in the namespace of the cache.
+        cache_bytes: what its files take, as the image says; 0 where it does not.
+        delivered: whether nodes hold its files; without that it has no folder here.
+        knows_variables: whether the cache's status has those under which it was captured.
+        former_digests: others that its pods may still use.
+    """
+
+    key: str
+    namespaces: tuple[str, ...]
+    image: Reference | None = None
+    mount_path: str = ""
+    folder: str = ""
+    verified: bool | None = None
+    refusal: Refusal | None = None
+    secrets: tuple[str, ...] = ()
+    cache_bytes: int = 0
+    delivered: bool = True
+    knows_variables: bool = False
+    former_digests: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Of the cache; empty for a ClusterGKMCache."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the cache."""
+        return names.name_claim(self.key)
+
+    @property
+    def digest(self) -> str:
+        """What is asked for; empty where nothing is."""
+        return (self.image.digest or "") if self.image is not None else ""
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """What the names of its folders in the store begin with, for whatever mount path they are."""
+        return frozenset(names.name_folder(each, "") for each in (self.digest, *self.former_digests) if each)
+
+    @property
+    def link(self) -> str:
+        """Name of its link in the folder of links."""
+        return Path(names.build_link_path(self.key)).name
+
+
+def is_delivered_here(cache: Cache) -> bool:
+    """Return whether nodes hold the files of a cache."""
+    return cache.status.delivery == Delivery.NODE
+
+
+def trim_cache(cache: Cache) -> None:
+    """Take from a cache what nodes do not look at."""
+    cache.spec.pod_template = None
+    cache.metadata.finalizers_text = msgspec.Raw(b"null")
+
+
+def read_wish(cache: Cache) -> Wish:
+    """Return what a cache asks of nodes.
+
+    Raises:
+        CacheError: its status cannot be followed; the sentence says why.
+    """
+    status = cache.status
+    verified = find_condition(status.conditions, ConditionType.VERIFIED)
+    wish = Wish(
+        key=cache.key,
+        namespaces=cache.namespaces,
+        verified=_read_verified(verified),
+        refusal=_read_refusal(verified),
+        delivered=is_delivered_here(cache),
+        former_digests=tuple(each for each in status.previous_digests if is_digest(each)),
+    )
+    if not status.resolved_digest:
+        return wish
+    if not is_digest(status.resolved_digest):
+        raise CacheError(f"the status of {cache.key} names the digest {status.resolved_digest[:80]!r}, which is none")
+    image = parse_reference(status.resolved_image or cache.spec.image).with_digest(status.resolved_digest)
+    secrets = tuple(each.name for each in cache.spec.image_pull_secrets if each.name)
+    if not wish.delivered:
+        return replace(wish, image=image, secrets=secrets)
+    place = Place.of(Path("/"), status.resolved_digest, status.mount_path or None)
+    folder = names.name_folder(status.resolved_digest, status.mount_path)
+    if place.folder.name != folder:
+        raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not in its plain form")
+    return replace(
+        wish,
+        image=image,
+        mount_path=status.mount_path,
+        folder=folder,
+        secrets=secrets,
+        cache_bytes=max(0, status.cache_bytes),
+        knows_variables=bool(status.recorded_environment),
+    )
+
+
+def _read_verified(condition: Condition | None) -> bool | None:
+    if condition is not None and condition.status == "True":
+        return True
+    return False if is_refusal(condition) else None
+
+
+def _read_refusal(condition: Condition | None) -> Refusal | None:
+    return Refusal(condition.reason, condition.message) if condition is not None and is_refusal(condition) else None

@@ -1,0 +1,136 @@
+"""Work on one cache: reading its labels, verifying and extracting it, and what a failure of that means."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import Attempt, Learned, compute_back_off
+from accelkit.errors import AccelkitError, CacheError, RegistryError
+from accelkit.gkm.conditions import Reason
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult, Limits, extract_image
+from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, RegistrySettings
+from accelkit.kernelcache.registry.pull_secrets import PullSecretError
+from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
+
+# While somebody extracts the same by hand; then it is tried again.
+_LOCK_SECONDS = 60.0
+
+
+class Preparation:
+    """What speaks with registries; use as an asynchronous context manager.
+
+    Args:
+        root: of the store.
+        settings: of the registries.
+        read_logins: returns the log-ins of a cache's pull secrets.
+    """
+
+    def __init__(
+        self, root: Path, settings: RegistrySettings, read_logins: Callable[[Wish], Awaitable[RegistryCredentials]]
+    ) -> None:
+        self._root = root
+        self._settings = settings
+        self._read_logins = read_logins
+        self._client = RegistryClient(settings)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.__aexit__()
+
+    async def learn(self, wish: Wish) -> Learned:
+        """Read what an image says of itself: its manifest and configuration, by digest, and nothing else.
+
+        Raises:
+            AccelkitError: it cannot be read, or is no cache image.
+        """
+        async with AsyncExitStack() as stack:
+            client, image = await self._choose_client(stack, wish), _require_image(wish)
+            found = await read_cache_image(client, image, await client.read_manifest(image))
+        return Learned(found.labels, sum(layer.size for layer in found.manifest.layers))
+
+    async def extract(self, wish: Wish, policies: SignerPolicies, node: NodeFacts, room_bytes: int) -> ExtractionResult:
+        """Verify an image by its digest and extract it; one that lies here is verified, where it was not by these.
+
+        Args:
+            wish: what is asked for.
+            policies: those that cover it.
+            node: its cards; an image that fits none of them is not fetched.
+            room_bytes: what it may take at most.
+
+        Raises:
+            AccelkitError: it is refused, or could not be had.
+        """
+        async with AsyncExitStack() as stack:
+            client = await self._choose_client(stack, wish)
+            return await extract_image(client, build_request(self._root, wish, policies, node, room_bytes))
+
+    async def _choose_client(self, stack: AsyncExitStack, wish: Wish) -> RegistryClient:
+        if not wish.secrets:
+            return self._client
+        # A connection with one cache's log-ins serves no other cache.
+        settings = replace(self._settings, credentials=await self._read_logins(wish))
+        return await stack.enter_async_context(RegistryClient(settings))
+
+
+def build_request(
+    root: Path, wish: Wish, policies: SignerPolicies, node: NodeFacts | None = None, room_bytes: int | None = None
+) -> ExtractionRequest:
+    """Return what is asked of the library for a cache."""
+    limits = Limits()
+    if room_bytes is not None:
+        limits = replace(limits, total_bytes=min(limits.total_bytes, room_bytes))
+    return ExtractionRequest(
+        image=_require_image(wish),
+        base=root,
+        policies=policies,
+        namespace=wish.namespace or None,
+        mount_path=wish.mount_path or None,
+        limits=limits,
+        node=node,
+        lock_seconds=_LOCK_SECONDS,
+        protect=True,
+    )
+
+
+def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: float) -> Attempt:
+    """Return what a failure means: a verdict, or trouble that may pass.
+
+    Args:
+        error: what was raised.
+        former: how the last work ended; of other work it does not count.
+        about: what the work rested on.
+        now: on the agent's clock, in seconds.
+    """
+    failures = 1 + (former.failures if former is not None and former.about == about else 0)
+    reason, refused = _classify(error)
+    return Attempt(about, failures, reason, str(error), now + compute_back_off(failures), refused=refused)
+
+
+def _classify(error: AccelkitError) -> tuple[str, bool]:
+    if isinstance(error, UnverifiedError):
+        return str(error.reason), not error.reason.retryable
+    if isinstance(error, PullSecretError):
+        return Reason.PULL_SECRET_UNREADABLE, False
+    if isinstance(error, RegistryError):
+        return (Reason.REGISTRY_UNAVAILABLE if error.retryable else Reason.EXTRACTION_FAILED), False
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return Reason.NODE_FULL, False
+    return (Reason.EXTRACTION_FAILED if isinstance(error, CacheError) else Reason.RETRYING), False
+
+
+def _require_image(wish: Wish) -> Reference:
+    if wish.image is None:
+        raise CacheError(f"{wish.key} names no digest")
+    return wish.image

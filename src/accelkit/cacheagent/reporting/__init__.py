@@ -1,0 +1,1 @@
+"""What became of each cache on the node, and how that is told to the cluster."""

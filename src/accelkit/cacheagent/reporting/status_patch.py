@@ -1,0 +1,55 @@
+"""What is to be written of a node's report: the difference to what the API server has, with times; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from accelkit.gkm.conditions import merge_conditions
+from accelkit.gkm.objects import NodeCacheStatus, NodeStatus
+
+
+def build_status_patch(known: NodeStatus | None, wanted: NodeStatus, now: str) -> dict[str, Any] | None:
+    """Return a merge patch of the status; None where nothing is to be written.
+
+    Args:
+        known: what the API server has; None where it has nothing.
+        wanted: without times.
+        now: RFC 3339.
+    """
+    before = known or NodeStatus()
+    caches = {
+        name: {
+            digest: _date(before.caches.get(name, {}).get(digest), entry, now) for digest, entry in by_digest.items()
+        }
+        for name, by_digest in wanted.caches.items()
+    }
+    dated = msgspec.structs.replace(wanted, caches=caches, last_updated=before.last_updated)
+    if known is not None and dated == known:
+        return None
+    dated.last_updated = now
+    patch = _diff(msgspec.to_builtins(before), msgspec.to_builtins(dated))
+    return {"status": patch} if isinstance(patch, dict) and patch else None
+
+
+def _date(former: NodeCacheStatus | None, present: NodeCacheStatus, now: str) -> NodeCacheStatus:
+    conditions = merge_conditions(former.conditions if former is not None else (), present.conditions, now=now)
+    dated = msgspec.structs.replace(
+        present, conditions=conditions, last_updated=former.last_updated if former is not None else now
+    )
+    return dated if dated == former else msgspec.structs.replace(dated, last_updated=now)
+
+
+def _diff(before: Any, after: Any) -> Any:
+    """Return the merge patch that makes `after` of `before`; lists are replaced whole."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return after
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if key not in before:
+            patch[key] = value
+        elif value != before[key]:
+            patch[key] = _diff(before[key], value)
+    return patch

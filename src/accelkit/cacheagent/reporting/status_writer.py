@@ -1,0 +1,163 @@
+"""Writes what became of the caches of the node: into its GKMCacheNode of each namespace and its ClusterGKMCacheNode."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.cacheagent.planning.observed import HOSTNAME_LABEL
+from accelkit.cacheagent.reporting.bounds import bound_report
+from accelkit.cacheagent.reporting.status_patch import build_status_patch
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.gkm.objects import API_VERSION, CacheNode, NodeStatus
+from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import delete_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.reporting import OnceReporter
+
+log = logging.getLogger(__name__)
+
+# Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
+# costs: so most of the time nothing is written.
+_GATHER_SECONDS: Final = 0.05
+_REST: Final = 3.0
+_MOST_REST_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = (1.0, 30.0)
+
+_report = msgspec.json.Decoder(CacheNode)
+
+
+@dataclass(frozen=True)
+class _Failing:
+    failures: int = 0
+    retry_at: float = 0.0
+
+    def again(self) -> _Failing:
+        low, high = _RETRY_SECONDS
+        return _Failing(self.failures + 1, time.monotonic() + min(high, low * 2.0 ** min(self.failures, 10)))
+
+
+class StatusWriter:
+    """Brings the reports of the node to what they ought to say.
+
+    Args:
+        api: an open client.
+        node: this node's name.
+        known: the reports as the API server has them, by namespace; kept by the watches, and here after each answer.
+        on_failure: called where one cannot be written.
+    """
+
+    def __init__(
+        self, api: ApiClient, node: str, known: dict[str, NodeStatus], on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        self._api, self._node, self._known = api, node, known
+        self._on_failure = on_failure
+        self._wanted: Mapping[str, NodeStatus] | None = None
+        self._hostname = node
+        self._node_uid = ""
+        self._wake = asyncio.Event()
+        self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
+
+    def offer(self, wanted: Mapping[str, NodeStatus], hostname: str, node_uid: str) -> None:
+        """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
+        self._wanted, self._hostname, self._node_uid = wanted, hostname or self._node, node_uid
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled; what fails is tried again."""
+        # By namespace; one that is being deleted takes no report, and must not hold up the others.
+        failing: dict[str, _Failing] = {}
+        took = 0.0
+        while True:
+            due = min((each.retry_at for each in failing.values()), default=math.inf)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due == math.inf else max(0.0, due - time.monotonic())):
+                    await self._wake.wait()
+            await asyncio.sleep(max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, _REST * took)))
+            self._wake.clear()
+            began = time.monotonic()
+            namespaces = sorted({*(self._wanted or {}), *self._known})
+            failing = {namespace: each for namespace, each in failing.items() if namespace in namespaces}
+            for namespace in namespaces:
+                former = failing.get(namespace, _Failing())
+                if former.retry_at > time.monotonic():
+                    continue
+                if await self._try_write(namespace):
+                    failing.pop(namespace, None)
+                else:
+                    failing[namespace] = former.again()
+            took = time.monotonic() - began
+
+    async def _try_write(self, namespace: str) -> bool:
+        try:
+            await self._write(namespace)
+        except ApiError as exc:
+            self._on_failure()
+            self._errors.report(f"{namespace} {exc}", f"the report {_tell_place(namespace)} cannot be written: {exc}")
+            return False
+        return True
+
+    async def _write(self, namespace: str) -> None:
+        wanted, known = (self._wanted or {}).get(namespace), self._known.get(namespace)
+        collection = _find_collection(namespace)
+        path = build_object_path(collection, self._node)
+        if wanted is None:
+            if known is not None:
+                await delete_if_present(self._api, path)
+                self._known.pop(namespace, None)
+            return
+        bounded = bound_report(wanted)
+        if bounded.left_out:
+            self._bounds.report(
+                namespace, f"{bounded.left_out} caches {_tell_place(namespace)} do not fit into a report"
+            )
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if known is None:
+            known = await self._create(collection, namespace, path)
+        patch = build_status_patch(known, bounded.status, now)
+        if patch is None:
+            return
+        try:
+            answer = await self._api.patch(f"{path}/status", patch)
+        except ApiError as exc:
+            if exc.not_found:
+                self._known.pop(namespace, None)
+            raise
+        self._known[namespace] = _report.decode(answer).status
+
+    async def _create(self, collection: str, namespace: str, path: str) -> NodeStatus:
+        metadata: dict[str, Any] = {"name": self._node, "labels": {HOSTNAME_LABEL: self._hostname}}
+        if self._node_uid:
+            # Kubernetes deletes it with the node, which no agent could do.
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
+            metadata["ownerReferences"] = [owner]
+        if namespace:
+            metadata["namespace"] = namespace
+        kind = "GKMCacheNode" if namespace else "ClusterGKMCacheNode"
+        try:
+            answer = await self._api.post(collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
+        except ApiError as exc:
+            if not exc.already_exists:
+                raise
+            answer = await self._api.get(path)
+        return _report.decode(answer).status
+
+
+def _tell_place(namespace: str) -> str:
+    return f"of namespace {namespace}" if namespace else "of the cluster"
+
+
+def _find_collection(namespace: str) -> str:
+    if not namespace:
+        return names.CLUSTER_CACHE_NODES
+    return build_collection_path(API_VERSION, "gkmcachenodes", namespace)

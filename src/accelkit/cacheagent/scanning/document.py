@@ -1,0 +1,114 @@
+"""The file that the scan leaves for the agent: there whole or not at all, and read as if a stranger had written it."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from accelkit.cacheagent.reporting.effect import MissedFiles, MissKind
+
+SCAN_SECONDS: Final = 15.0
+MAX_COPIES: Final = 1000
+_FILE: Final = "copies.json"
+_VERSION: Final = 1
+_MAX_BYTES: Final = 1 << 20
+# Some scans late is too late to be believed.
+_STALE_SECONDS: Final = 8 * SCAN_SECONDS
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
+
+
+class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a pod made in one private copy after it was filled.
+
+    Attributes:
+        pod: its UID.
+        volume: name of the copy's volume.
+        new_folders: of vLLM's cache, that hold nothing which was there before.
+        bounded: whether there was more than is looked at.
+    """
+
+    pod: Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{32,36}$")]
+    volume: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,80}$")]
+    triton: _Number = 0
+    vllm: _Number = 0
+    other: _Number = 0
+    new_folders: _Number = 0
+    bounded: bool = False
+
+    def convert(self) -> MissedFiles:
+        """Return it in the agent's words."""
+        kinds = {MissKind.TRITON: self.triton, MissKind.VLLM: self.vllm, MissKind.OTHER: self.other}
+        return MissedFiles(
+            self.triton + self.vllm + self.other,
+            {kind: count for kind, count in kinds.items() if count},
+            self.new_folders,
+            bounded=self.bounded,
+        )
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    at: float
+    copies: Annotated[tuple[CopyReport, ...], msgspec.Meta(max_length=MAX_COPIES)]
+    left_out: _Number = 0
+    version: int = _VERSION
+
+
+_decoder = msgspec.json.Decoder(_Document)
+
+
+def write_document(
+    folder: Path, copies: Iterable[CopyReport], left_out: int, *, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Leave what was found in the shared folder.
+
+    Args:
+        folder: shared with the agent.
+        copies: at most `MAX_COPIES`.
+        left_out: how many were not looked at.
+        clock: seconds since the machine started, which all its containers share.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    new = folder / f".{_FILE}.new"
+    new.write_bytes(msgspec.json.encode(_Document(clock(), tuple(copies), left_out)))
+    new.replace(folder / _FILE)
+
+
+def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
+    """Return what pods made, by UID and volume; nothing of what is old, cut short, or not in this form.
+
+    Args:
+        folder: shared with the scan.
+        clock: as the scan's.
+    """
+    try:
+        content = _read_file(folder / _FILE)
+        document = _decoder.decode(content) if len(content) <= _MAX_BYTES else None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    if document is None or document.version != _VERSION or not math.isfinite(document.at):
+        return {}
+    if not 0 <= clock() - document.at <= _STALE_SECONDS:
+        return {}
+    return {(each.pod, each.volume): each.convert() for each in document.copies}
+
+
+def _read_file(path: Path) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Of folders and pipes nothing is read.
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return b""
+        with os.fdopen(os.dup(file), "rb") as opened:
+            return opened.read(_MAX_BYTES + 1)
+    finally:
+        os.close(file)

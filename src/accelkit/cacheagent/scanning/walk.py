@@ -1,0 +1,243 @@
+"""Counts what pods made in their private copies, in folders that they may fill with whatever they like.
+
+Each folder is opened from the one above it and never by a path, so that no link is followed however quickly it is put
+there. No file is opened. Names, depths and numbers are bounded, and no name of a pod's making goes any further.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from accelkit.cacheagent.scanning.document import MAX_COPIES, CopyReport
+from accelkit.gkm.names import VOLUME_PREFIX
+from accelkit.kernelcache.extraction.private_copy import MARKER
+
+PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
+_VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Of a pod's volume, as the API server allows it; of a pod, as it and kubelets write it.
+_COPY: Final = re.compile(re.escape(VOLUME_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
+_UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{23,27}", re.ASCII)
+_MAX_COPIES_PER_POD: Final = 32
+_MAX_DEPTH: Final = 40
+_MAX_ENTRIES: Final = 250_000
+_MAX_ALL_ENTRIES: Final = 1_000_000
+# Whatever others fill their copies with, so much of each is looked at.
+_LEAST_ENTRIES: Final = 1000
+_MAX_KEYS: Final = 1000
+# Names of Triton's folders: a digest in base 32, of newer releases in base 64.
+_TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
+_VLLM: Final = "torch_compile_cache"
+_AOT: Final = "torch_aot_compile"
+# What comes and goes with hits too.
+_PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
+
+
+# Pods come and go, and what is not as the kubelet makes it is none of ours.
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
+
+
+@dataclass
+class Scan:
+    """What was found in the copies of a node.
+
+    Attributes:
+        reports: of each copy that is filled.
+        left_out: how many were not looked at, since there are too many.
+        unfilled: how many have no marker: they are being filled, or their pod took it away.
+        closed: folders that this process may not read, or that cannot be read.
+        error: why the first of them cannot; no name of a pod's making.
+    """
+
+    reports: list[CopyReport] = field(default_factory=list)
+    left_out: int = 0
+    unfilled: int = 0
+    closed: int = 0
+    error: str = ""
+
+    def note_closed(self, error: OSError) -> None:
+        """Note that a folder cannot be read, unless it is simply not there."""
+        if error.errno not in _ABSENT:
+            self.closed += 1
+            self.error = self.error or os.strerror(error.errno or 0)
+
+
+class _ExhaustedError(Exception):
+    pass
+
+
+@dataclass
+class _Budget:
+    entries: int
+
+    def take(self) -> None:
+        self.entries -= 1
+        if self.entries < 0:
+            raise _ExhaustedError
+
+
+@dataclass
+class _Count:
+    """What was found so far in one copy, whose marker says since when it is the workload's."""
+
+    marker: os.stat_result
+    triton: int = 0
+    vllm: int = 0
+    other: int = 0
+    # Of vLLM's folders, whether all in them is the workload's.
+    keys: dict[str, bool] = field(default_factory=dict)
+    bounded: bool = False
+
+    def add(self, parts: tuple[str, ...], *, made: bool) -> None:
+        key = _find_key(parts)
+        if key and (key in self.keys or len(self.keys) < _MAX_KEYS):
+            self.keys[key] = self.keys.get(key, True) and made
+        if not made:
+            return
+        if _VLLM in parts:
+            self.vllm += 1
+        elif any(_TRITON.fullmatch(part) for part in parts):
+            self.triton += 1
+        else:
+            self.other += 1
+
+
+def scan_copies(pods_folder: Path = PODS_FOLDER) -> Scan:
+    """Return what was found in each copy that is filled.
+
+    Args:
+        pods_folder: of the kubelet.
+
+    Raises:
+        OSError: the kubelet's folder cannot be read.
+    """
+    scan = Scan()
+    left = _MAX_ALL_ENTRIES
+    pods = os.open(pods_folder, _FOLDER)
+    try:
+        copies = _find_copies(pods, scan)
+        for number, (uid, name) in enumerate(copies):
+            share = max(_LEAST_ENTRIES, left // (len(copies) - number))
+            budget = _Budget(min(_MAX_ENTRIES, share))
+            report = _scan_copy(pods, uid, name, budget, scan)
+            left -= min(_MAX_ENTRIES, share) - max(0, budget.entries)
+            if report is not None:
+                scan.reports.append(report)
+    finally:
+        os.close(pods)
+    return scan
+
+
+def _list_names(folder: int) -> list[str]:
+    return os.listdir(folder)
+
+
+def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
+    """Return pods and volumes of copies that are looked at."""
+    copies: list[tuple[str, str]] = []
+    for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
+        with _descend(pods, (uid, *_VOLUMES), scan) as volumes:
+            present = _list_names(volumes) if volumes is not None else ()
+        names = sorted(name for name in present if _COPY.fullmatch(name))
+        taken = names[: min(_MAX_COPIES_PER_POD, MAX_COPIES - len(copies))]
+        copies += [(uid, name) for name in taken]
+        scan.left_out += len(names) - len(taken)
+    return copies
+
+
+@contextmanager
+def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
+    """Open folders one below the other, following no link; None where one is not there or is none."""
+    opened: list[int] = []
+    try:
+        for part in parts:
+            try:
+                opened.append(os.open(part, _FOLDER, dir_fd=opened[-1] if opened else folder))
+            except OSError as exc:
+                scan.note_closed(exc)
+                yield None
+                return
+        yield opened[-1]
+    finally:
+        for each in opened:
+            os.close(each)
+
+
+def _scan_copy(pods: int, uid: str, name: str, budget: _Budget, scan: Scan) -> CopyReport | None:
+    with _descend(pods, (uid, *_VOLUMES, name), scan) as copy:
+        if copy is None:
+            return None
+        try:
+            marker = os.stat(MARKER, dir_fd=copy, follow_symlinks=False)
+        except OSError as exc:
+            scan.note_closed(exc)
+            scan.unfilled += exc.errno in _ABSENT
+            return None
+        if not stat.S_ISREG(marker.st_mode):
+            scan.unfilled += 1
+            return None
+        count = _Count(marker)
+        try:
+            _walk(copy, (), budget, count, scan)
+        except _ExhaustedError:
+            count.bounded = True
+        return CopyReport(
+            pod=uid,
+            volume=name,
+            triton=count.triton,
+            vllm=count.vllm,
+            other=count.other,
+            new_folders=sum(count.keys.values()),
+            bounded=count.bounded,
+        )
+
+
+def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, scan: Scan) -> None:
+    try:
+        entries = os.scandir(folder)
+    except OSError as exc:
+        scan.note_closed(exc)
+        return
+    with entries:
+        for entry in entries:
+            budget.take()
+            try:
+                found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+            except OSError:
+                # Gone meanwhile.
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                if len(parts) >= _MAX_DEPTH or found.st_dev != count.marker.st_dev:
+                    count.bounded = True
+                    continue
+                before = scan.closed
+                with _descend(folder, (entry.name,), scan) as below:
+                    if below is not None:
+                        _walk(below, (*parts, entry.name), budget, count, scan)
+                # What was not seen may have been made.
+                count.bounded |= scan.closed > before
+            elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
+                count.add(parts, made=_is_made_after(found, count.marker))
+
+
+def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
+    # Whoever packed a cache may have written times that lie ahead, and whoever takes over a copy (`chown -R`) has
+    # changed all of its files: neither of the two times says enough by itself.
+    return found.st_mtime_ns > marker.st_mtime_ns and found.st_ctime_ns >= marker.st_ctime_ns
+
+
+def _find_key(parts: tuple[str, ...]) -> str:
+    """Return the folder of vLLM's cache that is named by its key; empty where there is none."""
+    if _VLLM not in parts:
+        return ""
+    below = parts[parts.index(_VLLM) + 1 :]
+    below = below[1:] if below[:1] == (_AOT,) else below
+    return below[0] if below else ""

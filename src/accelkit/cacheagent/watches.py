@@ -1,0 +1,218 @@
+"""What the agent watches: caches, signer policies, its own node, the pods on it, and its own reports."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.cacheagent.planning.observed import (
+    MountingPod,
+    Node,
+    OwnNode,
+    Pod,
+    read_mounting_pod,
+    read_own_node,
+    trim_pod,
+)
+from accelkit.cacheagent.planning.wishes import Wish, read_wish, trim_cache
+from accelkit.errors import CacheError
+from accelkit.gkm import names
+from accelkit.gkm.objects import Cache, CacheNode, NodeStatus, SignerPolicyObject
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE, Identified, Listed
+from accelkit.kube.paths import NODES, PODS
+from accelkit.kube.reflector import Reflector
+from accelkit.reporting import OnceReporter
+
+log = logging.getLogger(__name__)
+
+_DELETED: Final = "DELETED"
+
+
+class Watches:
+    """The collections, as they were seen last.
+
+    Args:
+        api: an open client.
+        node: this node's name.
+        on_change: called after each change.
+    """
+
+    def __init__(self, api: ApiClient, node: str, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._errors = OnceReporter(log)
+        self.wishes: dict[str, Wish] = {}
+        # Caches that are there and cannot be followed: what pods have of them stays as it is.
+        self.unreadable: set[str] = set()
+        self.pods: dict[str, MountingPod] = {}
+        self.policies: dict[str, object] = {}
+        # Grows with each change of the policies.
+        self.policies_seen = 0
+        self.node: OwnNode | None = None
+        # By namespace; that of the ClusterGKMCaches has none.
+        self.reports: dict[str, NodeStatus] = {}
+        own = {"fieldSelector": f"metadata.name={node}"}
+        self._reflectors: list[Reflector[Any]] = [
+            *(
+                Reflector(
+                    api,
+                    path,
+                    Cache,
+                    trim=trim_cache,
+                    on_replace=self._replacer(self._drop_caches(of_cluster), self._take_cache),
+                    on_event=self._take_cache,
+                    on_unreadable=self._note_unreadable,
+                )
+                for path, of_cluster in ((names.CACHES, False), (names.CLUSTER_CACHES, True))
+            ),
+            *(
+                Reflector(
+                    api,
+                    path,
+                    CacheNode,
+                    query=own,
+                    on_replace=self._replacer(self._drop_reports(of_cluster), self._take_report),
+                    on_event=self._take_report,
+                )
+                for path, of_cluster in ((names.CACHE_NODES, False), (names.CLUSTER_CACHE_NODES, True))
+            ),
+            Reflector(
+                api,
+                names.SIGNER_POLICIES,
+                SignerPolicyObject,
+                on_replace=self._replacer(self.policies.clear, self._take_policy),
+                on_event=self._take_policy,
+                on_unreadable=self._break_policy,
+            ),
+            Reflector(
+                api,
+                PODS,
+                Pod,
+                query={"fieldSelector": f"spec.nodeName={node}"},
+                trim=trim_pod,
+                on_replace=self._replacer(self.pods.clear, self._take_pod),
+                on_event=self._take_pod,
+                on_unreadable=self._take_unreadable_pod,
+            ),
+            Reflector(
+                api,
+                NODES,
+                Node,
+                query=own,
+                on_replace=self._replacer(lambda: None, self._take_node),
+                on_event=self._take_node,
+            ),
+        ]
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was read, so that what is not there is known not to be there."""
+        return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
+
+    def list_loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what has to run."""
+        return [each.run() for each in self._reflectors]
+
+    def _replacer(
+        self, drop: Callable[[], None], take: Callable[[str, Any], None]
+    ) -> Callable[[Iterable[Listed]], None]:
+        def replace(objects: Iterable[Listed]) -> None:
+            drop()
+            for each in objects:
+                take("ADDED", each)
+            self._on_change()
+
+        return replace
+
+    def _drop_caches(self, of_cluster: bool) -> Callable[[], None]:  # noqa: FBT001 - of two lists
+        def drop() -> None:
+            for key in [key for key in (*self.wishes, *self.unreadable) if key.startswith("/") is of_cluster]:
+                self._forget_cache(key)
+
+        return drop
+
+    def _forget_cache(self, key: str) -> None:
+        self.wishes.pop(key, None)
+        self.unreadable.discard(key)
+
+    def _take_cache(self, kind: str, cache: Cache) -> None:
+        self._forget_cache(cache.key)
+        # Before, nobody has decided how it comes to pods.
+        if kind != _DELETED and cache.status.delivery:
+            try:
+                self.wishes[cache.key] = read_wish(cache)
+            except CacheError as exc:
+                self.unreadable.add(cache.key)
+                self._errors.report(f"{cache.key} {exc}", f"cache {cache.key} is left as it is: {exc}")
+        self._on_change()
+
+    def _note_unreadable(self, kind: str, text: bytes) -> None:
+        try:
+            found = msgspec.json.decode(text, type=Identified).metadata
+        except UNREADABLE:
+            return
+        key = f"{found.namespace}/{found.name}"
+        self._forget_cache(key)
+        if kind != _DELETED:
+            self.unreadable.add(key)
+        self._on_change()
+
+    def _drop_reports(self, of_cluster: bool) -> Callable[[], None]:  # noqa: FBT001 - of two lists
+        def drop() -> None:
+            for namespace in [each for each in self.reports if (not each) is of_cluster]:
+                del self.reports[namespace]
+
+        return drop
+
+    def _take_report(self, kind: str, report: CacheNode) -> None:
+        if kind == _DELETED:
+            self.reports.pop(report.metadata.namespace, None)
+        else:
+            self.reports[report.metadata.namespace] = report.status
+        self._on_change()
+
+    def _take_policy(self, kind: str, policy: SignerPolicyObject) -> None:
+        self.policies.pop(policy.metadata.name, None)
+        if kind != _DELETED:
+            self.policies[policy.metadata.name] = policy.spec
+        self.policies_seen += 1
+        self._on_change()
+
+    def _break_policy(self, kind: str, text: bytes) -> None:
+        # One that nobody can read may cover everything.
+        try:
+            name = msgspec.json.decode(text, type=Identified).metadata.name
+        except UNREADABLE:
+            name = "?"
+        self.policies.pop(name, None)
+        if kind != _DELETED:
+            self.policies[name] = None
+        self.policies_seen += 1
+        self._on_change()
+
+    def _take_pod(self, kind: str, pod: Pod) -> None:
+        found = None if kind == _DELETED else read_mounting_pod(pod)
+        before = self.pods.pop(pod.metadata.uid, None)
+        if found is not None:
+            self.pods[found.uid] = found
+        if found != before:
+            self._on_change()
+
+    def _take_unreadable_pod(self, kind: str, text: bytes) -> None:
+        try:
+            found = msgspec.json.decode(text, type=Identified).metadata
+        except UNREADABLE:
+            return
+        self.pods.pop(found.uid, None)
+        if kind != _DELETED:
+            self.pods[found.uid] = MountingPod(found.uid, found.namespace, found.name, frozenset(), readable=False)
+        self._on_change()
+
+    def _take_node(self, kind: str, node: Node) -> None:
+        found = None if kind == _DELETED else read_own_node(node)
+        if found != self.node:
+            self.node = found
+            self._on_change()

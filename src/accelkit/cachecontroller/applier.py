@@ -1,0 +1,247 @@
+"""Carries out plans: one request after another, as long as we lead; what is refused is remembered for the next pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan, SecretCopy
+from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.shown import ObjectName, Refusal, Seen
+from accelkit.errors import ApiError, NotLeadingError
+from accelkit.gkm.conditions import Reason
+from accelkit.gkm.names import CLUSTER_CACHES, FINALIZER
+from accelkit.gkm.objects import API_VERSION, Cache, CacheStatus
+from accelkit.kernelcache.registry.pull_secrets import PULL_SECRET_KEYS
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
+
+# Of a pull secret, as it is and as base64.
+_MOST_SECRET_BYTES: Final = 64 << 10
+_MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
+_PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
+# Of our wording, since quotas and webhooks of others say something else each time.
+_MOST_REFUSAL: Final = 400
+
+
+class _Secret(msgspec.Struct):
+    type: str = ""
+    data: dict[str, str] = {}
+
+
+class Applier:
+    """Writes what plans ask for.
+
+    Args:
+        api: an open client, with a short deadline for each request.
+        seen: is told what the API server answers.
+        metrics: counts the writes.
+        leads: whether we may write now.
+    """
+
+    def __init__(
+        self, api: ApiClient, seen: SeenObjects, metrics: ControllerMetrics, leads: Callable[[], bool]
+    ) -> None:
+        self._api, self._seen, self._metrics, self._leads = api, seen, metrics, leads
+        self._copied: set[SecretCopy] = set()
+
+    async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
+        """Carry out a plan; deletions first, so that what replaces them is not refused for their sake.
+
+        Returns:
+            Whether anything was written.
+
+        Raises:
+            ApiError: the API server did not answer; the rest is for another pass.
+            NotLeadingError: we lead no longer.
+        """
+        wrote = False
+        for deletion in plan.delete:
+            options = {"preconditions": {"uid": deletion.uid}, "propagationPolicy": "Background"}
+            wrote |= await self._try("delete", deletion.name, self._api.delete(_path(deletion.name), options))
+        for patch in plan.patch:
+            body = patch.body if not patch.uid else _add_uid(patch.body, patch.uid)
+            wrote |= await self._try("patch", patch.name, self._api.patch(_path(patch.name), body))
+        for name, manifest in plan.create:
+            wrote |= await self._create(cache, mode, name, manifest)
+        for copied in plan.copies:
+            await self._copy_secret(copied)
+        return wrote
+
+    async def write_status(self, cache: Cache, status: CacheStatus) -> None:
+        """Put a status in the place of the former one, as long as it is the same cache.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+            NotLeadingError: we lead no longer.
+        """
+        self._check()
+        body = [
+            # Changes nothing: the API server refuses it where another cache has taken the name.
+            {"op": "replace", "path": "/metadata/uid", "value": cache.metadata.uid},
+            {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
+        ]
+        path = f"{build_cache_path(cache)}/status"
+        answer = await self._count("status", self._api.patch(path, body, kind="json"))
+        self._take(answer)
+
+    async def set_finalizers(self, cache: Cache, finalizers: list[str]) -> None:
+        """Write a cache's finalizers, as long as nobody else changed it.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+            NotLeadingError: we lead no longer.
+        """
+        self._check()
+        meta = cache.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": finalizers}}
+        answer = await self._count("finalizer", self._api.patch(build_cache_path(cache), body))
+        if FINALIZER in finalizers:
+            self._take(answer)
+
+    async def _create(self, cache: Cache, mode: DeliveryMode, name: ObjectName, manifest: Mapping[str, Any]) -> bool:
+        self._check()
+        try:
+            answer = await self._count("create", self._api.post(_collection(name), manifest))
+        except ApiError as exc:
+            if exc.already_exists:
+                return await self.look_at_taken(cache, mode, name)
+            self._note(name, exc)
+            return False
+        self._seen.refuse(name, None)
+        self._seen.put(name, msgspec.json.decode(answer, type=Seen))
+        return True
+
+    async def look_at_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
+        """Find out whose the object is that has the name: ours, whose labels somebody removed, or another's.
+
+        Returns:
+            Whether it is ours; where it is another's, that is remembered as a refusal.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+        """
+        found = await get_if_present(self._api, _path(name))
+        if found is None:
+            return False
+        try:
+            seen = msgspec.json.decode(found, type=Seen)
+        except UNREADABLE:
+            seen = None
+        if seen is not None and mode.owns(cache, name, seen):
+            self._seen.refuse(name, None)
+            self._seen.put(name, seen)
+            return True
+        kind = name.kind.kind.removeprefix("Persistent").replace("VolumeClaim", "claim")
+        text = (
+            f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " is there and is not ours; it is not touched"
+        )
+        refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or name the cache otherwise")
+        self._seen.refuse(name, refusal)
+        return False
+
+    async def _copy_secret(self, copied: SecretCopy) -> None:
+        """Copy a pull secret for pods that wait for it, unless they have it; what is missing they say themselves."""
+        if copied in self._copied or self._seen.find_refusal(copied.name) is not None:
+            return
+        self._check()
+        secrets = build_secrets_path(copied.target[0])
+        source = await get_if_present(
+            self._api, build_object_path(build_secrets_path(copied.source[0]), copied.source[1])
+        )
+        if source is None:
+            return
+        found = msgspec.json.decode(source, type=_Secret)
+        where = "/".join(copied.source)
+        key = next((each for each in PULL_SECRET_KEYS if each in found.data), "")
+        content = found.data.get(key, "")
+        if not key or len(content) > _MOST_SECRET:
+            text = f"holds neither {' nor '.join(PULL_SECRET_KEYS)}"
+            if key:
+                text = f"has more than {_MOST_SECRET_BYTES} bytes of {key}"
+            refusal = Refusal(Reason.PULL_SECRET_UNREADABLE, f"Secret {where} {text}, and is not copied")
+            self._seen.refuse(copied.name, refusal)
+            return
+        owner = copied.owner
+        reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
+        metadata = {"name": copied.target[1], "ownerReferences": [{**reference, "uid": copied.owner_uid}]}
+        # Nothing else of it is read, and a quota of its namespace does not bind us.
+        type_ = found.type if found.type in _PULL_SECRET_TYPES else "Opaque"
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "data": {key: content}}
+        try:
+            await self._count("create", self._api.post(secrets, body))
+        except ApiError as exc:
+            if not exc.already_exists:
+                raise
+        self._copied.add(copied)
+
+    async def _try(self, verb: str, name: ObjectName, request: Any) -> bool:
+        try:
+            self._check()
+        except NotLeadingError:
+            request.close()
+            raise
+        try:
+            answer = await self._count(verb, request)
+        except ApiError as exc:
+            # Where its name is another object's by now, it is gone as well.
+            if exc.not_found or (verb == "delete" and exc.conflict):
+                return False
+            self._note(name, exc)
+            return False
+        self._seen.refuse(name, None)
+        if verb == "patch":
+            self._seen.put(name, msgspec.json.decode(answer, type=Seen))
+        return True
+
+    async def _count(self, verb: str, request: Any) -> bytes:
+        try:
+            answer: bytes = await request
+        except ApiError as exc:
+            self._metrics.writes.labels(verb, exc.reason or "none").inc()
+            raise
+        self._metrics.writes.labels(verb, "done").inc()
+        return answer
+
+    def _note(self, name: ObjectName, exc: ApiError) -> None:
+        if exc.unanswered or exc.conflict:
+            # Nothing is known, or something has changed since: the next pass sees what.
+            raise exc
+        where = f"{name.kind.kind} {name.namespace}/{name.name}"
+        self._seen.refuse(name, Refusal(exc.reason or "Refused", f"{where} is refused: {exc.message[:_MOST_REFUSAL]}"))
+
+    def _take(self, answer: bytes) -> None:
+        cache = msgspec.json.decode(answer, type=Cache)
+        known = self._seen.caches.get(cache.key)
+        if known is not None and known.metadata.uid == cache.metadata.uid:
+            self._seen.take_cache(cache)
+
+    def _check(self) -> None:
+        if not self._leads():
+            raise NotLeadingError("another replica writes now")
+
+
+def build_cache_path(cache: Cache) -> str:
+    """Return where a cache lies."""
+    if cache.of_cluster:
+        return build_object_path(CLUSTER_CACHES, cache.metadata.name)
+    return build_object_path(
+        build_collection_path(API_VERSION, "gkmcaches", cache.metadata.namespace), cache.metadata.name
+    )
+
+
+def _collection(name: ObjectName) -> str:
+    return build_collection_path(name.kind.api_version, name.kind.plural, name.namespace or None)
+
+
+def _path(name: ObjectName) -> str:
+    return build_object_path(_collection(name), name.name)
+
+
+def _add_uid(body: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    return {**body, "metadata": {**body.get("metadata", {}), "uid": uid}}

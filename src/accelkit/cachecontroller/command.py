@@ -1,0 +1,154 @@
+"""The command `accelkit cache-controller`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accelkit import __version__
+from accelkit.cachecontroller.delivery import FillSettings
+from accelkit.cachecontroller.service import ControllerOptions, WebhookOptions, run
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
+from accelkit.kube.lease import parse_lease
+from accelkit.logs import LogFormat, set_up_service_log
+from accelkit.serving.tls import Listen, TlsFiles, make_context
+
+_PORT = click.IntRange(1, 65535)
+_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehand
+
+
+@click.command("cache-controller", short_help="Verify kernel caches of the cluster, and make their claims.")
+@click.version_option(__version__, prog_name="accelkit cache-controller")
+@click.option("--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Where accelkit runs.")
+@click.option(
+    "--kubeconfig", envvar="ACCELKIT_KUBECONFIG", type=FILE, help="Default: the pod's service account, else KUBECONFIG."
+)
+@click.option(
+    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica writes."
+)
+@click.option("--identity", required=True, envvar="POD_NAME", help="Our name, unique among the replicas (POD_NAME).")
+@click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="Image of Jobs and init containers, accelkit's.")
+@click.option(
+    "--trusted-root",
+    type=FILE,
+    envvar="ACCELKIT_TRUSTED_ROOT",
+    help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    envvar="ACCELKIT_WORKERS",
+    help="How many images are judged at once.",
+)
+@click.option(
+    "--judge-again-seconds",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    envvar="ACCELKIT_JUDGE_AGAIN_SECONDS",
+    help="After so long an image is resolved and verified anew, though nothing has changed.",
+)
+@click.option(
+    "--guard-seconds",
+    type=click.FloatRange(min=1),
+    default=5.0,
+    show_default=True,
+    envvar="ACCELKIT_GUARD_SECONDS",
+    help="How long API servers may take to refuse writable mounts of a new cache; then pods are read and claims made.",
+)
+@click.option(
+    "--metrics-port",
+    type=_PORT,
+    envvar="ACCELKIT_METRICS_PORT",
+    help="Port of /healthz, /readyz, /version, /metrics, without TLS.",
+)
+@click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port of the webhook of pods.")
+@click.option("--webhook-cert", type=FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
+@click.option("--webhook-key", type=FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
+@click.option(
+    "--webhook-name",
+    envvar="ACCELKIT_WEBHOOK_NAME",
+    help="Of the MutatingWebhookConfiguration that calls it, and of the Service in --namespace that leads there.",
+)
+@click.option(
+    "--webhook-url", default="", envvar="ACCELKIT_WEBHOOK_URL", help="https://HOST:PORT in the place of that Service."
+)
+@click.option(
+    "--job-service-account", default="", envvar="ACCELKIT_JOB_SERVICE_ACCOUNT", help="Of Jobs that fill claims."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default="text",
+    show_default=True,
+    envvar="ACCELKIT_LOG_FORMAT",
+    help="Lines of text, or one JSON object per line.",
+)
+@registry_options
+def cache_controller(**options: Any) -> None:
+    """Give each GKMCache a verified digest, and its pods claims on it."""
+    set_up_service_log("cache-controller", None, LogFormat(options["log_format"]))
+    asyncio.run(run(read_options(options)))
+
+
+def read_options(options: dict[str, Any]) -> ControllerOptions:
+    """Return what the command line says.
+
+    Raises:
+        ConfigurationError: something is missing, or cannot be read.
+    """
+    mirrors, plain, ca_file = options["mirror"], options["plain_http"], options["registry_ca"]
+    settings = read_settings(options)
+    settings.build_tls_context()
+    arguments = [f"--mirror={each}" for each in mirrors] + [f"--plain-http={each}" for each in plain]
+    trusted_root: Path | None = options["trusted_root"]
+    fill = FillSettings(
+        options["image"],
+        options["namespace"],
+        options["job_service_account"],
+        tuple(arguments),
+        _read(trusted_root),
+        _read(ca_file),
+    )
+    metrics = options["metrics_port"]
+    return ControllerOptions(
+        fill=fill,
+        lease=parse_lease(options["lease"]),
+        identity=options["identity"],
+        settings=settings,
+        kubeconfig=options["kubeconfig"],
+        trusted_root=trusted_root,
+        workers=options["workers"],
+        again_seconds=options["judge_again_seconds"],
+        guard_seconds=options["guard_seconds"],
+        metrics=Listen(_ANYWHERE, metrics) if metrics else None,
+        webhook=_read_webhook(options),
+    )
+
+
+def _read_webhook(options: dict[str, Any]) -> WebhookOptions | None:
+    names = ("webhook_port", "webhook_cert", "webhook_key", "webhook_name")
+    port, certificate, key, name = (options[each] for each in names)
+    if not port:
+        return None
+    if not (certificate and key and name):
+        raise ConfigurationError(
+            "--webhook-port needs a certificate and the name of its configuration",
+            next_step="give --webhook-cert, --webhook-key and --webhook-name",
+        )
+    files = TlsFiles(certificate, key, None)
+    make_context(files)
+    return WebhookOptions(Listen(_ANYWHERE, port, files), certificate, name, options["webhook_url"])
+
+
+def _read(path: Path | None) -> bytes | None:
+    try:
+        return path.read_bytes() if path is not None else None
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc.strerror}") from exc

@@ -1,0 +1,1 @@
+"""What a cache's claims, conditions and former digests ought to be; no I/O."""

@@ -1,0 +1,87 @@
+"""Claims of ours in workload namespaces, as the volumes say that are bound to them: tenants cannot write those. Pure.
+
+What a claim says of itself, anybody may write who may edit its namespace; so nothing here rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.cachecontroller.deciding.node_claims import read_bound_claim
+from accelkit.cachecontroller.delivery import DeliveryMode
+from accelkit.cachecontroller.filling.objects import fills_elsewhere
+from accelkit.cachecontroller.shown import VOLUMES, ClaimPod, ObjectName, Shown
+from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
+from accelkit.gkm.objects import Cache, CacheStatus, PvcStatus
+from accelkit.texts import list_some
+
+# Of volumes whose claim is gone.
+_UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
+
+
+def list_given_claims(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+    """Return the claims that volumes of a cache are bound to, whatever is in them now and wherever they are."""
+    ways = tuple(modes)
+    found = set()
+    for name, volume in shown.list_of_cache(VOLUMES, cache.key):
+        claim, uid = read_bound_claim(volume)
+        if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
+            continue
+        present = shown.find(claim)
+        # Labels may be gone from a claim, which hides it from us; but one of another UID has taken its name.
+        taken = present is not None and present.metadata.uid != uid
+        if not taken and any(mode.owns(cache, name, volume) for mode in ways):
+            found.add(claim)
+    return sorted(found, key=str)
+
+
+def list_pods_of(claims: Iterable[ObjectName], shown: Shown, *, writing: bool = False) -> list[ClaimPod]:
+    """Return the pods that mount claims, or those alone that might write to them."""
+    by_namespace: dict[str, set[str]] = {}
+    for claim in claims:
+        by_namespace.setdefault(claim.namespace, set()).add(claim.name)
+    return [
+        pod
+        for namespace in sorted(by_namespace)
+        for pod in shown.list_pods(namespace)
+        if by_namespace[namespace] & (pod.writable if writing else pod.claims)
+    ]
+
+
+def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) -> dict[str, PvcStatus]:
+    """Return the states of namespaces, of which ClaimExists is said only where nothing of ours is left.
+
+    Admission policies let pods write to claims of a namespace for which it is said: they are somebody's data.
+    """
+    places = {claim.namespace for claim in given}
+    told = {}
+    for namespace, each in states.items():
+        ready = find_condition(each.conditions, ConditionType.READY)
+        if ready is not None and ready.reason == Reason.CLAIM_EXISTS and namespace in places:
+            text = f"{ready.message}; claims of this cache in {namespace} go first, once no pod uses them"
+            taken = state(ConditionType.READY, Reason.CLAIM_TAKEN, text, holds=False)
+            told[namespace] = msgspec.structs.replace(
+                each, conditions=[taken if one is ready else one for one in each.conditions]
+            )
+        else:
+            told[namespace] = each
+    return told
+
+
+def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: Shown) -> CacheStatus:
+    """Return the status, which says so where pods mount a claim of ours writable, past the webhook and the policies."""
+    writers = list_pods_of(given, shown, writing=True)
+    if not writers:
+        return status
+    text = f"pods mount what others read writable, past the webhook: {name_pods(writers)}; delete them"
+    degraded = state(ConditionType.DEGRADED, Reason.WRITABLE_POD, text, holds=True)
+    others = [each for each in status.conditions if each.type != ConditionType.DEGRADED]
+    return msgspec.structs.replace(status, conditions=[*others, degraded])
+
+
+def name_pods(pods: Iterable[ClaimPod]) -> str:
+    """Return the first pods for a sentence, and how many more there are."""
+    return list_some(f"{pod.namespace}/{pod.name}" for pod in pods)

@@ -1,0 +1,72 @@
+"""What of a plan lets pods mount a claim, and the plan without it; pure.
+
+A claim is of use once a volume is for its UID. So three things are grants: the claim, its volume, and the word in a
+volume that is there already of whose it is now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from accelkit.cachecontroller.delivery import DeliveryPlan, Patch
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Shown
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Condition, ConditionType
+from accelkit.gkm.objects import Cache, PvcStatus
+
+
+def list_grants(cache: Cache, plan: DeliveryPlan, shown: Shown) -> dict[ObjectName, ObjectName]:
+    """Return what is created or patched to let pods mount claims, with the claim of each.
+
+    Claims that are filled somewhere first are left out: pods of users cannot name them.
+    """
+    found = {name: name for name, _ in plan.create if name.kind == CLAIMS}
+    found |= {name: _read_claim(manifest) for name, manifest in plan.create if name.kind == VOLUMES}
+    for patch in plan.patch:
+        if gives(patch):
+            present = shown.find(patch.name)
+            former = present.spec.get("claimRef") or {} if present is not None else {}
+            body = {"spec": {"claimRef": {**former, **patch.body["spec"]["claimRef"]}}}
+            found[patch.name] = _read_claim(body)
+    of_users = list_claim_names(cache)
+    return {name: claim for name, claim in found.items() if claim.name in of_users}
+
+
+def list_claim_names(cache: Cache) -> set[str]:
+    """Return the names under which pods mount a cache."""
+    digests = (cache.status.resolved_digest, *cache.status.previous_digests)
+    pinned = {names.name_pinned_claim(cache.key, each) for each in digests if each}
+    return {names.name_claim(cache.key), *pinned}
+
+
+def gives(patch: Patch) -> bool:
+    """Whether a patch says whose a volume is."""
+    return patch.name.kind == VOLUMES and bool((patch.body.get("spec") or {}).get("claimRef"))
+
+
+def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPlan:
+    """Return the plan without what is withheld."""
+    return dataclasses.replace(
+        plan,
+        create=tuple(each for each in plan.create if each[0] not in withheld),
+        patch=tuple(each for each in plan.patch if not (gives(each) and each.name in withheld)),
+    )
+
+
+def tell(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
+    """Return the plan with other words on whether namespaces are ready."""
+    states = dict(plan.states)
+    for namespace, condition in ready.items():
+        former = states.get(namespace, PvcStatus())
+        others = [each for each in former.conditions if each.type != ConditionType.READY]
+        states[namespace] = msgspec.structs.replace(former, conditions=[condition, *others])
+    return dataclasses.replace(plan, states=states)
+
+
+def _read_claim(volume: Mapping[str, Any]) -> ObjectName:
+    reference = (volume.get("spec") or {}).get("claimRef") or {}
+    return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))

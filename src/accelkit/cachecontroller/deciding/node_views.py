@@ -1,0 +1,164 @@
+"""What the nodes say of a cache, each by itself and all together; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_failure, state
+from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, NodeCacheStatus
+from accelkit.kernelcache.formats.recorded import bound_texts
+from accelkit.texts import list_some
+
+_HOST_LABEL: Final = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What one node says of a cache.
+
+    Attributes:
+        node: its name.
+        current: of the digest that pods get; None where the node says nothing of it.
+        former: of other digests.
+        host: the value of its label kubernetes.io/hostname.
+    """
+
+    node: str
+    current: NodeCacheStatus | None
+    former: tuple[NodeCacheStatus, ...] = ()
+    host: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pods may use the cache."""
+        return self.current is not None and holds(self.current.conditions, ConditionType.READY)
+
+    @property
+    def failure(self) -> Condition | None:
+        """Why not, where that is a failure and not merely under way."""
+        if self.current is None or self.ready:
+            return None
+        found = (
+            find_condition(self.current.conditions, type_) for type_ in (ConditionType.EXTRACTED, ConditionType.READY)
+        )
+        return next((each for each in found if each is not None and is_failure(each)), None)
+
+
+def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Collection[str]) -> list[NodeView]:
+    """Return what the nodes that exist say of a cache, by their names' order."""
+    views = []
+    for report in reports:
+        name = report.metadata.name
+        entries = report.status.caches.get(cache.metadata.name)
+        if name in nodes and entries:
+            former = tuple(entry for key, entry in entries.items() if key != digest)
+            host = (report.metadata.labels or {}).get(_HOST_LABEL, name)
+            views.append(NodeView(name, entries.get(digest), former, host))
+    return sorted(views, key=lambda view: view.node)
+
+
+def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
+    """Return the values of kubernetes.io/hostname of the nodes on which pods of a cache do best.
+
+    Args:
+        views: of the cache.
+        by_node: whether nodes hold its files; where they do not, those whose cards can load it.
+    """
+    kind = ConditionType.READY if by_node else ConditionType.COMPATIBLE
+    return [view.host for view in views if view.current is not None and holds(view.current.conditions, kind)]
+
+
+def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
+    """Count nodes and pods from the nodes' own entries of this cache.
+
+    Args:
+        views: of this cache alone.
+        leaving: pods that mount it and are being deleted.
+    """
+    used = [view for view in views if view.current is not None and view.current.pods]
+    unused = [view for view in views if view.ready and view not in used]
+    return CacheCounts(
+        node_cnt=len(views),
+        node_in_use_cnt=len(used),
+        node_not_in_use_cnt=len(unused),
+        node_error_cnt=sum(view.failure is not None for view in views),
+        pod_running_cnt=sum(len(view.current.pods) for view in views if view.current is not None),
+        pod_deleting_cnt=leaving,
+        pod_outdated_cnt=sum(len(entry.pods) for view in views for entry in view.former),
+    )
+
+
+def find_variables(views: Iterable[NodeView]) -> dict[str, str]:
+    """Return the variables under which a cache was captured, as the first node that read its files says."""
+    told = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
+    return next(filter(None, told), {})
+
+
+def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
+    """Return Compatible, Extracted, Outdated and Effective, as the nodes have them together."""
+    current = [view for view in views if view.current is not None]
+    outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
+    pods = sum(len(entry.pods) for view in views for entry in view.former)
+    text = f"{pods} pods use a former digest, on {list_some(outdated)}" if pods else "no pod uses a former digest"
+    return [
+        summarize_compatible(current),
+        _summarize_extracted(current),
+        state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods)),
+        _summarize_effective(current),
+    ]
+
+
+def summarize_compatible(views: Sequence[NodeView]) -> Condition:
+    """Return Compatible, as the nodes have it together."""
+    found = {view.node: _find(view, ConditionType.COMPATIBLE) for view in views}
+    yes = [node for node, each in found.items() if each is not None and each.status == "True"]
+    no = {node: each for node, each in found.items() if each is not None and each.status == "False"}
+    type_ = ConditionType.COMPATIBLE
+    if yes and no:
+        return state(
+            type_, Reason.PARTLY_COMPATIBLE, f"{len(yes)} nodes can load it, {list_some(no)} cannot", holds=True
+        )
+    if yes:
+        return state(type_, Reason.COMPATIBLE, f"{len(yes)} nodes can load it", holds=True)
+    if no:
+        node, first = next(iter(no.items()))
+        reason = Reason.NO_CARDS if all(each.reason == Reason.NO_CARDS for each in no.values()) else Reason.INCOMPATIBLE
+        return state(type_, reason, f"{len(no)} nodes cannot load it; {node}: {first.message}", holds=False)
+    # A node that looked and cannot tell says which fact is missing; one that has not looked says Pending.
+    undecided = {node: each for node, each in found.items() if each is not None and each.reason != Reason.PENDING}
+    if undecided:
+        node, first = next(iter(undecided.items()))
+        text = f"{len(undecided)} nodes cannot tell whether they can load it; {node}: {first.message}"
+        return state(type_, first.reason, text, holds=None)
+    return state(type_, Reason.PENDING, "no node has judged it yet", holds=None)
+
+
+def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
+    nodes = [
+        view.node for view in views if holds(view.current.conditions if view.current else (), ConditionType.EXTRACTED)
+    ]
+    if nodes:
+        return state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"{len(nodes)} nodes have its files", holds=True)
+    failed = next((view for view in views if view.failure is not None), None)
+    if failed is not None and failed.failure is not None:
+        text = f"node {failed.node}: {failed.failure.message}"
+        return state(ConditionType.EXTRACTED, failed.failure.reason, text, holds=False)
+    return state(ConditionType.EXTRACTED, Reason.PENDING, "no node has its files yet", holds=False)
+
+
+def _summarize_effective(views: Sequence[NodeView]) -> Condition:
+    found = [(view.node, _find(view, ConditionType.EFFECTIVE)) for view in views]
+    missing = [(node, each) for node, each in found if each is not None and each.status == "False"]
+    if missing:
+        node, first = missing[0]
+        return state(ConditionType.EFFECTIVE, first.reason, f"node {node}: {first.message}", holds=False)
+    hits = [node for node, each in found if each is not None and each.status == "True"]
+    if hits:
+        return state(ConditionType.EFFECTIVE, Reason.HITS, f"workloads hit it on {list_some(hits)}", holds=True)
+    return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "nobody has looked yet", holds=None)
+
+
+def _find(view: NodeView, type_: ConditionType) -> Condition | None:
+    return find_condition(view.current.conditions, type_) if view.current is not None else None

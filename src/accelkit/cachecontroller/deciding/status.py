@@ -1,0 +1,227 @@
+"""What a cache's status says of its nodes, namespaces and pods; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from accelkit.cachecontroller.deciding.judgement import Decision
+from accelkit.cachecontroller.deciding.node_views import (
+    NodeView,
+    count,
+    find_variables,
+    summarize_compatible,
+    summarize_nodes,
+    view_nodes,
+)
+from accelkit.cachecontroller.shown import ClaimPod, Shown
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, is_failure, state
+from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
+from accelkit.texts import list_some
+
+# Access modes that let pods of several nodes have one volume.
+_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
+_SHOWN: Final = 5
+_NOT_MEASURED: Final = "what pods make themselves is counted where nodes hold the files: with delivery node alone"
+
+
+def choose_delivery(cache: Cache) -> Delivery:
+    """Return how a cache comes to pods, where users leave it open."""
+    spec = cache.spec
+    if spec.delivery is not Delivery.AUTO:
+        return spec.delivery
+    shared = bool(_BY_MANY & set(spec.access_modes)) and bool(spec.storage_class_name)
+    return Delivery.NAMESPACE if shared else Delivery.NODE
+
+
+def judge_ready(
+    cache: Cache,
+    delivery: Delivery,
+    views: Sequence[NodeView],
+    states: Mapping[str, PvcStatus],
+    existing: Collection[str],
+) -> tuple[Condition, Condition]:
+    """Return Ready and Degraded of a verified cache.
+
+    Args:
+        cache: to tell its namespaces.
+        delivery: how it comes to pods.
+        views: what the nodes say.
+        states: by namespace.
+        existing: the namespaces that exist.
+    """
+    if not cache.namespaces:
+        text = "no workloadNamespaces: name the namespaces whose pods are to use it"
+        return _refuse(Reason.NO_NAMESPACES, text)
+    here = {name: _find_ready(states.get(name)) for name in cache.namespaces if name in existing}
+    if not here:
+        return _refuse(
+            Reason.NAMESPACE_MISSING, f"{list_some(cache.namespaces)}: no such namespace; it goes on once there is"
+        )
+    failures = [f"{name}: {each.message or each.reason}" for name, each in here.items() if each and is_failure(each)]
+    reasons = [each.reason for each in here.values() if each and is_failure(each)]
+    by_node = delivery is Delivery.NODE
+    for view in views if by_node else ():
+        if (failure := view.failure) is not None:
+            failures.append(f"node {view.node}: {failure.message or failure.reason}")
+            reasons.append(Reason.FAILED_ON_NODES)
+    ready_nodes = [view.node for view in views if view.ready]
+    ready_here = [name for name, each in here.items() if each is not None and each.status == "True"]
+    some = bool(ready_here) and (bool(ready_nodes) or not by_node)
+    if failures:
+        shown = "; ".join(failures[:_SHOWN]) + (
+            f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        )
+        return (
+            state(ConditionType.READY, reasons[0], shown, holds=False),
+            state(ConditionType.DEGRADED, reasons[0], shown, holds=True),
+        )
+    healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
+    if len(ready_here) < len(here):
+        waiting = next(each for each in here.values() if each is None or each.status != "True")
+        text = waiting.message if waiting is not None else "nothing is known of its claims yet"
+        return state(ConditionType.READY, Reason.PENDING, text, holds=False), healthy
+    if not some:
+        return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
+    where = f"on {len(ready_nodes)} of {len(views)} nodes" if by_node else f"in {len(ready_here)} namespaces"
+    return state(ConditionType.READY, Reason.READY, f"pods get it {where}", holds=True), healthy
+
+
+def assemble_status(
+    cache: Cache,
+    decision: Decision,
+    states: Mapping[str, PvcStatus],
+    shown: Shown,
+    nodes: Collection[str],
+    *,
+    users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
+) -> CacheStatus:
+    """Return the whole status, with conditions without times.
+
+    Args:
+        cache: with what was decided in its status, `delivery` too.
+        decision: what pods get.
+        states: by namespace, as the way of delivery has them.
+        shown: reports, namespaces and pods.
+        nodes: those that exist.
+        users: pods by digest, as the way of delivery has them; read where no node reports them.
+    """
+    status, delivery = cache.status, Delivery(cache.status.delivery)
+    resolved, verified = decision.conditions
+    views = view_nodes(cache, status.resolved_digest, shown.list_reports(cache), nodes)
+    by_node = delivery is Delivery.NODE
+    counts = count_pods(status.resolved_digest, users)
+    if decision.serves:
+        existing = [each for each in cache.namespaces if each in shown.namespaces]
+        ready, degraded = judge_ready(cache, delivery, views, states, existing)
+        if resolved.status == "False":
+            degraded = state(ConditionType.DEGRADED, resolved.reason, resolved.message, holds=True)
+        of_nodes = summarize_nodes(views) if by_node else summarize_elsewhere(views, states, counts)
+        missing = {name: say_missing(name) for name in cache.namespaces if name not in shown.namespaces}
+        conditions = [ready, resolved, verified, *of_nodes, degraded]
+        found = {**states, **missing}
+    elif status.resolved_digest:
+        # Nothing was learnt: what was known stays, but for the two that say so.
+        found, conditions = (
+            status.pvc_status,
+            [next((new for new in decision.conditions if new.type == each.type), each) for each in status.conditions],
+        )
+    else:
+        ready = state(ConditionType.READY, verified.reason, verified.message, holds=False)
+        of_nodes = summarize_nodes(views) if by_node else summarize_elsewhere(views, {}, counts)
+        found = {}
+        conditions = [ready, resolved, verified, *(each for each in of_nodes if each.type == ConditionType.OUTDATED)]
+    claims = {each.pvc_name for each in found.values() if each.pvc_name}
+    leaving = sum(
+        pod.leaving and bool(claims & pod.claims) for each in cache.namespaces for pod in shown.list_pods(each)
+    )
+    owners = {each.pvc_owner for each in found.values()} - {"Unknown"}
+    return msgspec.structs.replace(
+        status,
+        pvc_owner=owners.pop() if len(owners) == 1 else "Unknown",
+        pvc_status=dict(found),
+        conditions=conditions,
+        recorded_environment=status.recorded_environment or find_variables(views),
+        counts=count(views, leaving) if by_node else counts,
+    )
+
+
+def summarize_elsewhere(
+    views: Sequence[NodeView], states: Mapping[str, PvcStatus], counts: CacheCounts
+) -> list[Condition]:
+    """Return Compatible, Extracted, Outdated and Effective where nodes hold no files.
+
+    Args:
+        views: of nodes, which judge their cards all the same.
+        states: by namespace.
+        counts: of pods.
+    """
+    found = {name: _find_ready(each) for name, each in states.items()}
+    there = [name for name, each in found.items() if each is not None and each.status == "True"]
+    waiting = next((each for each in found.values() if each is not None and each.status != "True"), None)
+    if there:
+        extracted = state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"pods of {list_some(there)} get it", holds=True)
+    elif waiting is not None:
+        extracted = state(ConditionType.EXTRACTED, waiting.reason, waiting.message, holds=False)
+    else:
+        extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "its files lie nowhere yet", holds=False)
+    pods = counts.pod_outdated_cnt
+    told = f"{pods} pods use a former digest" if pods else "no pod uses a former digest"
+    return [
+        summarize_compatible([view for view in views if view.current is not None]),
+        extracted,
+        state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, told, holds=bool(pods)),
+        state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, _NOT_MEASURED, holds=None),
+    ]
+
+
+def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
+    """Count pods and their nodes where no node reports.
+
+    Args:
+        digest: that new pods get.
+        users: the pods by the digest that they have.
+    """
+    pods = [pod for found in users.values() for pod in found]
+    nodes = {pod.node for pod in pods if pod.node}
+    running = {each: sum(bool(pod.node) and not pod.leaving for pod in found) for each, found in users.items()}
+    return CacheCounts(
+        node_cnt=len(nodes),
+        node_in_use_cnt=len(nodes),
+        pod_running_cnt=running.get(digest, 0),
+        pod_deleting_cnt=sum(pod.leaving for pod in pods),
+        pod_outdated_cnt=sum(running.values()) - running.get(digest, 0),
+    )
+
+
+def say_missing(namespace: str) -> PvcStatus:
+    """Return the state of a namespace that does not exist."""
+    text = f"there is no namespace {namespace}; it goes on once there is"
+    return PvcStatus(conditions=[state(ConditionType.READY, Reason.NAMESPACE_MISSING, text, holds=False)])
+
+
+def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
+    if not views:
+        return Reason.PENDING, "no node with cards has taken it up yet"
+    compatible = summarize_compatible([view for view in views if view.current is not None])
+    if compatible.status == "False":
+        return Reason(compatible.reason), compatible.message
+    for view in views:
+        ready = _find_ready(view.current)
+        if ready is not None and ready.reason == Reason.RETRYING:
+            return Reason.RETRYING, f"node {view.node}: {ready.message}"
+    return Reason.EXTRACTING, f"{len(views)} nodes prepare it, and none is ready yet"
+
+
+def _find_ready(status: PvcStatus | NodeCacheStatus | None) -> Condition | None:
+    return find_condition(status.conditions, ConditionType.READY) if status is not None else None
+
+
+def _refuse(reason: Reason, message: str) -> tuple[Condition, Condition]:
+    return (
+        state(ConditionType.READY, reason, message, holds=False),
+        state(ConditionType.DEGRADED, reason, "it is ready nowhere", holds=False),
+    )

@@ -1,0 +1,227 @@
+"""Gives filled volumes to workload namespaces, and finds those that were given.
+
+A volume is given away by its own `claimRef`, as populators do it: tenants cannot write PersistentVolumes, so its
+annotations and the UID of the claim in it say what a claim in a workload namespace holds; the claim is not asked.
+A volume has one claim. That has the cache's name, or the pinned one where the former digest still has the cache's name;
+and where pods wait for the other of both names and none uses the one, it moves there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelkit.cachecontroller.delivery import Patch
+from accelkit.cachecontroller.filling.manifests import write_claim
+from accelkit.cachecontroller.filling.objects import (
+    FILLED_ANNOTATION,
+    NAMESPACE_ANNOTATION,
+    Filled,
+    Target,
+    Waiting,
+    Work,
+    is_dynamic,
+    is_gone,
+    read_annotation,
+    read_claim_name,
+    read_claim_ref,
+    read_volume_name,
+    waiting_for,
+)
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Seen, Shown
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Reason
+from accelkit.gkm.objects import Cache
+
+_LOST: Final = "Lost"
+_TOUCH_ANNOTATION: Final = "cache.accelkit.io/volume"
+_TOUCH_SECONDS: Final = 2.0
+_UNBOUND: Final = frozenset({None, "", "Pending"})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A filled volume that was given to a workload namespace.
+
+    Attributes:
+        volume: its name.
+        seen: the volume.
+        claim: the name of its claim.
+        held: that very claim; None where it is not there any more.
+    """
+
+    volume: ObjectName
+    seen: Seen
+    claim: ObjectName
+    held: Seen | None
+
+    @property
+    def digest(self) -> str:
+        """What it is filled with."""
+        return read_annotation(self.seen, names.DIGEST_ANNOTATION)
+
+    @property
+    def namespace(self) -> str:
+        """Whose it is."""
+        return read_annotation(self.seen, NAMESPACE_ANNOTATION)
+
+    @property
+    def bound(self) -> bool:
+        """Whether pods can mount it."""
+        return self.held is not None and self.held.status.get("phase") == "Bound"
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its claim is gone or going, so that new pods cannot have it."""
+        return self.held is None or self.held.metadata.deletion_timestamp is not None
+
+    def holds(self, target: Target) -> bool:
+        """Whether it is what a target needs."""
+        return (self.namespace, self.digest, read_annotation(self.seen, FILLED_ANNOTATION)) == (
+            target.namespace,
+            target.digest,
+            target.mount_path,
+        )
+
+
+def list_given(cache: Cache, shown: Shown) -> list[Given]:
+    """Return the volumes of a cache that were given away and can still be used."""
+    found = []
+    for name, seen in shown.list_of_cache(VOLUMES, cache.key):
+        if read_annotation(seen, FILLED_ANNOTATION) and not is_gone(seen):
+            claim = read_claim_name(seen)
+            held = shown.find(claim)
+            ours = held is not None and held.metadata.uid == read_claim_ref(seen).get("uid")
+            found.append(Given(name, seen, claim, held if ours else None))
+    return found
+
+
+def list_users(claim: ObjectName, shown: Shown) -> list[str]:
+    """Return the names of the pods that mount a claim."""
+    return sorted(pod.name for pod in shown.list_pods(claim.namespace) if claim.name in pod.claims)
+
+
+class HandOver:
+    """Where the volume of one target is, and where it has to be.
+
+    Args:
+        target: what it is filled with, and for whom.
+        given: all volumes of the cache that were given away.
+        shown: what is there.
+        work: what is found to be done is added to it.
+    """
+
+    def __init__(self, target: Target, given: Iterable[Given], shown: Shown, work: Work) -> None:
+        self._target = target
+        self._given = tuple(given)
+        self._shown = shown
+        self._work = work
+        key = target.cache.key
+        self._plain = ObjectName(CLAIMS, names.name_claim(key), target.namespace)
+        self._pinned = ObjectName(CLAIMS, names.name_pinned_claim(key, target.digest), target.namespace)
+
+    def find_given(self) -> Given | None:
+        """Return the volume that holds what is needed, where it has been given already."""
+        return next((each for each in self._given if each.holds(self._target) and not each.leaving), None)
+
+    def give(self, filled: Filled) -> Waiting:
+        """Give a filled volume away; what is still missing is told."""
+        chosen = self._choose(filled.volume.name)
+        return chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.seen, filled.modes, chosen)
+
+    def follow_pods(self, given: Given) -> None:
+        """Move a volume to the other of its names where pods wait for it there, and none uses it here."""
+        other = self._pinned if given.claim == self._plain else self._plain
+        if not list_users(given.claim, self._shown) and list_users(other, self._shown) and self._is_free(other, given):
+            modes = given.seen.spec.get("accessModes")
+            self._bind(given.volume, given.seen, tuple(modes) if isinstance(modes, list) else (), other)
+
+    def hurry(self, given: Given) -> None:
+        """Change a claim that waits for the volume which is its own now.
+
+        Kubernetes looks at a claim that changes at once, and at one that waits every 15 seconds.
+        """
+        if given.held is None or given.held.status.get("phase") not in _UNBOUND:
+            return
+        touch = f"{given.volume.name} {int(self._shown.now / _TOUCH_SECONDS)}"
+        self._work.wakes.append(_TOUCH_SECONDS)
+        if read_annotation(given.held, _TOUCH_ANNOTATION) != touch:
+            body = {"metadata": {"annotations": {_TOUCH_ANNOTATION: touch}}}
+            self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
+
+    def disown(self, given: Given) -> None:
+        """Take off owners that others gave a claim: a pod that owns one may mount it by a generic ephemeral volume."""
+        if given.held is not None and given.held.metadata.owner_references:
+            self._work.patch.append(
+                Patch(given.claim, {"metadata": {"ownerReferences": None}}, given.held.metadata.uid)
+            )
+
+    def _is_free(self, claim: ObjectName, given: Given) -> bool:
+        seen = self._shown.find(claim)
+        if seen is None:
+            return self._work.read_refusal(claim, self._shown) is None
+        return read_volume_name(seen) == given.volume.name
+
+    def _choose(self, volume: str) -> ObjectName | Waiting:
+        """Return the name of the claim that gets a volume which nobody has yet."""
+        for name in (self._plain, self._pinned):
+            seen = self._shown.find(name)
+            if seen is not None and read_volume_name(seen) == volume and seen.metadata.deletion_timestamp is None:
+                return name
+        if not list_users(self._plain, self._shown) and list_users(self._pinned, self._shown):
+            return self._take(self._pinned)
+        former = next((each for each in self._given if each.claim == self._plain and each.held is not None), None)
+        if former is None:
+            return self._take(self._plain)
+        if list_users(self._plain, self._shown):
+            return self._take(self._pinned)
+        if former.held is not None:
+            self._work.remove(self._plain, former.held)
+        return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest goes first")
+
+    def _take(self, claim: ObjectName) -> ObjectName | Waiting:
+        if (refusal := self._work.read_refusal(claim, self._shown)) is not None:
+            return Waiting(refusal.reason, f"claim {claim.name}: {refusal.message}")
+        seen = self._shown.find(claim)
+        if seen is None:
+            return claim
+        if (
+            seen.status.get("phase") == _LOST
+            and read_annotation(seen, names.CACHE_ANNOTATION) == self._target.cache.key
+        ):
+            self._work.remove(claim, seen)
+            return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is made anew")
+        if seen.metadata.deletion_timestamp is not None:
+            return waiting_for(Reason.PENDING, f"claim {claim.name} is being deleted")
+        message = f"claim {claim.name} is there, and is none that was made for this cache"
+        return waiting_for(Reason.CLAIM_EXISTS, message)
+
+    def _bind(self, volume: ObjectName, seen: Seen, modes: tuple[str, ...], name: ObjectName) -> Waiting:
+        claim = self._shown.find(name)
+        if claim is None:
+            size = str((seen.spec.get("capacity") or {}).get("storage", "1Mi"))
+            storage_class = str(seen.spec.get("storageClassName", ""))
+            body = write_claim(
+                self._target.mark(name.name, name.namespace), storage_class, modes, size, volume=volume.name
+            )
+            self._work.create.append((name, body))
+        elif read_claim_ref(seen).get("uid") != claim.metadata.uid:
+            self._work.patch.append(Patch(volume, self._write_gift(seen, modes, name, claim), seen.metadata.uid))
+        return waiting_for(Reason.PENDING, f"claim {name.name} gets the filled volume {volume.name}")
+
+    def _write_gift(self, seen: Seen, modes: tuple[str, ...], name: ObjectName, claim: Seen) -> dict[str, Any]:
+        marked = self._target.mark("", **{FILLED_ANNOTATION: self._target.mount_path})
+        reference = {
+            "apiVersion": "v1",
+            "kind": CLAIMS.kind,
+            "namespace": name.namespace,
+            "name": name.name,
+            "uid": claim.metadata.uid,
+            "resourceVersion": None,
+        }
+        spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
+        if is_dynamic(seen):
+            # It goes with its claim, whatever its class says: nobody else knows of it.
+            spec["persistentVolumeReclaimPolicy"] = "Delete"
+        return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

@@ -1,0 +1,260 @@
+"""Delivery `image`: pods mount the verified image itself, by digest, and nodes fetch it before a pod needs it.
+
+Runtimes check an image at most when they pull it, and judge no cards; so what a pod names is the digest that the
+controller has verified, and nothing else. What an image volume shows cannot be rewritten: a cache whose files hold the
+path at which they were captured is served at that path alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, Patch, Watch
+from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
+from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
+from accelkit.cachecontroller.filling.turns import find_excess_of_prefetches
+from accelkit.cachecontroller.shown import ClaimPod, ObjectName, Seen, Shown
+from accelkit.errors import CacheError
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
+from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.kernelcache.formats import FORMATS
+from accelkit.model.object_meta import read_time
+from accelkit.texts import list_some
+
+_USER: Final = 65532
+_UNKNOWN_FIELD: Final = (
+    "this cluster knows no image volumes; they are on from Kubernetes 1.35, by the gate ImageVolume before"
+)
+_IGNORED_FOLDER: Final = (
+    "the container runtime of {nodes} ignores which folder of an image a pod mounts, so frameworks would find nothing; "
+    "containerd 2.2 and CRI-O 1.33 are the first that do not: keep such nodes out by podTemplate, or take another "
+    "delivery"
+)
+_ASK_AGAIN_SECONDS: Final = 600.0
+# Nothing tells a cache that another one of its namespace has gone.
+_TURN_SECONDS: Final = 60.0
+# While nodes fetch: how a pod of ours has ended is not told by its DaemonSet.
+_LOOK_AGAIN_SECONDS: Final = 10.0
+# With which a pod of ours ends that sees the folder within the folder, as older runtimes show it.
+_IGNORED: Final = 78
+_SHOWN_AT: Final = "/volume"
+_PREFETCH: Final = "prefetch"
+
+
+def find_obstacle(cache: Cache) -> str:
+    """Return why pods cannot get the image of a cache as it is; empty where they can."""
+    status = cache.status
+    if status.cache_format not in FORMATS:
+        return f"nobody knows where the files of a cache of the format {status.cache_format[:80]!a} lie in its image"
+    if status.relocatable or (status.capture_path and status.capture_path == status.mount_path):
+        return ""
+    captured = f"was captured at {status.capture_path}" if status.capture_path else "does not say where it was captured"
+    return (
+        f"its files hold the path at which they were captured, and would be seen at {status.mount_path}; the image "
+        f"{captured}; take delivery node or namespace, which rewrite them"
+    )
+
+
+def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
+    """Return the source of a pod's volume that shows a digest of a cache, and the folder in it that has the files.
+
+    Args:
+        cache: as its status has it.
+        digest: that the pod gets.
+
+    Returns:
+        None where pods cannot get the image as it is. Such a volume is read-only by its nature.
+    """
+    ready = find_condition(cache.status.conditions, ConditionType.READY)
+    # There the API server drops the volume, and the pod would start without the cache.
+    unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
+    if not digest or unknown or find_obstacle(cache):
+        return None
+    return {"image": _write_source(cache, digest)}, _name_folder(cache)
+
+
+def _name_folder(cache: Cache) -> str:
+    return f"io.{cache.status.cache_format}.cache"
+
+
+def _write_source(cache: Cache, digest: str) -> dict[str, str]:
+    # A digest cannot change, so one that is there need not be asked for.
+    return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
+
+
+class ImageDelivery:
+    """Has nodes fetch the image of a cache before pods mount it.
+
+    Args:
+        settings: what pods that fetch it run with.
+    """
+
+    def __init__(self, settings: FillSettings) -> None:
+        self._settings = settings
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """What it wants to be shown."""
+        return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
+
+    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what a verified cache needs next."""
+        work = Work()
+        target = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path)
+        if obstacle := find_obstacle(cache):
+            ready = state(ConditionType.READY, Reason.NOT_RELOCATABLE, obstacle, holds=False)
+        else:
+            try:
+                ready = self._prefetch(target, shown, work)
+            except CacheError as exc:
+                ready = state(ConditionType.READY, Reason.INVALID_SPEC, str(exc), holds=False)
+        self._collect(cache, shown, work)
+        states = {}
+        for namespace in cache.namespaces:
+            outdated = _find_outdated(target, namespace, shown)
+            states[namespace] = PvcStatus(pvc_owner="Operator", conditions=[ready, outdated])
+        return work.finish(states)
+
+    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what to delete of all that was made for a cache."""
+        work = Work()
+        self._collect(cache, shown, work)
+        return DeliveryPlan(delete=tuple(work.delete))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount an image of a digest, whatever repository they name."""
+        return {
+            digest: [
+                pod
+                for each in cache.namespaces
+                for pod in shown.list_pods(each)
+                if any(image.endswith(f"@{digest}") for image in pod.images)
+            ]
+            for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests))
+        }
+
+    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+        """Return whether an object is one that was made for a cache."""
+        ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
+        return ours and read_annotation(seen, names.CACHE_ANNOTATION) == cache.key
+
+    def _prefetch(self, target: Target, shown: Shown, work: Work) -> Condition:
+        name = ObjectName(DAEMON_SETS, target.name(_PREFETCH), self._settings.namespace)
+        work.keep.add(name)
+        seen = shown.find(name)
+        if seen is None:
+            return self._ask(target, name, shown, work)
+        if not _names_image(seen):
+            # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
+            work.wakes.append(_ASK_AGAIN_SECONDS)
+            if shown.now - read_time(seen.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
+                work.remove(name, seen)
+            return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
+        self._follow_template(target, name, seen, work)
+        copies = list_copies(target, self._settings, name, seen.metadata.uid)
+        if (refusal := work.copy_secrets(copies, shown)) is not None:
+            return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
+        ready, wanted = (_count(seen, each) for each in ("numberReady", "desiredNumberScheduled"))
+        if ready < wanted:
+            work.wakes.append(_LOOK_AGAIN_SECONDS)
+        if ignoring := self._find_ignoring(target, shown):
+            text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
+            return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
+        if not ready:
+            text = f"none of {wanted} nodes has fetched the image yet" if wanted else "no node may fetch the image"
+            return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
+        return state(ConditionType.READY, Reason.READY, f"{ready} of {wanted} nodes have the image", holds=True)
+
+    def _ask(self, target: Target, name: ObjectName, shown: Shown, work: Work) -> Condition:
+        """Have nodes fetch the image, where there may be another one of its namespace."""
+        if (refusal := work.read_refusal(name, shown)) is not None:
+            return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
+        if excess := find_excess_of_prefetches(target, self._settings.namespace, shown):
+            work.wakes.append(_TURN_SECONDS)
+            return state(ConditionType.READY, Reason.OVER_BUDGET, excess, holds=False)
+        work.create.append((name, self._write(target, name)))
+        return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
+
+    def _find_ignoring(self, target: Target, shown: Shown) -> list[str]:
+        """Return the nodes on which a pod of ours has seen all of the image in place of its folder."""
+        pods = shown.list_pods(self._settings.namespace)
+        return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
+
+    def _follow_template(self, target: Target, name: ObjectName, seen: Seen, work: Work) -> None:
+        """Have the pods run where the cache's podTemplate says now."""
+        have = ((seen.spec.get("template") or {}).get("spec")) or {}
+        want = place_pod(target.cache.spec.pod_template)
+        fields = ("nodeSelector", "tolerations", "affinity")
+        if any((have.get(each) or None) != want.get(each) for each in fields):
+            spec = {"template": {"spec": {each: want.get(each) for each in fields}}}
+            work.patch.append(Patch(name, {"spec": spec}, seen.metadata.uid))
+
+    def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
+        metadata = target.mark(name.name, name.namespace)
+        chosen = {"cache.accelkit.io/prefetch": name.name}
+        labels = {**metadata["labels"], **chosen}
+        folder = _name_folder(target.cache)
+        container = {
+            "name": "hold",
+            "image": self._settings.image,
+            # The image stays on the node while a pod uses it. Runtimes that do not know folders of images say nothing.
+            "command": ["sh", "-c", f'test ! -e "$0" || exit {_IGNORED}; exec sleep infinity', f"{_SHOWN_AT}/{folder}"],
+            "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
+            "securityContext": RESTRICTED,
+            "volumeMounts": [
+                {"name": "kernel-cache", "mountPath": _SHOWN_AT, "subPath": folder, "readOnly": True},
+            ],
+        }
+        pod = {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 1,
+            **({"serviceAccountName": self._settings.service_account} if self._settings.service_account else {}),
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _USER,
+                "runAsGroup": _USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": [{"name": "kernel-cache", "image": _write_source(target.cache, target.digest)}],
+            **place_pod(target.cache.spec.pod_template),
+        }
+        if secrets := name_secrets(target, self._settings, name.name):
+            pod["imagePullSecrets"] = [{"name": each} for each in secrets]
+        spec = {
+            "selector": {"matchLabels": chosen},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+            "template": {"metadata": {"labels": labels, "annotations": target.annotations}, "spec": pod},
+        }
+        return {"apiVersion": DAEMON_SETS.api_version, "kind": DAEMON_SETS.kind, "metadata": metadata, "spec": spec}
+
+    def _collect(self, cache: Cache, shown: Shown, work: Work) -> None:
+        for name, seen in shown.list_of_cache(DAEMON_SETS, cache.key):
+            if name not in work.keep and name.namespace == self._settings.namespace:
+                work.remove(name, seen)
+
+
+def _names_image(seen: Seen) -> bool:
+    volumes = (((seen.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
+    return any(isinstance(each, dict) and each.get("image") for each in volumes)
+
+
+def _count(seen: Seen, name: str) -> int:
+    value = seen.status.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _find_outdated(target: Target, namespace: str, shown: Shown) -> Condition:
+    """Return whether pods use another digest of the cache's image."""
+    repository = target.image.partition("@")[0]
+    pods = sorted(
+        pod.name
+        for pod in shown.list_pods(namespace)
+        if any(each.startswith(f"{repository}@") and each != target.image for each in pod.images)
+    )
+    if not pods:
+        return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{list_some(pods)} use a former digest", holds=True)

@@ -1,0 +1,184 @@
+"""Delivery `namespace`: one claim for each workload namespace and digest, which a Job fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, Watch
+from accelkit.cachecontroller.filling.handover import Given, HandOver, list_given, list_users
+from accelkit.cachecontroller.filling.objects import (
+    CLASSES,
+    CONFIG_MAPS,
+    DRIVERS,
+    EVENTS,
+    NAMESPACE_ANNOTATION,
+    PODS,
+    SNAPSHOT_CLASSES,
+    SNAPSHOTS,
+    Filled,
+    Target,
+    Waiting,
+    Work,
+    read_annotation,
+    read_claim_ref,
+    read_volume_name,
+)
+from accelkit.cachecontroller.filling.volume import VolumeFilling
+from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ClaimPod, ObjectName, Seen, Shown
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
+from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.texts import list_some
+
+_OWNER: Final = "Operator"
+# What fills, in accelkit's own namespace.
+_FILLING: Final = (JOBS, CLAIMS, SNAPSHOTS, CONFIG_MAPS)
+_REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"
+
+
+class NamespaceDelivery:
+    """Fills volumes in accelkit's own namespace and gives them to the namespaces of a cache.
+
+    Args:
+        settings: what Jobs run with.
+    """
+
+    def __init__(self, settings: FillSettings) -> None:
+        self._settings = settings
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """What it wants to be shown."""
+        ours = self._settings.namespace
+        return (
+            *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
+            Watch(EVENTS, selector="", fields=_REFUSALS, namespace=ours, bookmarks=False),
+            Watch(CLASSES, selector=""),
+            Watch(DRIVERS, selector=""),
+            Watch(SNAPSHOTS, optional=True, namespace=ours),
+            Watch(SNAPSHOT_CLASSES, selector="", optional=True),
+        )
+
+    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what a verified cache needs next."""
+        work = Work()
+        given = list_given(cache, shown)
+        states = {}
+        for namespace in cache.namespaces:
+            if shown.namespaces.get(namespace) is False:
+                states[namespace] = self._prepare(cache, namespace, given, shown, work)
+        for each in given:
+            # Of a namespace that the cache does not name any more.
+            if each.namespace not in cache.namespaces:
+                _collect(each, shown, work)
+        self._collect_filling(cache, shown, work)
+        return work.finish(states)
+
+    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+        """Say what to delete of all that was made for a cache; pods keep what they use."""
+        work = Work()
+        for each in list_given(cache, shown):
+            _collect(each, shown, work)
+        for name, seen in shown.list_of_cache(CLAIMS, cache.key):
+            if name.namespace != self._settings.namespace and self._is_halfway(name, seen, shown):
+                work.remove(name, seen)
+        self._collect_filling(cache, shown, work)
+        return DeliveryPlan(delete=tuple(work.delete))
+
+    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+        """Return the pods that mount a volume which was filled and given away, as the volume says."""
+        found: dict[str, list[ClaimPod]] = {}
+        for each in list_given(cache, shown):
+            pods = shown.list_pods(each.claim.namespace) if each.held is not None else ()
+            found.setdefault(each.digest, []).extend(pod for pod in pods if each.claim.name in pod.claims)
+        return found
+
+    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+        """Return whether an object is one that was made for a cache.
+
+        In accelkit's namespace its annotation says so. A claim elsewhere is only believed once a volume confirms it,
+        which `plan` sees to; a tenant who copies labels and annotation gains a claim that is not used.
+        """
+        if read_annotation(seen, names.CACHE_ANNOTATION) != cache.key:
+            return False
+        if name.namespace == self._settings.namespace and name.kind in _FILLING:
+            return True
+        return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(seen, NAMESPACE_ANNOTATION))
+
+    def _prepare(self, cache: Cache, namespace: str, given: Iterable[Given], shown: Shown, work: Work) -> PvcStatus:
+        target = Target(cache, namespace, cache.status.resolved_digest, cache.status.mount_path)
+        here = [each for each in given if each.namespace == namespace]
+        hand_over = HandOver(target, here, shown, work)
+        current = hand_over.find_given()
+        former = [each for each in here if each is not current]
+        for each in here:
+            hand_over.disown(each)
+        if current is not None and current.bound:
+            hand_over.follow_pods(current)
+            for each in former:
+                _collect(each, shown, work)
+            _collect_lost(current, shown, work, cache.key)
+            ready = state(ConditionType.READY, Reason.READY, f"claim {current.claim.name} is filled", holds=True)
+            return self._tell(current, "", ready, former, shown)
+        if current is not None:
+            hand_over.hurry(current)
+            text = f"claim {current.claim.name} is being bound to its volume"
+            return self._tell(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
+        answer = VolumeFilling(target, self._settings, shown, work).fill()
+        waiting = hand_over.give(answer) if isinstance(answer, Filled) else answer
+        # Until then pods get what they had.
+        last = next((each for each in former if each.bound and not each.leaving), None)
+        return self._tell(last, waiting.job, _wait(waiting), former, shown)
+
+    def _tell(
+        self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: Shown
+    ) -> PvcStatus:
+        pods = [pod for each in former for pod in list_users(each.claim, shown)]
+        text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
+        outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
+        return PvcStatus(
+            pv_name=given.volume.name if given is not None else "",
+            pvc_name=given.claim.name if given is not None else "",
+            job_name=job,
+            pvc_owner=_OWNER,
+            conditions=[ready, outdated],
+        )
+
+    def _collect_filling(self, cache: Cache, shown: Shown, work: Work) -> None:
+        """Delete all that fills, or has filled, and is needed no more."""
+        for kind in _FILLING:
+            for name, seen in shown.list_of_cache(kind, cache.key):
+                if name.namespace == self._settings.namespace and name not in work.keep and _fills(seen):
+                    work.remove(name, seen)
+
+    def _is_halfway(self, name: ObjectName, seen: Seen, shown: Shown) -> bool:
+        """Whether a claim in a workload namespace was made for a volume that has not been given yet, or is gone."""
+        if read_annotation(seen, NAMESPACE_ANNOTATION) != name.namespace:
+            return False
+        volume = shown.find(ObjectName(VOLUMES, read_volume_name(seen)))
+        if volume is None:
+            return seen.status.get("phase") == "Lost"
+        ours = read_annotation(volume, names.CACHE_ANNOTATION) == read_annotation(seen, names.CACHE_ANNOTATION)
+        return ours and read_claim_ref(volume).get("namespace") == self._settings.namespace
+
+
+def _wait(waiting: Waiting) -> Condition:
+    return Condition(ConditionType.READY.value, "False", waiting.reason, waiting.message[:1024])
+
+
+def _fills(seen: Seen) -> bool:
+    return bool(read_annotation(seen, NAMESPACE_ANNOTATION))
+
+
+def _collect(given: Given, shown: Shown, work: Work) -> None:
+    if given.held is not None and not list_users(given.claim, shown):
+        work.remove(given.claim, given.held)
+
+
+def _collect_lost(current: Given, shown: Shown, work: Work, key: str) -> None:
+    """Delete claims from which a volume has moved away, as nothing can be done with them."""
+    for name, seen in shown.list_of_cache(CLAIMS, key):
+        moved = read_volume_name(seen) == current.volume.name and name != current.claim
+        if name.namespace == current.namespace and moved and seen.status.get("phase") == "Lost":
+            work.remove(name, seen)

@@ -1,0 +1,224 @@
+"""Kinds, names and annotations of what fills the volumes of a cache, and how these are read.
+
+Everything that a fill rests on lies in accelkit's own namespace or in none, where tenants write nothing: claims and
+Jobs that fill are believed, and so are annotations of PersistentVolumes. Of a workload namespace only that is believed
+which a PersistentVolume confirms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from accelkit.cachecontroller.delivery import Deletion, DeliveryPlan, Patch, SecretCopy
+from accelkit.cachecontroller.shown import (
+    AFTER_REFUSAL_SECONDS,
+    CLAIMS,
+    JOBS,
+    VOLUMES,
+    ClaimReference,
+    Kind,
+    ObjectName,
+    Refusal,
+    Seen,
+    Shown,
+)
+from accelkit.gkm import names
+from accelkit.gkm.conditions import Reason
+from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.kernelcache.oci.reference import parse_reference
+
+PODS: Final = Kind("v1", "Pod", "pods")
+EVENTS: Final = Kind("v1", "Event", "events")
+CONFIG_MAPS: Final = Kind("v1", "ConfigMap", "configmaps")
+DAEMON_SETS: Final = Kind("apps/v1", "DaemonSet", "daemonsets")
+CLASSES: Final = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses")
+DRIVERS: Final = Kind("storage.k8s.io/v1", "CSIDriver", "csidrivers")
+SNAPSHOTS: Final = Kind("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "volumesnapshots")
+SNAPSHOT_CLASSES: Final = Kind("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", "volumesnapshotclasses")
+
+# The workload namespace that a volume is for, on all that fills it.
+NAMESPACE_ANNOTATION: Final = "cache.accelkit.io/for-namespace"
+# Of a claim that fills: the words of the provisioner that refused it, which outlive its Events.
+REFUSED_ANNOTATION: Final = "cache.accelkit.io/refused"
+# Of a volume that was filled and given away: for which mount path.
+FILLED_ANNOTATION: Final = "cache.accelkit.io/filled-for"
+# Of a Job: which try it is.
+TRY_ANNOTATION: Final = "cache.accelkit.io/try"
+_DYNAMIC_ANNOTATION: Final = "pv.kubernetes.io/provisioned-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One digest of a cache in one workload namespace."""
+
+    cache: Cache
+    namespace: str
+    digest: str
+    mount_path: str
+
+    @property
+    def image(self) -> str:
+        """The image by digest alone; a tag beside it would only be a remark."""
+        return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
+
+    def name(self, step: str, *facts: str) -> str:
+        """Return the name of what one step makes; other facts are another object."""
+        whole = "\n".join((self.cache.key, self.namespace, self.digest, self.mount_path, step, *facts))
+        return f"cache-{step}-{names.short_digest(self.digest)}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+
+    def mark(self, name: str, namespace: str = "", **annotations: str) -> dict[str, Any]:
+        """Return metadata of what is made for it."""
+        place = {"namespace": namespace} if namespace else {}
+        return {
+            "name": name,
+            **place,
+            "labels": names.build_labels(self.cache.key, self.digest),
+            "annotations": {**self.annotations, **annotations},
+        }
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Whole names, since labels may hold hashes."""
+        return {
+            names.CACHE_ANNOTATION: self.cache.key,
+            names.DIGEST_ANNOTATION: self.digest,
+            NAMESPACE_ANNOTATION: self.namespace,
+        }
+
+
+@dataclass(slots=True)
+class Work:
+    """What is to be done, as it is found out.
+
+    Attributes:
+        create: as in a plan, and so are `patch`, `delete` and `copies`.
+        keep: names of what fills and is still needed; all else of the cache in accelkit's namespace goes.
+        wakes: seconds after which the cache is to be looked at again.
+    """
+
+    create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
+    patch: list[Patch] = field(default_factory=list)
+    delete: list[Deletion] = field(default_factory=list)
+    copies: list[SecretCopy] = field(default_factory=list)
+    keep: set[ObjectName] = field(default_factory=set)
+    wakes: list[float] = field(default_factory=list)
+
+    def read_refusal(self, name: ObjectName, shown: Shown) -> Refusal | None:
+        """Return why an object could not be written when that was last tried; then the cache is looked at again."""
+        refusal = shown.find_refusal(name)
+        if refusal is not None:
+            self.wakes.append(AFTER_REFUSAL_SECONDS)
+        return refusal
+
+    def copy_secrets(self, copies: Iterable[SecretCopy], shown: Shown) -> Refusal | None:
+        """Have pull secrets copied; return why one of them cannot be."""
+        self.copies += copies
+        return next((refusal for each in copies if (refusal := self.read_refusal(each.name, shown))), None)
+
+    def remove(self, name: ObjectName, seen: Seen) -> None:
+        """Delete an object once."""
+        if seen.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
+            self.delete.append(Deletion(name, seen.metadata.uid))
+
+    def finish(self, states: Mapping[str, PvcStatus]) -> DeliveryPlan:
+        """Return all of it as a plan."""
+        return DeliveryPlan(
+            create=tuple(self.create),
+            patch=tuple(self.patch),
+            delete=tuple(self.delete),
+            states=states,
+            wake_after=min(self.wakes, default=0.0),
+            copies=tuple(self.copies),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a volume is not filled yet.
+
+    Attributes:
+        reason: of the condition.
+        message: a sentence.
+        job: the Job that fills it, where there is one.
+    """
+
+    reason: str
+    message: str
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A filled volume in accelkit's namespace, and the access modes with which it is given away."""
+
+    volume: ObjectName
+    seen: Seen
+    modes: tuple[str, ...]
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a provisioner said when it refused a way to get a volume."""
+
+    message: str
+
+
+def read_annotation(seen: Seen, name: str) -> str:
+    """Return an annotation; empty where there is none."""
+    return (seen.metadata.annotations or {}).get(name, "")
+
+
+def read_volume_name(claim: Seen) -> str:
+    """Return the name of the volume of a claim; empty where it has none yet."""
+    name = claim.spec.get("volumeName", "")
+    return name if isinstance(name, str) else ""
+
+
+def read_claim_ref(volume: Seen) -> ClaimReference:
+    """Return whose volume it is."""
+    return volume.spec.get("claimRef") or ClaimReference()
+
+
+def read_claim_name(volume: Seen) -> ObjectName:
+    """Return the claim that a volume is for."""
+    reference = read_claim_ref(volume)
+    return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
+
+
+def fills_elsewhere(namespace: str, seen: Seen) -> bool:
+    """Whether an object in a namespace only fills what another one gets; the Job that uses it is none of its users."""
+    return read_annotation(seen, NAMESPACE_ANNOTATION) not in {"", namespace}
+
+
+def is_dynamic(volume: Seen) -> bool:
+    """Whether a provisioner made it, which also deletes it."""
+    return bool(read_annotation(volume, _DYNAMIC_ANNOTATION))
+
+
+def is_gone(volume: Seen) -> bool:
+    """Whether nobody can use a volume any more."""
+    return volume.metadata.deletion_timestamp is not None or volume.status.get("phase") in {"Released", "Failed"}
+
+
+def find_volume_name(claim: Seen) -> ObjectName:
+    """Return the volume of a claim."""
+    return ObjectName(VOLUMES, read_volume_name(claim))
+
+
+def job_name(namespace: str, name: str) -> ObjectName:
+    """Return the name of a Job."""
+    return ObjectName(JOBS, name, namespace)
+
+
+def waiting_for(reason: Reason, message: str, *, job: str = "") -> Waiting:
+    """Return why a volume is not filled, by one of our own reasons."""
+    return Waiting(reason.value, message, job)
+
+
+def first(texts: Iterable[str]) -> str:
+    """Return the first text that says something."""
+    return next((each for each in texts if each), "")

@@ -1,0 +1,108 @@
+"""Jobs that fill volumes: which one counts, what it says, and when the next try may begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from accelkit.cachecontroller.filling.objects import PODS, TRY_ANNOTATION, first, read_annotation
+from accelkit.cachecontroller.shown import JOBS, ObjectName, Seen, Shown
+from accelkit.model.object_meta import read_time
+from accelkit.texts import shorten
+
+_BACK_OFF_SECONDS: Final = (10.0, 300.0)
+_MAX_MESSAGE: Final = 600
+
+
+class JobState(Enum):
+    """How a Job fares."""
+
+    RUNNING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The last try of a Job.
+
+    Attributes:
+        name: of the Job.
+        number: from 1.
+        state: of it.
+        message: what its pod, or the Job itself, said last.
+        again_at: when the next try may begin, in seconds since 1970; of one that failed.
+        uid: of the Job.
+    """
+
+    name: ObjectName
+    number: int
+    state: JobState
+    message: str
+    again_at: float
+    uid: str
+
+
+def find_attempt(namespace: str, base: str, key: str, shown: Shown) -> Attempt | None:
+    """Return the last try at what a Job does, by the beginning of its name."""
+    tries = [
+        (_read_number(seen), name, seen)
+        for name, seen in shown.list_of_cache(JOBS, key)
+        if name.namespace == namespace and name.name.startswith(f"{base}-") and seen.metadata.deletion_timestamp is None
+    ]
+    if not tries:
+        return None
+    number, name, seen = max(tries, key=lambda each: (each[0], each[1].name))
+    ended = _read_ends(seen)
+    told = _read_pods(name, shown)
+    if "Complete" in ended:
+        return Attempt(name, number, JobState.DONE, "", 0.0, seen.metadata.uid)
+    if "Failed" not in ended:
+        return Attempt(name, number, JobState.RUNNING, told, 0.0, seen.metadata.uid)
+    low, high = _BACK_OFF_SECONDS
+    again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + min(high, low * 2 ** min(number - 1, 10))
+    message = first((told, str(ended["Failed"].get("message", "")), "its Job failed"))
+    return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
+
+
+def has_ended(job: Seen) -> bool:
+    """Return whether a Job is done or has failed."""
+    return not _read_ends(job).keys().isdisjoint({"Complete", "Failed"})
+
+
+def _read_ends(job: Seen) -> dict[str, dict[str, Any]]:
+    return {str(each.get("type")): each for each in _list(job.status.get("conditions")) if each.get("status") == "True"}
+
+
+def _read_number(job: Seen) -> int:
+    text = read_annotation(job, TRY_ANNOTATION)
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _read_pods(job: ObjectName, shown: Shown) -> str:
+    """Return what the newest pod of a Job says: its last words, why it does not start, or nothing."""
+    pods = [
+        (seen.metadata.creation_timestamp or "", name.name, seen)
+        for name, seen in shown.list_all(PODS)
+        if name.namespace == job.namespace
+        and (seen.metadata.labels or {}).get("batch.kubernetes.io/job-name") == job.name
+    ]
+    told = [_read_pod(seen) for _, _, seen in sorted(pods, key=lambda each: each[:2], reverse=True)]
+    return shorten(first(told), _MAX_MESSAGE)
+
+
+def _read_pod(pod: Seen) -> str:
+    states = [each.get("state") or {} for each in _list(pod.status.get("containerStatuses"))]
+    ended = [each["terminated"] for each in states if isinstance(each.get("terminated"), dict)]
+    waiting = [each["waiting"] for each in states if isinstance(each.get("waiting"), dict)]
+    unplaced = [
+        str(each.get("message", "")) for each in _list(pod.status.get("conditions")) if each.get("status") == "False"
+    ]
+    said = [" ".join(str(each.get("message", "")).split()) for each in ended if each.get("exitCode")]
+    why = [f"{each.get('reason', '')}: {each.get('message', '')}".strip(": ") for each in waiting]
+    return first((*said, str(pod.status.get("message", "")), *why, *unplaced))
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

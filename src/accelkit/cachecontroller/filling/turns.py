@@ -1,0 +1,66 @@
+"""How much of what runs in accelkit's namespace the caches of one namespace have: no quota of theirs counts it there.
+
+ClusterGKMCaches are administrators', and are not counted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, read_annotation
+from accelkit.cachecontroller.filling.progress import has_ended
+from accelkit.cachecontroller.shown import JOBS, Kind, Seen, Shown
+from accelkit.gkm import names
+
+# Each Job has a pod and a volume, and each DaemonSet a pod on every node that it may run on.
+MOST_JOBS: Final = 4
+MOST_PREFETCHES: Final = 8
+
+
+def find_wait_for_job(target: Target, home: str, shown: Shown) -> str:
+    """Return why no other Job may start for a cache now; empty where one may.
+
+    Args:
+        target: of the Job.
+        home: accelkit's own namespace.
+        shown: what is there.
+    """
+    namespace = target.cache.metadata.namespace
+    running = [each for each in _list_of_namespace(JOBS, namespace, home, shown) if not has_ended(each)]
+    if not namespace or len(running) < MOST_JOBS:
+        return ""
+    return f"{len(running)} Jobs of caches of namespace {namespace} run; this one waits for its turn"
+
+
+def find_excess_of_prefetches(target: Target, home: str, shown: Shown) -> str:
+    """Return why no other DaemonSet may fetch an image for a cache; empty where one may.
+
+    Args:
+        target: of the DaemonSet.
+        home: accelkit's own namespace.
+        shown: what is there.
+    """
+    namespace = target.cache.metadata.namespace
+    # Its own are of a former digest, and go.
+    there = [
+        each
+        for each in _list_of_namespace(DAEMON_SETS, namespace, home, shown)
+        if read_annotation(each, names.CACHE_ANNOTATION) != target.cache.key
+    ]
+    if not namespace or len(there) < MOST_PREFETCHES:
+        return ""
+    return (
+        f"nodes fetch {len(there)} images for caches of namespace {namespace}, which is the limit; the pod that mounts "
+        f"this one fetches it. Delete a cache with delivery image, or take another delivery"
+    )
+
+
+def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: Shown) -> list[Seen]:
+    # In accelkit's namespace tenants write nothing, so annotations are believed.
+    return [
+        seen
+        for name, seen in shown.list_all(kind)
+        if name.namespace == home
+        and seen.metadata.deletion_timestamp is None
+        and read_annotation(seen, names.CACHE_ANNOTATION).partition("/")[0] == namespace
+    ]

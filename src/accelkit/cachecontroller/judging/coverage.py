@@ -1,0 +1,57 @@
+"""Which SignerPolicies of the cluster cover an image; a change of the others does not have it judged anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelkit.cachecontroller.deciding.judgement import Question, Refused, read_image
+from accelkit.gkm.conditions import Reason
+from accelkit.gkm.objects import Cache
+from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.signatures import SignerPolicies
+from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_policies
+
+
+class Coverage:
+    """The policies of the cluster, parsed when they change.
+
+    Args:
+        policies: returns `spec` of each SignerPolicy by its name; another mapping whenever one of them changes.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+
+    Raises:
+        ConfigurationError: the trusted root cannot be read.
+    """
+
+    def __init__(self, policies: Callable[[], Mapping[str, dict[str, Any]]], trusted_root: Path | None = None) -> None:
+        self._policies = policies
+        self._trusted_root = trusted_root
+        self._seen: Mapping[str, dict[str, Any]] = {}
+        self._set = parse_policies((), trusted_root)
+
+    def ask(self, cache: Cache) -> Question | Refused:
+        """Return what is to be judged of a cache, or why its image is not even asked for."""
+        image = read_image(cache)
+        if isinstance(image, Refused):
+            return image
+        parsed, namespace = self._parse(), cache.metadata.namespace or None
+        if (broken := parsed.find_broken(image, namespace)) is not None:
+            return Refused(Reason.POLICY_UNREADABLE, broken, retryable=True)
+        narrowed = parsed.narrow(image, namespace)
+        if not narrowed.policies:
+            where = f" for namespace {namespace}" if namespace else ""
+            text = f"no SignerPolicy covers {image.name}{where}; add one that names who may sign it"
+            return Refused(Reason.NOT_COVERED, text)
+        secrets = tuple(each.name for each in cache.spec.image_pull_secrets if each.name)
+        return Question(cache.spec.image, narrowed.digest, secrets)
+
+    def find_policies(self, image: Reference, namespace: str | None) -> SignerPolicies:
+        """Return the policies that cover an image."""
+        return self._parse().narrow(image, namespace)
+
+    def _parse(self) -> PolicySet:
+        if (policies := self._policies()) is not self._seen:
+            self._set, self._seen = parse_policies(policies.items(), self._trusted_root), policies
+        return self._set

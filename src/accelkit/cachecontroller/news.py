@@ -1,0 +1,45 @@
+"""Tells people by events what changed of a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_condition
+from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache
+from accelkit.kube.events import Events, ObjectReference
+
+_TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
+
+
+class News:
+    """Writes an event where a condition takes another status or reason.
+
+    Args:
+        events: where to.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    async def tell(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
+        """Write what changed; an event that cannot be written is logged and forgotten."""
+        involved = _refer(cache)
+        told = set()
+        for type_ in _TOLD:
+            before, after = find_condition(former, type_), find_condition(present, type_)
+            if after is None or after.reason in UNDER_WAY or after.reason in told:
+                continue
+            if before is not None and (before.status, before.reason) == (after.status, after.reason):
+                continue
+            good = (after.status == "True") is (type_ is not ConditionType.DEGRADED)
+            if type_ is ConditionType.DEGRADED and good:
+                continue
+            told.add(after.reason)
+            await self._events.record(involved, after.reason, after.message, warning=not good)
+
+
+def _refer(cache: Cache) -> ObjectReference:
+    kind = CLUSTER_CACHE_KIND if cache.of_cluster else CACHE_KIND
+    meta = cache.metadata
+    return ObjectReference(kind, meta.name, meta.namespace, meta.uid, api_version=API_VERSION)

@@ -1,0 +1,291 @@
+"""What the API server shows of everything that caches depend on, kept up to date by the watches' events."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
+from accelkit.cachecontroller.ownership import read_key
+from accelkit.cachecontroller.shown import CLAIMS, REFUSAL_SECONDS, ClaimPod, Kind, ObjectName, Refusal, Seen, SeenName
+from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
+
+
+class SeenObjects:
+    """Everything that passes are shown.
+
+    Args:
+        mark: told the key of each cache that something about changed; None for all caches.
+        clock: seconds since 1970.
+        home: accelkit's own namespace, in which claims of all caches are filled.
+    """
+
+    def __init__(
+        self, mark: Callable[[str | None], None], clock: Callable[[], float] = time.time, home: str = ""
+    ) -> None:
+        self._mark, self._clock, self._home = mark, clock, home
+        self.caches: dict[str, Cache] = {}
+        self.nodes: set[str] = set()
+        self._namespaces: dict[str, bool] = {}
+        self._policies: dict[str, dict[str, Any]] = {}
+        self._reports: dict[str, dict[str, CacheNode]] = defaultdict(dict)
+        self._pods: dict[str, dict[str, ClaimPod]] = defaultdict(dict)
+        self._objects: dict[Kind, dict[ObjectName, Seen]] = defaultdict(dict)
+        self._by_key: dict[tuple[Kind, str], set[ObjectName]] = defaultdict(set)
+        self._refusals: dict[ObjectName, tuple[Refusal, float]] = {}
+
+    # What passes read: `shown.Shown`.
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
+    @property
+    def namespaces(self) -> Mapping[str, bool]:
+        """The namespaces that exist, and whether each is being deleted."""
+        return self._namespaces
+
+    @property
+    def policies(self) -> Mapping[str, dict[str, Any]]:
+        """What each SignerPolicy says, by its name."""
+        return self._policies
+
+    def find(self, name: ObjectName) -> Seen | None:
+        """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
+        return self._objects[name.kind].get(name)
+
+    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
+        """Return the objects that say of themselves that they are of a cache."""
+        return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
+
+    def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
+        """Return all objects of a watched kind that match its selector."""
+        return list(self._objects[kind].items())
+
+    def list_keys(self) -> set[str]:
+        """Return the key of each cache that is there, and of each that objects say they are of."""
+        return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
+
+    def find_refusal(self, name: ObjectName) -> Refusal | None:
+        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
+        refusal, until = self._refusals.get(name, (None, 0.0))
+        return refusal if self._clock() < until else None
+
+    def list_pods(self, namespace: str) -> list[ClaimPod]:
+        """Return the pods of a namespace that mount claims or images and have not ended."""
+        return sorted(self._pods.get(namespace, {}).values(), key=lambda pod: pod.name)
+
+    def list_reports(self, cache: Cache) -> list[CacheNode]:
+        """Return what nodes report of the caches of its namespace, or of the cluster's."""
+        return list(self._reports.get(cache.metadata.namespace, {}).values())
+
+    # What writes bring.
+
+    def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
+        """Remember why an object could not be written; None once it was."""
+        if refusal is None:
+            self._refusals.pop(name, None)
+        else:
+            self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
+
+    def put(self, name: ObjectName, seen: Seen) -> None:
+        """Take over an object as the API server answered it, unless the watch has brought a newer one."""
+        if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+            return
+        self._forget(name)
+        self._objects[name.kind][name] = seen
+        if (key := read_key(name, seen, self._home)) is not None:
+            self._by_key[name.kind, key].add(name)
+
+    def take_cache(self, cache: Cache) -> None:
+        """Take over a cache as the API server answered it, unless the watch has brought a newer one meanwhile."""
+        if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
+            self.caches[cache.key] = cache
+
+    # What watches bring.
+
+    def replace_caches(self, of_cluster: bool) -> Callable[[list[Cache]], None]:  # noqa: FBT001 - two kinds
+        """Return what takes over a list of one of the two kinds of caches."""
+
+        def replace(caches: list[Cache]) -> None:
+            for key in [key for key, each in self.caches.items() if each.of_cluster is of_cluster]:
+                del self.caches[key]
+            for each in caches:
+                self.caches[each.key] = each
+            self._mark(None)
+
+        return replace
+
+    def take_cache_event(self, kind: str, cache: Cache) -> None:
+        """Take over one change of a cache."""
+        known = self.caches.get(cache.key)
+        if known is not None and cache.metadata.is_older_than(known.metadata):
+            return
+        if kind == "DELETED":
+            self.caches.pop(cache.key, None)
+        else:
+            self.caches[cache.key] = cache
+            if known is not None and known.metadata.resource_version == cache.metadata.resource_version:
+                # Our own write comes back.
+                return
+        self._mark(cache.key)
+
+    def replace_policies(self, policies: list[SignerPolicyObject]) -> None:
+        """Take over all SignerPolicies."""
+        self._policies = {each.metadata.name: each.spec for each in policies}
+        self._mark(None)
+
+    def take_policy_event(self, kind: str, policy: SignerPolicyObject) -> None:
+        """Take over one change of a SignerPolicy."""
+        changed = {key: value for key, value in self._policies.items() if key != policy.metadata.name}
+        if kind != "DELETED":
+            changed[policy.metadata.name] = policy.spec
+        if changed != self._policies:
+            self._policies = changed
+            self._mark(None)
+
+    def replace_namespaces(self, namespaces: list[SeenName]) -> None:
+        """Take over all namespaces."""
+        self._namespaces = {each.metadata.name: bool(each.metadata.deletion_timestamp) for each in namespaces}
+        self._mark(None)
+
+    def take_namespace_event(self, kind: str, namespace: SeenName) -> None:
+        """Take over one change of a namespace."""
+        name, leaves = namespace.metadata.name, bool(namespace.metadata.deletion_timestamp)
+        if kind == "DELETED":
+            self._namespaces.pop(name, None)
+        elif self._namespaces.get(name) is leaves:
+            return
+        else:
+            self._namespaces[name] = leaves
+        for key, cache in self.caches.items():
+            if name in cache.namespaces:
+                self._mark(key)
+
+    def replace_nodes(self, nodes: list[SeenName]) -> None:
+        """Take over the names of all nodes."""
+        self.nodes = {each.metadata.name for each in nodes}
+        self._mark(None)
+
+    def take_node_event(self, kind: str, node: SeenName) -> None:
+        """Take over that a node came or went."""
+        name = node.metadata.name
+        if (kind == "DELETED") is (name in self.nodes):
+            self.nodes ^= {name}
+            for reports in self._reports.values():
+                self._mark_reported(reports.get(name))
+
+    def replace_reports(self, of_cluster: bool) -> Callable[[list[CacheNode]], None]:  # noqa: FBT001 - two kinds
+        """Return what takes over a list of one of the two kinds of nodes' reports."""
+
+        def replace(reports: list[CacheNode]) -> None:
+            for namespace in [each for each in self._reports if bool(each) is not of_cluster]:
+                del self._reports[namespace]
+            for each in reports:
+                self._reports[each.metadata.namespace][each.metadata.name] = each
+            self._mark(None)
+
+        return replace
+
+    def take_report_event(self, kind: str, report: CacheNode) -> None:
+        """Take over one change of a node's report; caches of which it says what it said are left alone."""
+        at, name = report.metadata.namespace, report.metadata.name
+        former = self._reports[at].pop(name, None)
+        if kind != "DELETED":
+            self._reports[at][name] = report
+        before = former.status.caches if former is not None else {}
+        after = report.status.caches if kind != "DELETED" else {}
+        for cache in before.keys() | after.keys():
+            if before.get(cache) != after.get(cache):
+                self._mark(f"{at}/{cache}")
+
+    def replace_pods(self, pods: list[SeenPod]) -> None:
+        """Take over all pods."""
+        self._pods.clear()
+        for each in pods:
+            if (found := read_claim_pod(each)) is not None:
+                self._pods[found.namespace][each.metadata.uid] = found
+        self._mark(None)
+
+    def take_pod_event(self, kind: str, pod: SeenPod) -> None:
+        """Take over one change of a pod."""
+        here = self._pods[pod.metadata.namespace]
+        former = here.pop(pod.metadata.uid, None)
+        if (present := read_claim_pod(pod) if kind != "DELETED" else None) is not None:
+            here[pod.metadata.uid] = present
+        if former != present:
+            self._mark_claimed(former, present)
+
+    def replace_objects(self, kind: Kind) -> Callable[[list[Seen]], None]:
+        """Return what takes over a list of a kind."""
+
+        def replace(objects: list[Seen]) -> None:
+            before = self._list_versions(kind)
+            for name in list(self._objects[kind]):
+                self._forget(name)
+            for each in objects:
+                self.put(_name(kind, each), each)
+            # Some kinds are listed again and again.
+            if not before or before != self._list_versions(kind):
+                self._mark(None)
+
+        return replace
+
+    def take_object_event(self, kind: Kind) -> Callable[[str, Seen], None]:
+        """Return what takes over one change of an object of a kind."""
+
+        def take(event: str, seen: Seen) -> None:
+            name = _name(kind, seen)
+            if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+                return
+            keys = {*(read_key(name, each, self._home) for each in (seen, known)), self._find_told(seen)}
+            if event == "DELETED":
+                self._forget(name)
+            else:
+                self.put(name, seen)
+            for key in keys - {None}:
+                self._mark(key)
+
+        return take
+
+    def _list_versions(self, kind: Kind) -> set[tuple[str, str]]:
+        return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
+
+    def _find_told(self, event: Seen) -> str | None:
+        """Return the key of the cache of whose claim an Event tells."""
+        told = event.involved_object
+        name = ObjectName(CLAIMS, str(told.get("name", "")), str(told.get("namespace", "")))
+        return read_key(name, self.find(name), self._home) if told else None
+
+    def _forget(self, name: ObjectName) -> None:
+        former = self._objects[name.kind].pop(name, None)
+        if (key := read_key(name, former, self._home)) is not None:
+            found = self._by_key[name.kind, key]
+            found.discard(name)
+            if not found:
+                del self._by_key[name.kind, key]
+
+    def _mark_reported(self, report: CacheNode | None) -> None:
+        if report is not None:
+            for cache in report.status.caches:
+                self._mark(f"{report.metadata.namespace}/{cache}")
+
+    def _mark_claimed(self, *pods: ClaimPod | None) -> None:
+        claimed = {(each.namespace, claim) for each in pods if each is not None for claim in each.claims}
+        for namespace, claim in claimed:
+            name = ObjectName(CLAIMS, claim, namespace)
+            seen = self.find(name)
+            if seen is not None and (key := read_key(name, seen, self._home)):
+                self._mark(key)
+            elif seen is None:
+                # It may wait for a claim that a cache has not made yet, under its own name or a pinned one.
+                for part in (claim, claim.rpartition("-")[0]):
+                    for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
+                        self._mark(waiting)
+
+
+def _name(kind: Kind, seen: Seen) -> ObjectName:
+    return ObjectName(kind, seen.metadata.name, seen.metadata.namespace)

@@ -1,0 +1,249 @@
+"""Runs `accelkit cache-controller`: watches, passes, judgements, the Lease and the ports as one group of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from accelkit.cachecontroller.applier import Applier
+from accelkit.cachecontroller.controller import Controller
+from accelkit.cachecontroller.deciding.node_claims import NodeClaims
+from accelkit.cachecontroller.deciding.node_views import list_hosts, view_nodes
+from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
+from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
+from accelkit.cachecontroller.fresh_looks.pods import FreshPods
+from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
+from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.judging.coverage import Coverage
+from accelkit.cachecontroller.judging.judge import Judge
+from accelkit.cachecontroller.judging.pool import Judging
+from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.news import News
+from accelkit.cachecontroller.probes import make_probe_server
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.watches import Watches
+from accelkit.cachecontroller.webhook.mutation import Tools
+from accelkit.cachecontroller.webhook.registration import Endpoint, Registration
+from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.gkm.objects import Cache, Delivery
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.events import Events
+from accelkit.kube.lease import Elector, LeaseName
+from accelkit.serving.tls import Listen
+
+log = logging.getLogger(__name__)
+
+# What is sent at the end of our term has taken effect before another replica's may begin.
+_WRITE_SECONDS: Final = 5.0
+# Of the Service in front of the webhook.
+_SERVICE_PORT: Final = 443
+
+
+@dataclass(frozen=True)
+class WebhookOptions:
+    """Where the webhook of pods is served, and which configuration calls it.
+
+    Attributes:
+        listen: with certificates.
+        certificate: file of the chain with which it is served; `ca.crt` beside it says whom to trust, else it does.
+        name: of the MutatingWebhookConfiguration, and of the Service in accelkit's namespace that leads there.
+        url: https://HOST:PORT, in the place of the Service.
+    """
+
+    listen: Listen
+    certificate: Path
+    name: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """What `accelkit cache-controller` was told.
+
+    Attributes:
+        fill: what Jobs run with; accelkit's own namespace and image among it.
+        lease: by which one of several replicas writes.
+        identity: our name among them.
+        settings: of registries.
+        kubeconfig: None for the pod's service account, or the environment.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        workers: how many images are judged at once.
+        again_seconds: after which an image is judged anew.
+        guard_seconds: after which API servers surely refuse writable mounts of a cache that they were told of.
+        metrics: where probes and metrics are served; None for nowhere.
+        webhook: None where it is not served.
+    """
+
+    fill: FillSettings
+    lease: LeaseName
+    identity: str
+    settings: RegistrySettings
+    kubeconfig: Path | None = None
+    trusted_root: Path | None = None
+    workers: int = 4
+    again_seconds: float = 600.0
+    guard_seconds: float = 5.0
+    metrics: Listen | None = None
+    webhook: WebhookOptions | None = None
+
+
+async def run(options: ControllerOptions) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: no cluster is configured, a file cannot be used, or a port is taken.
+        ApiError: the API server did not answer at the start.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connection = load_connection(options.kubeconfig)
+    async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
+        service = _Service(options, api, writer)
+        async with service.judge:
+            await service.run(stop)
+    log.info("cache controller ended")
+
+
+def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
+    """Return the ways of delivery."""
+    return {
+        Delivery.NODE: NodeClaims(),
+        Delivery.NAMESPACE: NamespaceDelivery(settings),
+        Delivery.IMAGE: ImageDelivery(settings),
+    }
+
+
+class _Service:
+    """The parts of one controller, wired together."""
+
+    def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
+        self._options = options
+        self._seen = seen = SeenObjects(self._mark, home=options.fill.namespace)
+        self._watches = Watches(api, seen, self._begin)
+        self._elector = Elector(
+            writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
+        )
+        # Whether everything was read since we lead.
+        self._begun = False
+        coverage = Coverage(lambda: seen.policies, options.trusted_root)
+        self._metrics = ControllerMetrics(
+            leads=self._leads,
+            caches=seen.caches.values,
+            waiting=lambda: len(self._controller) + len(self._judging),
+            unreadable=lambda: self._watches.unreadable,
+            silent_seconds=self._watches.measure_silence_seconds,
+        )
+        self.judge = Judge(api, options.settings, coverage, options.fill.namespace)
+        self._webhook: WebhookServer | None = None
+        self._gate: Gate | None = None
+        if options.webhook is not None:
+            self._webhook, self._gate = self._make_webhook(options.webhook, writer)
+        self._controller = Controller(
+            seen,
+            coverage,
+            Applier(writer, seen, self._metrics, self._leads),
+            News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
+            writers=WriterCheck(seen, FreshPods(api).read, options.guard_seconds),
+            metrics=self._metrics,
+            gate=self._gate,
+            again_seconds=options.again_seconds,
+        )
+        self._judging = Judging(
+            self.judge,
+            self._metrics,
+            find=seen.caches.get,
+            ask=self._controller.ask,
+            mark=self._controller.mark,
+            leads=self._leads,
+            workers=options.workers,
+        )
+        self._controller.judging = self._judging
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, or a part fails."""
+        self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
+        log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
+        tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            stop.set()
+            electing, *others = tasks
+            for task in (*others, stopped):
+                task.cancel()
+            await asyncio.gather(*others, stopped, return_exceptions=True)
+            # Nothing of ours is under way any more, so another one may begin at once.
+            await self._elector.release()
+            electing.cancel()
+            await asyncio.gather(electing, return_exceptions=True)
+
+    def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
+        """Return what runs side by side, the election first."""
+        services = [self._elector.run(), self._watches.run(), self._controller.run()]
+        services += [self._judging.run() for _ in range(self._options.workers)]
+        if self._options.metrics is not None:
+            server = make_probe_server(self._options.metrics, self._metrics, self._explain_unready)
+            services.append(server.run(stop))
+        if self._webhook is not None:
+            services.append(self._webhook.run(stop))
+        if self._gate is not None:
+            services.append(self._gate.run())
+        return services
+
+    def _make_webhook(self, webhook: WebhookOptions, writer: ApiClient) -> tuple[WebhookServer, Gate]:
+        fill, seen = self._options.fill, self._seen
+
+        def find_hosts(cache: Cache) -> list[str]:
+            views = view_nodes(cache, cache.status.resolved_digest, seen.list_reports(cache), seen.nodes)
+            return list_hosts(views, by_node=cache.status.delivery == Delivery.NODE)
+
+        tools = Tools(fill.image, find_hosts, build_image_volume)
+        service = None if webhook.url else (fill.namespace, webhook.name, _SERVICE_PORT)
+        endpoint = Endpoint(webhook.certificate, service, webhook.url)
+        registration = Registration(writer, webhook.name, endpoint, (fill.namespace,))
+        gate = Gate(registration, seen.caches.values, self._leads)
+        server = WebhookServer(
+            webhook.listen,
+            lambda: seen.caches.values() if self._watches.read else None,
+            tools,
+            gate.announce,
+            registration.read_announced,
+        )
+        self._metrics.show_webhook(lambda: server.answers)
+        return server, gate
+
+    def _leads(self) -> bool:
+        return self._begun and self._elector.leads()
+
+    def _begin(self) -> None:
+        if self._elector.leads():
+            self._begun = True
+            log.info("all is read; %d caches", len(self._seen.caches))
+            self._controller.mark(None)
+
+    def _end(self) -> None:
+        self._begun = False
+        self._controller.stop()
+        self._judging.clear()
+
+    def _mark(self, key: str | None) -> None:
+        if self._begun:
+            self._controller.mark(key)
+
+    def _explain_unready(self) -> str:
+        """Return what is missing before this replica may serve or lead; empty where nothing is."""
+        if not self._watches.read:
+            return "the cluster has not been read yet"
+        return ""

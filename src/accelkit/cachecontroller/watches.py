@@ -1,0 +1,147 @@
+"""The watches of the cache controller: what it reads of the cluster, and whether it is up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from accelkit.cachecontroller.claim_pods import SeenPod, trim_pod
+from accelkit.cachecontroller.delivery import DeliveryMode, Watch
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, Seen, SeenName
+from accelkit.errors import ApiError
+from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
+from accelkit.gkm.objects import Cache, CacheNode, Delivery, SignerPolicyObject
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import Listed
+from accelkit.kube.paths import NODES, PODS, build_collection_path
+from accelkit.kube.reflector import Reflector
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T", bound=Listed)
+_NAMESPACES = build_collection_path("v1", "namespaces")
+
+
+class Watches:
+    """All of them.
+
+    Args:
+        api: an open client.
+        seen: is told what they show.
+        on_current: called when each has been read anew since `relist`.
+    """
+
+    def __init__(self, api: ApiClient, seen: SeenObjects, on_current: Callable[[], None]) -> None:
+        self._api, self._seen, self._on_current = api, seen, on_current
+        self._stale: set[str] = set()
+        self._told = True
+        self._unread: set[str] = set()
+        self._by_path: dict[str, Reflector[Any]] = {}
+        for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
+            self._add(path, Cache, seen.replace_caches(of_cluster), seen.take_cache_event)
+        for path, of_cluster in ((CACHE_NODES, False), (CLUSTER_CACHE_NODES, True)):
+            self._add(path, CacheNode, seen.replace_reports(of_cluster), seen.take_report_event)
+        self._add(SIGNER_POLICIES, SignerPolicyObject, seen.replace_policies, seen.take_policy_event)
+        self._add(_NAMESPACES, SeenName, seen.replace_namespaces, seen.take_namespace_event)
+        self._add(NODES, SeenName, seen.replace_nodes, seen.take_node_event)
+        self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
+
+    async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
+        """Watch claims, volumes, and what ways of delivery want to see beside them.
+
+        Returns:
+            The ways whose kinds can be read; a right that was not given must not stop the others.
+
+        Raises:
+            ApiError: the API server did not say whether it shows a kind.
+        """
+        asked = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
+        served = {}
+        for delivery, mode in modes.items():
+            more = {watch.kind: watch for watch in mode.watches if watch.kind not in asked}
+            shown = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
+            lacking = [why for kind, why in shown.items() if why and not more[kind].optional]
+            if lacking:
+                log.warning("delivery %s is not served: %s", delivery.value, "; ".join(lacking))
+                continue
+            served[delivery] = mode
+            asked |= {kind: watch for kind, watch in more.items() if not shown[kind]}
+        for watch in asked.values():
+            selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
+            query = {name: text for name, text in selectors.items() if text}
+            replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
+            self._add(_path(watch), Seen, replace, take, query, bookmarks=watch.bookmarks)
+        return served
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for each in self._by_path.values():
+                group.create_task(each.run())
+
+    @property
+    def read(self) -> bool:
+        """Whether all have been read once."""
+        return not self._unread
+
+    @property
+    def unreadable(self) -> int:
+        """How many objects could not be read."""
+        return sum(each.unreadable for each in self._by_path.values())
+
+    def measure_silence_seconds(self) -> float:
+        """Return for how long there has been no connection to the API server: 0 while all are open."""
+        return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
+
+    def relist(self) -> None:
+        """List all anew: as a leader, we go by nothing that was read before."""
+        self._told = False
+        for path, reflector in self._by_path.items():
+            self._stale.add(path)
+            reflector.relist()
+
+    def _add(
+        self,
+        path: str,
+        type_: type[_T],
+        replace: Callable[[list[_T]], None],
+        take: Callable[[str, _T], None],
+        query: dict[str, str] | None = None,
+        *,
+        bookmarks: bool = True,
+        trim: Callable[[_T], None] = lambda _object: None,
+    ) -> None:
+        # Some kinds are watched twice: whole, and for what only a few of their objects say.
+        key = f"{path}?{query}" if query else path
+        self._stale.add(key)
+        self._unread.add(key)
+
+        def read(objects: list[_T]) -> None:
+            replace(objects)
+            self._stale.discard(key)
+            self._unread.discard(key)
+            if not self._stale and not self._told:
+                self._told = True
+                self._on_current()
+
+        self._by_path[key] = Reflector(
+            self._api, path, type_, query=query, bookmarks=bookmarks, trim=trim, on_replace=read, on_event=take
+        )
+
+    async def _find_obstacle(self, watch: Watch) -> str:
+        """Return why objects of a kind are not shown; empty where they are."""
+        try:
+            path = _path(watch)
+            await self._api.get(path, query={"limit": "1"})
+        except ApiError as exc:
+            if exc.not_found or exc.forbidden:
+                return f"{watch.kind.plural}: {exc.message}"
+            raise
+        return ""
+
+
+def _path(watch: Watch) -> str:
+    return build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)

@@ -1,0 +1,150 @@
+"""Private copies: an emptyDir, and the init container that fills it from a claim which it cannot write to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from accelkit.errors import QuantityError
+from accelkit.gkm import names
+from accelkit.gkm.objects import CacheMount
+from accelkit.model.units import parse_milli
+
+# Of volumes and init containers of ours; a node's agent knows private copies by it.
+PREFIX: Final = names.VOLUME_PREFIX
+_FROM, _TO = "/accelkit/from", "/accelkit/to"
+# The user of accelkit's image. Files of a copy are writable for everybody, since the folder is the pod's alone.
+_IMAGE_USER: Final = 65532
+_MIB: Final = 1 << 20
+_MARGIN_BYTES: Final = 4 << 30
+_CPU: Final = "500m"
+_MEMORY: Final = "256Mi"
+_STORAGE: Final = "ephemeral-storage"
+
+Object = dict[str, Any]
+
+
+def name_copy(*parts: str) -> str:
+    """Return the name of a private copy: of its volume, and of the init container that fills it."""
+    return names.name_private_copy(*parts)
+
+
+def build_volume(name: str, cache_bytes: int) -> Object:
+    """Return the volume of a private copy.
+
+    Its limit leaves room for what the workload adds, since a pod beyond it is evicted: twice the cache and 4 GiB.
+
+    Args:
+        name: of the volume.
+        cache_bytes: what the cache takes; 0 where that is not known, so that nothing is limited.
+    """
+    limit = -(-(2 * cache_bytes + _MARGIN_BYTES) // _MIB)
+    return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
+
+
+def build_container(
+    name: str, source: str, image: str, pod: Object, *, seen: Sequence[CacheMount] = (), within: str = ""
+) -> Object:
+    """Return the init container that fills a private copy.
+
+    Args:
+        name: of the container, and of the volume that it fills.
+        source: the volume that it copies.
+        image: of accelkit.
+        pod: with the mounts of that copy in place.
+        seen: where the workload sees the copy, the root first; empty where the cache was prepared for that.
+        within: the folder of the source that holds the cache; empty for all of it.
+    """
+    arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
+    for number, each in enumerate(seen):
+        arguments += ["--tree", f"{each.sub_path}={each.path}"] if number else ["--mount-path", each.path]
+    read: Object = {"name": source, "mountPath": _FROM, "readOnly": True}
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": arguments,
+        "securityContext": _build_security_context(name, pod),
+        "resources": _build_resources(pod["spec"].get("containers") or []),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {**read, "subPath": within} if within else read,
+            {"name": name, "mountPath": _TO},
+        ],
+    }
+
+
+def find_shortage(pod: Object, cache_bytes: int) -> str:
+    """Return a warning where a pod may not have as much of its node's disk as a copy takes; empty where it may."""
+    resources = [each.get("resources") or {} for each in pod["spec"].get("containers") or []]
+    limits = [limit for each in resources if (limit := (each.get("limits") or {}).get(_STORAGE)) is not None]
+    try:
+        allowed = sum(parse_milli(each) for each in limits) // 1000
+    except QuantityError:
+        return ""
+    if not limits or cache_bytes <= allowed:
+        return ""
+    return (
+        f"the pod may have {allowed} bytes of ephemeral-storage, and its copy of a kernel cache takes {cache_bytes}: "
+        f"the kubelet will evict it; raise that limit, or mount the cache read-only"
+    )
+
+
+def fills_copy(container: Object, mount: Object) -> bool:
+    """Return whether a mount is by which an init container of ours reads a cache or fills a copy of it."""
+    return str(container.get("name", "")).startswith(PREFIX) and mount.get("mountPath") in {_FROM, _TO}
+
+
+def _build_security_context(volume: str, pod: Object) -> Object:
+    """Return what the strictest pod security allows, as the user whom the files are for where that is known."""
+    spec = pod["spec"]
+    of_pod = spec.get("securityContext") or {}
+    users, groups = set(), set()
+    for container in spec.get("containers") or []:
+        if any(each.get("name") == volume for each in container.get("volumeMounts") or []):
+            own = container.get("securityContext") or {}
+            users.add(own.get("runAsUser", of_pod.get("runAsUser")))
+            groups.add(own.get("runAsGroup", of_pod.get("runAsGroup")))
+    user = users.pop() if len(users) == 1 else None
+    context: Object = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if user:
+        context["runAsUser"] = user
+        group = groups.pop() if len(groups) == 1 else None
+        if group is not None:
+            context["runAsGroup"] = group
+    elif of_pod.get("runAsUser") is not None:
+        # It would be inherited, be it root or another container's user.
+        context["runAsUser"] = of_pod["runAsUser"] or _IMAGE_USER
+    # Else that of the image, or whom the cluster assigns.
+    return context
+
+
+def _build_resources(containers: Sequence[Object]) -> Object:
+    """Return amounts that change neither the pod's class of service nor what it needs."""
+    resources: dict[str, Object] = {"requests": {}, "limits": {}}
+    for resource, wanted in (("cpu", _CPU), ("memory", _MEMORY)):
+        limits = [((each.get("resources") or {}).get("limits") or {}).get(resource) for each in containers]
+        if containers and all(limit is not None for limit in limits):
+            # A pod of the class Guaranteed has limits everywhere, and a quota may ask for them.
+            amount = _choose_least(wanted, limits)
+            resources["limits"][resource] = resources["requests"][resource] = amount
+        else:
+            resources["requests"][resource] = "10m" if resource == "cpu" else "64Mi"
+    return {name: amounts for name, amounts in resources.items() if amounts}
+
+
+def _choose_least(wanted: str, limits: Iterable[Any]) -> Any:
+    """Return what is wanted, or the largest limit of the pod where that is less."""
+    try:
+        largest = max(limits, key=parse_milli)
+        return wanted if parse_milli(wanted) <= parse_milli(largest) else largest
+    except QuantityError:
+        # The API server refuses it with a better message.
+        return wanted

@@ -1,0 +1,124 @@
+"""Gives a container the cache that its pod asks for by annotation: a private copy, its mounts and its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from accelkit.cachecontroller.webhook.annotation import AnnotationError, MountRequest
+from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.copying import build_container, name_copy
+from accelkit.cachecontroller.webhook.places import list_seen, move
+from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
+from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
+from accelkit.gkm.names import COPY_SOURCE_SUFFIX
+from accelkit.texts import shorten
+
+# Where the image does not say which framework it is of: each finds nothing of the other's.
+_VARIABLES: Final = ("TRITON_CACHE_DIR", "VLLM_CACHE_ROOT")
+_HOSTNAME: Final = "kubernetes.io/hostname"
+# More than these are most of a cluster.
+_MOST_HOSTS: Final = 100
+_WEIGHT: Final = 50
+
+
+class UnknownCacheError(AnnotationError):
+    """The annotation names a cache that is not known here.
+
+    Attributes:
+        cache: as it is named.
+    """
+
+    def __init__(self, cache: str, text: str) -> None:
+        super().__init__(text)
+        self.cache = cache
+
+
+def inject(
+    pod: Object, request: MountRequest, claim: CacheClaim, image: str, build_image_volume: ImageVolume
+) -> list[str]:
+    """Give a container of a pod a private copy of a cache; return warnings.
+
+    Raises:
+        AnnotationError: nobody knows where to mount it, or something else is mounted there.
+        ReplacementError: a volume that it needs is there already, and is another one.
+    """
+    cache = claim.cache
+    root = request.path or claim.mount_path
+    if not root:
+        raise AnnotationError(
+            f"kernel cache {cache.key} does not say yet where it is to be mounted; create the pod when its status has "
+            f"a mountPath, or write {request.cache}={request.container}:/PATH"
+        )
+    container = next(each for each in list_containers(pod) if each.get("name") == request.container)
+    copied, source = name_copy(cache.key, root), name_copy(cache.key, root) + COPY_SOURCE_SUFFIX
+    mounts = list_seen(claim, root)
+    present = {str(each.get("mountPath", "")).rstrip("/"): each for each in container.get("volumeMounts") or []}
+    taken = {mount.path: present[mount.path] for mount in mounts if mount.path in present}
+    foreign = [path for path, mount in taken.items() if not _is_ours(pod, mount, claim)]
+    if foreign:
+        raise AnnotationError(
+            f"container {request.container} has something else mounted at {foreign[0]}, where kernel cache "
+            f"{request.cache} is asked for; mount one of them elsewhere"
+        )
+    warnings: list[str] = []
+    # Where its volume mounts the claim, it has been given what it may have.
+    if not taken or any(mount.get("name") == copied for mount in taken.values()):
+        warnings = add_copy_volume(pod, copied, claim)
+        if (volume := find_volume(pod, source)) is None:
+            volume = {"name": source}
+            pod["spec"]["volumes"].append(volume)
+        within = set_source(volume, claim, build_image_volume)
+        container.setdefault("volumeMounts", []).extend(
+            {"name": copied, "mountPath": each.path, **({"subPath": each.sub_path} if each.sub_path else {})}
+            for each in mounts
+            if each.path not in taken
+        )
+        # Where nobody knows yet what it is prepared for, it is rewritten in any case.
+        seen = mounts if root != claim.mount_path and not cache.status.relocatable else []
+        put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
+    return warnings + _set_variables(container, claim, root)
+
+
+def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
+    """Let a pod prefer the nodes where a cache is ready, unless it says itself which host it prefers."""
+    if not hosts or len(hosts) > _MOST_HOSTS:
+        return
+    affinity = pod["spec"]["affinity"] = pod["spec"].get("affinity") or {}
+    of_nodes = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
+    terms = of_nodes.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+    named = [each.get("key") for term in terms for each in (term.get("preference") or {}).get("matchExpressions") or []]
+    if _HOSTNAME not in named:
+        expression = {"key": _HOSTNAME, "operator": "In", "values": sorted(hosts)}
+        terms = [*terms, {"weight": _WEIGHT, "preference": {"matchExpressions": [expression]}}]
+        of_nodes["preferredDuringSchedulingIgnoredDuringExecution"] = terms
+
+
+def _is_ours(pod: Object, mount: Object, claim: CacheClaim) -> bool:
+    """Whether a mount is of a private copy, or of a claim of the same cache."""
+    name = str(mount.get("name"))
+    volume = find_volume(pod, name) or {}
+    if get_claim(volume):
+        return get_claim(volume) == claim.name
+    filled: Object = next((each for each in pod["spec"].get("initContainers") or [] if each.get("name") == name), {})
+    sources = [find_volume(pod, str(each.get("name"))) or {} for each in filled.get("volumeMounts") or []]
+    return any(get_claim(each) == claim.name or "image" in each for each in sources)
+
+
+def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]:
+    variables = claim.cache.status.variables or dict.fromkeys(_VARIABLES, claim.mount_path or root)
+    present = {str(each.get("name")): each for each in container.get("env") or []}
+    warnings = []
+    for name, value in sorted(variables.items()):
+        # Habana's value goes on with settings after the folder.
+        folder, comma, rest = value.partition(",")
+        wanted = move(folder, claim.mount_path, root) + comma + rest
+        if name not in present:
+            container["env"] = [*(container.get("env") or []), {"name": name, "value": wanted}]
+        elif present[name].get("value") != wanted:
+            said = shorten(str(present[name].get("value", "what is read at its start")), 100)
+            warnings.append(
+                f"container {container.get('name')} sets {name} to {said}; kernel cache {claim.cache.metadata.name} is "
+                f"found only where that is {wanted}"
+            )
+    return warnings

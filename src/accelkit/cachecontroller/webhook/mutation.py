@@ -1,0 +1,186 @@
+"""What becomes of a pod that is being created: a pure function of the pod and the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from accelkit.cachecontroller.webhook.annotation import AnnotationError, parse_requests
+from accelkit.cachecontroller.webhook.bounds import find_excess
+from accelkit.cachecontroller.webhook.claims import CacheClaim, Claims, find_claim, find_unknown_digest, list_claims
+from accelkit.cachecontroller.webhook.comparison import compare_environment
+from accelkit.cachecontroller.webhook.copying import PREFIX
+from accelkit.cachecontroller.webhook.injection import UnknownCacheError, inject, prefer_nodes
+from accelkit.cachecontroller.webhook.pods import (
+    Object,
+    find_host_folder,
+    get_claim,
+    list_containers,
+    name_ephemeral_claim,
+)
+from accelkit.cachecontroller.webhook.replacement import ImageVolume, ReplacementError, replace_volume
+from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.objects import Cache
+
+# The parts of a pod that are changed; each is written as a whole.
+_PARTS: Final = (
+    ("metadata", "annotations"),
+    ("spec", "volumes"),
+    ("spec", "initContainers"),
+    ("spec", "containers"),
+    ("spec", "ephemeralContainers"),
+    ("spec", "affinity"),
+)
+FindHosts: TypeAlias = Callable[[Cache], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What pods are changed with.
+
+    Attributes:
+        image: of accelkit, for the init containers that fill private copies.
+        find_hosts: returns the values of the label kubernetes.io/hostname of the nodes where a cache is ready; where
+            nodes do not hold its files, of those that can load it.
+        build_image_volume: returns the source of an image volume for a digest of a cache, and the folder of it that is
+            the cache's root; None where the cache does not come to pods so.
+    """
+
+    image: str
+    find_hosts: FindHosts = lambda _cache: ()
+    build_image_volume: ImageVolume = lambda _cache, _digest: None
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What becomes of a pod.
+
+    Attributes:
+        patch: JSON Patch; empty where it stays as it is.
+        warnings: for who creates it.
+        refusal: why it may not be created; empty where it may.
+        unknown: claims and caches that it names and nobody knows; a moment later they may be known.
+    """
+
+    patch: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -> Mutation:
+    """Return what becomes of a pod that is being created.
+
+    Doing it again changes nothing, so that other webhooks may come between.
+
+    Args:
+        pod: as the API server sends it; it stays as it is.
+        namespace: of the pod, which a pod without one will get.
+        caches: of all namespaces.
+        tools: what it is changed with.
+    """
+    claims = list_claims(caches, namespace)
+    parts = {part: dict(pod.get(part) or {}) for part in ("metadata", "spec")}
+    changed = {**pod, **parts}
+    volumes = changed["spec"].get("volumes") or []
+    named = [get_claim(each) or name_ephemeral_claim(changed, each) for each in volumes]
+    concerned = sum(1 for each in named if each in claims or find_unknown_digest(claims, each))
+    asks = concerned > 0 or MOUNT_ANNOTATION in (changed["metadata"].get("annotations") or {})
+    if asks:
+        if excess := find_excess(changed, concerned):
+            return Mutation(refusal=excess)
+        # By far faster than a deep copy, and a pod is JSON.
+        changed = msgspec.json.decode(msgspec.json.encode(changed))
+    try:
+        warnings = _change(changed, namespace, claims, tools) if asks else []
+    except (AnnotationError, ReplacementError) as exc:
+        return Mutation(refusal=str(exc), unknown=(exc.cache,) if isinstance(exc, UnknownCacheError) else ())
+    _annotate(changed, claims)
+    unknown = tuple(each for each in named if each and each not in claims)
+    return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=unknown)
+
+
+def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[str]:
+    if folder := find_host_folder(pod):
+        raise ReplacementError(f"volume {folder} leads to the nodes' kernel caches; mount a cache's claim alone")
+    warnings: list[str] = []
+    for volume in list(pod["spec"].get("volumes") or []):
+        name = get_claim(volume)
+        claim = claims.get(name)
+        owned = name_ephemeral_claim(pod, volume)
+        if owned in claims or find_unknown_digest(claims, owned):
+            raise ReplacementError(
+                f"the claim {owned} of ephemeral volume {volume.get('name')} has the name of one of a kernel cache; "
+                f"rename the volume, or mount the cache by its claim"
+            )
+        if claim is not None:
+            _check(claim, namespace, tools)
+            warnings += replace_volume(pod, volume, claim, tools.image, tools.build_image_volume)
+            _prefer(pod, claim, tools)
+        elif cache := find_unknown_digest(claims, name):
+            warnings.append(f"claim {name} is of no digest that kernel cache {cache} has; claim {cache} always is")
+    requests = parse_requests(pod["metadata"].get("annotations") or {}, list_containers(pod))
+    for request in requests:
+        asked = claims.get(request.cache)
+        if asked is None:
+            known = ", ".join(sorted(each for each in claims if claims[each].cache.metadata.name == each)) or "none"
+            raise UnknownCacheError(
+                request.cache,
+                f"annotation {MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace {namespace!r} "
+                f"does not have; it has {known}",
+            )
+        _check(asked, namespace, tools)
+        warnings += inject(pod, request, asked, tools.image, tools.build_image_volume)
+        _prefer(pod, asked, tools)
+    return warnings + compare_environment(pod, claims)
+
+
+def _check(claim: CacheClaim, namespace: str, tools: Tools) -> None:
+    # Without its image, such a pod would wait for a claim that nobody makes.
+    has_image = bool(claim.digest) and tools.build_image_volume(claim.cache, claim.digest) is not None
+    if refusal := claim.find_refusal(namespace, has_image=has_image):
+        raise ReplacementError(refusal)
+
+
+def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
+    # Nodes are asked for the present digest alone; which of them have a former one, nobody knows.
+    if claim.digest in {"", claim.cache.status.resolved_digest}:
+        prefer_nodes(pod, tools.find_hosts(claim.cache))
+
+
+def _annotate(pod: Object, claims: Claims) -> None:
+    """Say what was done, in the place of whatever somebody else says there."""
+    annotations = dict(pod["metadata"].get("annotations") or {})
+    digests, copies = set[str](), set[str]()
+    sources = dict[str, CacheClaim]()
+    for volume in pod["spec"].get("volumes") or []:
+        claim = find_claim(volume, claims)
+        if claim is not None:
+            sources.setdefault(str(volume.get("name")), claim)
+            if claim.digest:
+                digests.add(claim.digest)
+    for container in pod["spec"].get("initContainers") or []:
+        name = str(container.get("name"))
+        mounted = [str(each.get("name")) for each in container.get("volumeMounts") or []]
+        if name.startswith(PREFIX) and name in mounted:
+            copies.update(f"{name}={sources[each].cache.key}" for each in mounted if each in sources)
+    for key, values in ((PINNED_ANNOTATION, digests), (WRITABLE_ANNOTATION, copies)):
+        if values:
+            annotations[key] = ",".join(sorted(values))
+        else:
+            annotations.pop(key, None)
+    if annotations or pod["metadata"].get("annotations"):
+        pod["metadata"]["annotations"] = annotations
+
+
+def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]:
+    patch = []
+    for outer, inner in _PARTS:
+        former, present = (before.get(outer) or {}).get(inner), after[outer].get(inner)
+        if former != present:
+            # "add" also replaces what is there.
+            patch.append({"op": "add", "path": f"/{outer}/{inner}", "value": present})
+    return tuple(patch)

@@ -1,0 +1,84 @@
+"""Where the containers of a pod see a cache, and whether its files have to be rewritten for that."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.pods import Object, find_root
+from accelkit.gkm.objects import CacheMount
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a pod sees a cache.
+
+    Attributes:
+        root: where its containers see the root.
+        others: where they see it beside that.
+        seen: what a copy has to be rewritten for, the root first; empty where the cache is prepared for that.
+    """
+
+    root: str
+    others: tuple[str, ...] = ()
+    seen: tuple[CacheMount, ...] = ()
+
+
+def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, Object]]) -> Places:
+    """Return where a pod sees a cache.
+
+    Args:
+        pod: with these mounts.
+        claim: of the cache.
+        mounts: those of its volume, with their containers. Where containers mount it, init containers do not count:
+            they prepare it, mostly somewhere else.
+    """
+    containers = pod["spec"].get("containers") or []
+    order = {str(each.get("name")): number for number, each in enumerate(containers)}
+    users = sorted(
+        (pair for pair in mounts if str(pair[0].get("name")) in order), key=lambda pair: order[str(pair[0]["name"])]
+    )
+    captured = {each.sub_path: each.path.rstrip("/") for each in claim.cache.status.mounts if each.sub_path}
+    roots, trees = dict[str, None](), dict[str, str]()
+    for _, mount in users or mounts:
+        within = str(mount.get("subPath") or "").strip("/")
+        if within in captured:
+            trees.setdefault(within, posixpath.normpath(str(mount.get("mountPath") or "/")))
+        elif root := find_root(mount):
+            roots.setdefault(root)
+    home = claim.mount_path
+    root = home if home in roots or not roots else next(iter(roots))
+    # Nothing names a path in files that work anywhere.
+    if claim.cache.status.relocatable:
+        return Places(root)
+    others = tuple(each for each in roots if each != root)
+    if not home:
+        # The cache was not looked at yet, so it may come to be prepared for any path.
+        return Places(root, others, (CacheMount(root),) if root else ())
+    moved = root != home or any(path != captured[within] for within, path in trees.items())
+    return Places(root, others, tuple(list_seen(claim, root, trees)) if moved else ())
+
+
+def list_seen(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
+    """Return what a container sees of a cache whose root it has somewhere, that root first.
+
+    Trees that were captured beside the root keep their places; those within it go with it.
+
+    Args:
+        claim: of the cache.
+        root: where the container has it.
+        places: of trees that it has elsewhere.
+    """
+    trees = (each for each in claim.cache.status.mounts if each.sub_path)
+    moved = ((each.sub_path, move(each.path.rstrip("/"), claim.mount_path, root)) for each in trees)
+    seen = [CacheMount((places or {}).get(within, path), within) for within, path in moved]
+    return [CacheMount(root), *(each for each in seen if each.path != f"{root}/{each.sub_path}")]
+
+
+def move(path: str, former: str, root: str) -> str:
+    """Return a path of a cache whose root is somewhere else than before."""
+    if former and (path == former or path.startswith(f"{former}/")):
+        return posixpath.normpath(root + path[len(former) :])
+    return path

@@ -1,0 +1,119 @@
+"""Replaces the claim of a volume by that of one digest, and what is written to by a private copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, find_shortage, name_copy
+from accelkit.cachecontroller.webhook.places import Places, find_places
+from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first
+from accelkit.gkm.objects import Cache, CacheStatus, Delivery
+from accelkit.kernelcache.formats.mounts import translate_sub_path
+
+ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
+# What makes a mount be seen by others, which a private copy must not be.
+_PROPAGATION: Final = "mountPropagation"
+
+
+class ReplacementError(ValueError):
+    """The pod cannot get the cache as it asks for it; the text says why."""
+
+
+def replace_volume(
+    pod: Object, volume: Object, claim: CacheClaim, image: str, build_image_volume: ImageVolume
+) -> list[str]:
+    """Replace a volume of a cache in place; return warnings.
+
+    Where nobody writes to it, it becomes the claim of one digest, read-only. Else that stays the source of a private
+    copy, which all containers mount instead; so it is where its files name each other by another path than that at
+    which they are mounted, since frameworks would miss them, and fail where they cannot write their own.
+
+    Raises:
+        ReplacementError: a volume that it needs is there already, and is another one.
+    """
+    name = str(volume.get("name"))
+    copied = name_copy(name)
+    # Where the copy is there, this was done before, and somebody has added a container.
+    forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
+    mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
+    for _, mount in mounts:
+        _translate_folder(mount, claim.cache.status)
+    writable = not forced and any(not mount.get("readOnly") for _, mount in mounts)
+    within = set_source(volume, claim, build_image_volume)
+    copies = [(who, mount) for who, mount in list_mounts(pod, copied) if not fills_copy(who, mount)]
+    places = find_places(pod, claim, [*mounts, *copies])
+    if not mounts or not (writable or (places.seen and claim.mount_path)):
+        for _, mount in mounts:
+            if within:
+                mount["subPath"] = "/".join(filter(None, (within, mount.get("subPath"))))
+            mount["readOnly"] = True
+        return _warn_of_places(claim, places, writable=False) if mounts else []
+    warnings = add_copy_volume(pod, copied, claim)
+    for _, mount in mounts:
+        mount["name"] = copied
+        mount.pop(_PROPAGATION, None)
+        if forced:
+            mount["readOnly"] = True
+    put_first(pod, build_container(copied, name, image, pod, seen=places.seen, within=within))
+    return [*warnings, *_warn_of_places(claim, places, writable=writable)]
+
+
+def _translate_folder(mount: Object, status: CacheStatus) -> None:
+    """Let a mount of a folder in the layout of MCV's extractions show the same files of ours."""
+    if not mount.get("subPath"):
+        return
+    trees = [each.sub_path for each in status.mounts if each.sub_path]
+    folder = translate_sub_path(str(mount["subPath"]), status.capture_path, trees)
+    if folder:
+        mount["subPath"] = folder
+    else:
+        del mount["subPath"]
+
+
+def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
+    """Make a volume that of one digest, read-only; return the folder in it that is the cache's root, mostly empty."""
+    if claim.digest and claim.cache.status.delivery == Delivery.IMAGE.value:
+        built = build_image_volume(claim.cache, claim.digest)
+        if built is not None:
+            volume.pop("persistentVolumeClaim", None)
+            volume.update(built[0])
+            return built[1]
+    volume["persistentVolumeClaim"] = {"claimName": claim.name, "readOnly": True}
+    return ""
+
+
+def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
+    """Add the volume of a private copy where it is not there yet; return warnings.
+
+    Raises:
+        ReplacementError: a volume of another kind has its name.
+    """
+    present = find_volume(pod, name)
+    if present is None:
+        pod["spec"].setdefault("volumes", []).append(build_volume(name, claim.cache.status.cache_bytes))
+    elif "emptyDir" not in present:
+        raise ReplacementError(f"volume {name} has a name that is kept for private copies of caches; rename it")
+    return [shortage] if (shortage := find_shortage(pod, claim.cache.status.cache_bytes)) else []
+
+
+def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> list[str]:
+    cache = claim.cache.metadata.name
+    warnings = []
+    if places.seen and not writable and claim.mount_path:
+        warnings.append(
+            f"kernel cache {cache} is prepared for {claim.mount_path}, and is mounted at {places.root}: the pod gets a "
+            f"copy that is rewritten for it; spec.mountPath of the cache spares that"
+        )
+    elif places.seen and not writable:
+        warnings.append(
+            f"nobody knows yet for which path kernel cache {cache} is prepared; if it is not {places.root}, kernels "
+            f"that are named by path will be missed; set spec.mountPath of the cache"
+        )
+    if places.others:
+        warnings.append(
+            f"kernel cache {cache} is mounted at {places.root} and at {places.others[0]}: kernels that are named by "
+            f"path will be missed at the second; mount it at one path"
+        )
+    return warnings

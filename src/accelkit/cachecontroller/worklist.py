@@ -1,0 +1,110 @@
+"""Which caches are to be looked at, and when: each at most once at a time, however often it is named."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+_ASK_AGAIN_SECONDS: Final = 1.0
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Worklist(Generic[K]):
+    """Keys with the time at which each is due.
+
+    Args:
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[K, float] = {}
+        # By time; what no longer agrees with `_due` is passed over.
+        self._heap: list[tuple[float, int, K]] = []
+        self._numbers = itertools.count()
+        self._busy: set[K] = set()
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, key: K, delay: float = 0.0) -> None:
+        """Have a key looked at after a delay in seconds, or earlier where that was asked before."""
+        at = self._clock() + delay
+        if at < self._due.get(key, float("inf")):
+            self._put(key, at)
+
+    def move(self, key: K, delay: float) -> None:
+        """Have a key looked at after a delay in seconds, whatever was asked before."""
+        self._put(key, self._clock() + delay)
+
+    def drop(self, key: K) -> None:
+        """Forget a key."""
+        self._due.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        self._due.clear()
+        self._heap.clear()
+
+    async def take(
+        self, *, may: Callable[[K], bool] = lambda _key: True, rank: Callable[[K], int] = lambda _key: 0
+    ) -> K:
+        """Wait for a key that is due and not being looked at; `done` must follow.
+
+        Args:
+            may: whether a key may be taken now; asked again when something changes, and every second.
+            rank: of those that are due and may be taken, the least is, and the one that was due first among equals; 0
+                is as little as there is.
+        """
+        while True:
+            self._changed.clear()
+            key, wait = self._find(may, rank)
+            if key is not None:
+                del self._due[key]
+                self._busy.add(key)
+                return key
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
+        """Return a key to be taken, or else for how long to wait at most; None for as long as nothing changes."""
+        now = self._clock()
+        passed: list[tuple[float, int, K]] = []
+        found: K | None = None
+        least: int | None = None
+        while self._heap and least != 0:
+            entry = at, _, key = self._heap[0]
+            stale = self._due.get(key) != at
+            if not stale and at > now:
+                break
+            heapq.heappop(self._heap)
+            if stale:
+                continue
+            passed.append(entry)
+            if key not in self._busy and may(key) and (least is None or rank(key) < least):
+                found, least = key, rank(key)
+        following = self._heap[0][0] - now if self._heap else None
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        if passed and found is None:
+            following = _ASK_AGAIN_SECONDS if following is None else min(following, _ASK_AGAIN_SECONDS)
+        return found, following
+
+    def _put(self, key: K, at: float) -> None:
+        self._due[key] = at
+        heapq.heappush(self._heap, (at, next(self._numbers), key))
+        self._changed.set()
+
+    def done(self, key: K) -> None:
+        """Say that a key that was taken has been looked at."""
+        self._busy.discard(key)
+        self._changed.set()

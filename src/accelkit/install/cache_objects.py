@@ -1,0 +1,233 @@
+"""Kernel caches of a cluster as a playbook wants them: made, changed, deleted, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_refusal
+from accelkit.gkm.names import CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, FINALIZER
+from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache, CacheNode, NodeCacheStatus
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.objects import delete_if_present, get_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+
+POLL_SECONDS: Final = 1.0
+# A refusal that came of a policy which arrived a moment later is gone by then.
+_VERDICT_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRequest:
+    """A cache, named.
+
+    Attributes:
+        name: of the object.
+        namespace: empty for a ClusterGKMCache.
+        spec: the fields that are wanted, under their wire names; what is not named stays as it is.
+    """
+
+    name: str
+    namespace: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """GKMCache or ClusterGKMCache."""
+        return CACHE_KIND if self.namespace else CLUSTER_CACHE_KIND
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return build_object_path(self.collection, self.name)
+
+    @property
+    def collection(self) -> str:
+        """Where the API server has those of its kind, of its namespace."""
+        return build_collection_path(API_VERSION, "gkmcaches", self.namespace) if self.namespace else CLUSTER_CACHES
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a node reports of the digest that pods get.
+
+    Attributes:
+        node: its name.
+        ready: whether pods there find the files.
+        reason: of the condition that says most: a failed one, else Ready.
+        message: a sentence.
+    """
+
+    node: str
+    ready: bool
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.node} ({_join(self.reason, self.message)})"
+
+
+async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = False) -> tuple[dict[str, Any], bool]:
+    """Make a cache, or change those fields of its spec that are given.
+
+    Returns:
+        The spec that there was, empty where there was no cache; and whether anything was (in check mode: would be)
+        changed.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    raw = await get_if_present(api, request.path)
+    if raw is None:
+        await _must_be_served(api)
+        if not request.spec.get("image"):
+            raise ConfigurationError(f"there is no {request} yet, and no image is named", next_step="give its image")
+        if not check:
+            metadata = {"name": request.name} | ({"namespace": request.namespace} if request.namespace else {})
+            body = {"apiVersion": API_VERSION, "kind": request.kind, "metadata": metadata, "spec": dict(request.spec)}
+            await api.post(request.collection, body)
+        return {}, True
+    spec: dict[str, Any] = msgspec.json.decode(raw).get("spec") or {}
+    differing = {key: value for key, value in request.spec.items() if spec.get(key) != value}
+    if differing and not check:
+        # No merge patch: a dictionary is replaced, with all that was in it.
+        patch = [{"op": "add", "path": f"/spec/{key}", "value": value} for key, value in differing.items()]
+        await api.patch(request.path, patch, kind="json")
+    return spec, bool(differing)
+
+
+async def _must_be_served(api: ApiClient) -> None:
+    try:
+        await api.get(CACHES, query={"limit": "1"})
+    except ApiError as exc:
+        if not exc.not_found:
+            raise
+        raise ConfigurationError(
+            "this cluster serves no kernel caches", next_step="run site.yml with accelkit_kernel_caches: true"
+        ) from exc
+
+
+async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float | None, check: bool = False) -> bool:
+    """Delete a cache; return whether it was there.
+
+    Args:
+        api: an open client.
+        request: which one.
+        seconds: how long to wait until it is gone; None for not at all.
+        check: delete nothing.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+        ServiceError: it is still there then; with the reason.
+    """
+    if await get_if_present(api, request.path) is None:
+        return False
+    if check:
+        return True
+    await delete_if_present(api, request.path)
+    deadline = time.monotonic() + (seconds or 0)
+    while seconds is not None and (raw := await get_if_present(api, request.path)) is not None:
+        if time.monotonic() > deadline:
+            why, next_step = _find_holder(msgspec.json.decode(raw, type=Cache))
+            raise ServiceError(f"{request} is not gone after {seconds:g} s: {why}", next_step=next_step)
+        await asyncio.sleep(POLL_SECONDS)
+    return True
+
+
+def _find_holder(cache: Cache) -> tuple[str, str]:
+    """Return why a cache that is deleted is still there, and what to do about it."""
+    if FINALIZER in cache.metadata.finalizers:
+        ready = find_condition(cache.status.conditions, ConditionType.READY)
+        why = ready.message if ready is not None and ready.message else "its finalizers are not taken off"
+        return why, "delete the pods that mount it, and see that the cache controller runs"
+    others = ", ".join(cache.metadata.finalizers) or "none"
+    return f"it has finalizers that are not accelkit's: {others}", "see who put them there, and take them off"
+
+
+async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | None, list[NodeReport]]:
+    """Return a cache and what nodes report of its digest, by node; None where it is not there.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    raw = await get_if_present(api, request.path)
+    if raw is None:
+        return None, []
+    cache = msgspec.json.decode(raw, type=Cache)
+    nodes = build_collection_path(API_VERSION, "gkmcachenodes", request.namespace)
+    found, _ = await list_all(api, nodes if request.namespace else CLUSTER_CACHE_NODES, CacheNode)
+    reports = []
+    for node in sorted(found, key=lambda each: each.metadata.name):
+        status = node.status.caches.get(request.name, {}).get(cache.status.resolved_digest)
+        if status is not None:
+            reports.append(_summarise(node.metadata.name, status))
+    return cache, reports
+
+
+def _summarise(node: str, status: NodeCacheStatus) -> NodeReport:
+    ready = holds(status.conditions, ConditionType.READY)
+    telling = [
+        found
+        for type_ in (ConditionType.COMPATIBLE, ConditionType.EXTRACTED, ConditionType.READY)
+        if (found := find_condition(status.conditions, type_)) is not None and (ready or found.status == "False")
+    ]
+    chosen = (telling[-1] if ready else telling[0]) if telling else Condition("", "", str(Reason.PENDING))
+    return NodeReport(node, ready, chosen.reason, chosen.message)
+
+
+async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: float) -> tuple[Cache, list[NodeReport]]:
+    """Wait until a cache is ready; a verdict that waiting does not change ends it sooner.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+        ServiceError: it is not ready; with the conditions and the nodes that say why.
+    """
+    begun = time.monotonic()
+    refused_since: float | None = None
+    while True:
+        cache, reports = await read_cache(api, request)
+        if cache is None:
+            raise ServiceError(f"{request} was deleted while it was waited for")
+        now = time.monotonic()
+        current = cache.status.observed_generation >= cache.metadata.generation
+        if current and holds(cache.status.conditions, ConditionType.READY):
+            return cache, reports
+        refused = current and is_refusal(find_condition(cache.status.conditions, ConditionType.VERIFIED))
+        refused_since = (refused_since if refused_since is not None else now) if refused else None
+        if now - begun > seconds or (refused_since is not None and now - refused_since >= _VERDICT_SECONDS):
+            raise ServiceError(
+                f"{request} is not ready after {now - begun:.0f} s: {explain(cache, reports)}",
+                next_step=f"look at `kubectl describe {request.kind.lower()} {request.name}`",
+            )
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def explain(cache: Cache, reports: list[NodeReport]) -> str:
+    """Return a sentence that says why a cache is not ready, and which nodes say so."""
+    if cache.status.observed_generation < cache.metadata.generation:
+        return "the cache controller has not looked at it"
+    failed = [each for each in cache.status.conditions if each.status != "True" and each.type in _DECIDING]
+    told = [f"{each.type} is {each.status} ({_join(each.reason, each.message)})" for each in failed]
+    waiting = [str(each) for each in reports if not each.ready]
+    if waiting:
+        told.append(f"on the nodes {', '.join(waiting)}")
+    return "; ".join(told) or "nothing is said of it"
+
+
+def _join(reason: str, message: str) -> str:
+    return f"{reason}: {message}" if message else reason
+
+
+_DECIDING: Final = frozenset(
+    str(each) for each in (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.EXTRACTED, ConditionType.READY)
+)

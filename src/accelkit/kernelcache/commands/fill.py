@@ -1,0 +1,61 @@
+"""`accelkit cache fill`, which the Jobs of the cache controller run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accelkit.kernelcache.commands.options import (
+    policy_options,
+    read_policies,
+    read_settings,
+    registry_options,
+    run,
+)
+from accelkit.kernelcache.extraction import CompletionRecord, ExtractionRequest, Limits
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.volumes import check_volume, fill_volume
+from accelkit.model.units import format_bytes
+
+
+@click.command("fill", short_help="Fill a volume of its own with one verified cache.")
+@click.argument("image")
+@click.argument("volume", type=click.Path(file_okay=False, exists=True, path_type=Path))
+@click.option("--mount-path", required=True, help="Where pods will mount the volume.")
+@click.option("--check", is_flag=True, help="Fetch and write nothing: fail unless the volume is filled with it.")
+@click.option(
+    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
+)
+@policy_options
+@registry_options
+def fill(image: str, volume: Path, *, mount_path: str, check: bool, max_gib: int, **options: Any) -> None:
+    """Verify IMAGE, which is given by digest, and extract its cache to the root of VOLUME, which is empty.
+
+    Whoever mounts the volume at the mount path sees the cache's files there. A volume that is filled already is left
+    as it is. It is what the cache controller's Jobs do; people extract with `accelkit cache extract`.
+    """
+    policies, settings = read_policies(options), read_settings(options)
+    reference = parse_reference(image)
+    if check:
+        record = check_volume(volume, reference.require_digest(), mount_path)
+    elif policies is None:
+        raise click.UsageError("give --policy: nothing is trusted without a policy")
+    else:
+        request = ExtractionRequest(
+            image=reference,
+            base=volume,
+            policies=policies,
+            namespace=options["namespace"] or None,
+            mount_path=mount_path,
+            limits=Limits.of_gib(max_gib),
+        )
+
+        async def work() -> CompletionRecord:
+            async with RegistryClient(settings) as client:
+                return await fill_volume(client, request)
+
+        record = run(work())
+    click.echo(f"Filled: {record.image}, {record.files} files, {format_bytes(record.size_bytes)}")

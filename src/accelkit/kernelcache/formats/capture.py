@@ -1,0 +1,67 @@
+"""Where a cache lay while it was filled, by what its files say of each other.
+
+Labels tell workloads to mount a cache there, and an image volume is right nowhere else. MCV writes the same path
+whatever the files say; where they say one, it is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterator
+
+import msgspec
+
+from accelkit.kernelcache.formats.mounts import is_plain
+from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME
+from accelkit.kernelcache.formats.relocation.group_files import is_group_file
+from accelkit.kernelcache.formats.tree import Tree
+
+
+class _Group(msgspec.Struct, frozen=True):
+    child_paths: dict[str, str] | list[str] = []
+
+
+_groups = msgspec.json.Decoder(_Group)
+
+
+def find_captured_root(tree: Tree) -> str:
+    """Return the root below which all files that are named by absolute path lay.
+
+    Empty where none is named, where they disagree, or where a file cannot be read: who extracts it, will say why.
+    """
+    roots = set()
+    for path in tree.paths:
+        name = posixpath.basename(path)
+        if is_group_file(name) or name == INDEX_NAME:
+            roots |= {_find_root(tree, named, posixpath.dirname(path)) for named in _list_named(tree, path)}
+            if len(roots) > 1:
+                return ""
+    root = roots.pop() if roots else ""
+    # Else it would be refused by whoever reads the label.
+    return root if is_plain(root[1:]) else ""
+
+
+def _list_named(tree: Tree, path: str) -> Iterator[str]:
+    content = tree.read_metadata(path) or b""
+    try:
+        if is_group_file(posixpath.basename(path)):
+            children = _groups.decode(content).child_paths
+            found = [*children.values()] if isinstance(children, dict) else []
+        else:
+            document = ast.parse(content.decode(), mode="eval")
+            constants = (node.value for node in ast.walk(document) if isinstance(node, ast.Constant))
+            found = [each for each in constants if isinstance(each, str)]
+    except (msgspec.MsgspecError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return
+    yield from (each for each in found if posixpath.isabs(each))
+
+
+def _find_root(tree: Tree, named: str, folder: str) -> str:
+    """Return what is before the file's own path in the cache; empty where the cache does not have it."""
+    if named.endswith(beside := f"/{folder}/{posixpath.basename(named)}"):
+        return named.removesuffix(beside)
+    parts = named[1:].split("/")
+    return next(
+        ("/" + "/".join(parts[:start]) for start in range(1, len(parts)) if "/".join(parts[start:]) in tree), ""
+    )

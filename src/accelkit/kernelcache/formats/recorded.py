@@ -1,0 +1,163 @@
+"""Variables that vLLM recorded when it compiled: it looks for its work under another hash where one of them differs.
+
+That is a miss without a word, so a pod can be warned before it starts. vLLM records what it counts into the hash and
+nothing else; the model's path counts as well, and is recorded nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import label_names as names
+from accelkit.kernelcache.formats.entries import VllmEntry
+from accelkit.kernelcache.formats.environment import REDACTED, redact
+
+MAX_VARIABLES: Final = 512
+MAX_FACTORS_BYTES: Final = 1 << 20
+_PREFIX: Final = "VLLM_"
+# vLLM leaves it out of the name of a cache's entry.
+_IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
+# Kubernetes puts another variable there, which may be of another object.
+_REFERENCE: Final = "$("
+# Of what nodes tell, name and value together; vLLM has some hundred variables.
+MAX_TOLD_BYTES: Final = 16 << 10
+_MAX_TOLD_VALUE: Final = 256
+_MAX_FILES: Final = 256
+_NAME: Final = re.compile(r"VLLM_[A-Z0-9_]{1,120}", re.ASCII)
+_SAME: Final = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0", "none": "", "null": ""}
+
+Value = bool | int | float | str | None
+
+
+class _Factors(msgspec.Struct, frozen=True):
+    env: dict[str, Any] = {}
+
+
+_variables = msgspec.json.Decoder(dict[str, Value])
+_factors = msgspec.json.Decoder(_Factors)
+
+
+def collect_variables(entries: Iterable[object]) -> dict[str, Value]:
+    """Return the variables on which all compiled pieces of a cache agree, sorted; what was redacted is not known."""
+    return _agree(piece.env for entry in entries if isinstance(entry, VllmEntry) for piece in entry.binary)
+
+
+def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
+    """Return the variables that an image names in its label; none where it has none.
+
+    Raises:
+        CacheError: the label is not what it may be.
+    """
+    text = labels.get(names.VARIABLES, "")
+    if not text:
+        return {}
+    try:
+        read = _variables.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise CacheError(f"label {names.VARIABLES} is not an object of variables: {exc}") from exc
+    odd = next((name for name in read if not _NAME.fullmatch(name)), None)
+    if odd is not None or len(read) > MAX_VARIABLES:
+        raise CacheError(f"label {names.VARIABLES} has more than {MAX_VARIABLES} variables, or {str(odd)[:80]!r}")
+    return read
+
+
+def read_variables(cache: Path) -> dict[str, Value]:
+    """Return the same from the files of an extracted cache: images of others have no such label.
+
+    Files that cannot be read say nothing.
+    """
+    paths = sorted(cache.glob("torch_compile_cache/*/rank_*/*/cache_key_factors.json"))
+    return _agree(env for path in paths[:_MAX_FILES] if (env := _read_factors(path)) is not None)
+
+
+def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
+    """Return variables as one would set them; one that was not set is empty."""
+    return {name: _write(value) for name, value in variables.items()}
+
+
+def select_comparable(told: Mapping[str, str | None]) -> dict[str, str]:
+    """Return what a container sets in so many words and vLLM counts into the names of its work.
+
+    Args:
+        told: its variables; None of one whose value comes from elsewhere.
+    """
+    return {
+        name: value
+        for name, value in told.items()
+        if value is not None and is_counted(name) and _REFERENCE not in value
+    }
+
+
+def is_counted(name: str) -> bool:
+    """Return whether vLLM may count a variable into the names of its work."""
+    return name.startswith(_PREFIX) and name not in _IGNORED
+
+
+def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
+    """Return the variables of a container that were others when a cache was captured, as far as that is known."""
+    return [name for name, value in own.items() if _differs(recorded.get(name), value)]
+
+
+def _differs(recorded: str | None, value: str) -> bool:
+    return recorded is not None and recorded != REDACTED and not agrees(recorded, value)
+
+
+def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_TOLD_BYTES) -> dict[str, str]:
+    """Return as many of the variables as one node may tell of a cache, by name; without values that say nothing."""
+    kept: dict[str, str] = {}
+    room = most_bytes
+    for name, value in sorted(variables.items()):
+        size = len(name) + len(value.encode())
+        if _NAME.fullmatch(name) and value != REDACTED and len(value) <= _MAX_TOLD_VALUE and size <= room:
+            kept[name] = value
+            room -= size
+    return dict(list(kept.items())[:MAX_VARIABLES])
+
+
+def agrees(recorded: str, value: str) -> bool:
+    """Return whether a variable's value means what was recorded; vLLM reads `True`, `on` and `1` as the same."""
+    return _normalize(recorded) == _normalize(value)
+
+
+def _read_factors(path: Path) -> dict[str, Any] | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FACTORS_BYTES + 1)
+        return redact(_factors.decode(content).env) if len(content) <= MAX_FACTORS_BYTES else None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _agree(environments: Iterable[Mapping[str, Any]]) -> dict[str, Value]:
+    agreed: dict[str, Value] | None = None
+    for env in environments:
+        known = {
+            name: value
+            for name, value in env.items()
+            if _NAME.fullmatch(name) and isinstance(value, Value) and value != REDACTED
+        }
+        if agreed is None:
+            agreed = known
+        agreed = {name: value for name, value in agreed.items() if name in known and _is_same(known[name], value)}
+    return dict(sorted((agreed or {}).items())[:MAX_VARIABLES])
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    return agrees(_write(one), _write(other))
+
+
+def _write(value: Value) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _normalize(text: str) -> str:
+    lowered = text.strip().lower()
+    return _SAME.get(lowered, lowered)

@@ -1,0 +1,217 @@
+"""The cache agent as a process, on a real API server, with least rights: what it fetches, links, tells and collects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cache_agent_bed import DEADLINE, Bed
+from cache_agent_stand import admit_agents, image, measured, open_bed, probing, run_command, scanning
+from cache_definitions import CacheKinds
+from conftest import Sandbox
+from ports import free_port
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+
+from accelkit.gkm import names
+from accelkit.kube.paths import NODES, build_collection_path
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
+    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
+    return admit_agents(control_plane, "cache-agent")
+
+
+@pytest.fixture
+async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
+    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
+        yield opened
+
+
+async def test_a_verified_cache_comes_to_lie_linked_and_told_of(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    assert bed.leads_to(made.digest)
+    group = json.loads(next(bed.link().glob("*/__grp__*.json")).read_text())
+    assert all(path.startswith("/root/.triton/cache/") for path in group["child_paths"].values())
+    entry = await bed.entry(made.digest)
+    assert entry["compatibleGPUs"] == [0]
+    assert entry["path"] == names.build_cache_path(made.digest, "/root/.triton/cache", bed.store)
+    assert {each["type"] for each in entry["conditions"]} == {
+        "Compatible",
+        "Extracted",
+        "Ready",
+        "Outdated",
+        "Effective",
+    }
+    # Kubernetes deletes the report with the node.
+    node = json.loads(await bed.api.get(f"{NODES}/{bed.node}"))["metadata"]
+    path = f"{build_collection_path(names.API, 'gkmcachenodes', bed.namespace)}/{bed.node}"
+    owner = {"apiVersion": "v1", "kind": "Node", "name": bed.node, "uid": node["uid"]}
+    assert json.loads(await bed.api.get(path))["metadata"]["ownerReferences"] == [owner]
+    assert bed.stop() == 0
+
+
+async def test_for_cards_that_cannot_load_it_nothing_is_fetched(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    layer = json.loads(made.manifest)["layers"][0]["digest"]
+    await bed.create(host, kernels="hip:gfx942")
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    found = await bed.until("Compatible", made.digest, status="False", reason="Incompatible")
+    assert "BackendMismatch" in found["message"]
+    assert (await bed.entry(made.digest))["incompatibleGPUs"] == [0]
+    assert (await bed.condition("Ready", made.digest))["reason"] == "Incompatible"
+    assert not hostile_registry.received("GET", f"/v2/team/add/blobs/{layer}")
+    assert not bed.folders()
+    assert not bed.link().is_symlink()
+
+
+async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pods_that_run(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    old, new = [await image(host, tmp_path, "team/add", kernel) for kernel in ("old", "new")]
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", old.digest)
+    await bed.until("Ready", old.digest)
+    await bed.pod("starts", phase="Pending")
+    await bed.until_used(old.digest)
+    await bed.resolve(new.digest)
+    await bed.until("Extracted", new.digest)
+    found = await bed.until("Ready", new.digest, status="False", reason="Pending")
+    assert f"{bed.namespace}/starts" in found["message"]
+    assert bed.leads_to(old.digest)
+    await bed.phase("starts", "Running")
+    await bed.until("Ready", new.digest)
+    assert bed.leads_to(new.digest)
+    outdated = await bed.condition("Outdated", old.digest)
+    assert (outdated["status"], outdated["reason"]) == ("True", "Outdated")
+    assert len(bed.folders()) == 2
+    # What it was given is remembered.
+    bed.kill()
+    bed.start()
+    await bed.until("Outdated", old.digest)
+    await bed.delete_pod("starts")
+    await bed.until_true(lambda: len(bed.folders()) == 1)
+    assert bed.leads_to(new.digest)
+
+
+async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_registry(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    bed.kill()
+    # It is away for longer than this lasts.
+    hostile_registry.on("*", ".*", misbehaviour.failing(503))
+    asked = len(hostile_registry.requests)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest, "again")
+    await bed.until("Ready", made.digest, "again")
+    await bed.cache(f"{host}/team/add:v1", made.digest, "third")
+    with measured("ready, of a digest that is here") as seconds:
+        await bed.until("Ready", made.digest, "third")
+        # A guard against waiting for a timer; the machine may be busy.
+        assert seconds() < 5
+    assert len(hostile_registry.requests) == asked
+
+
+async def test_a_deleted_cache_leaves_nothing(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    await bed.pod("runs")
+    await bed.until_used(made.digest)
+    await bed.delete()
+    await bed.until_true(lambda: not bed.link().is_symlink())
+    async with asyncio.timeout(DEADLINE):
+        while await bed.report():
+            await asyncio.sleep(0.05)
+    assert bed.folders(), "a pod has it still"
+    await bed.delete_pod("runs")
+    await bed.until_true(lambda: not bed.folders())
+
+
+async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    scans, pods = tmp_path / "scans", tmp_path / "pods"
+    scans.mkdir()
+    await bed.create(host)
+    bed.start("--scan-folder", str(scans))
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    pinned = names.name_pinned_claim(f"{bed.namespace}/add", made.digest)
+    uid = (await bed.pod("hits", pinned, copied=True))["metadata"]["uid"]
+    copy = pods / uid / "volumes/kubernetes.io~empty-dir" / names.name_private_copy("kernels")
+    copy.mkdir(parents=True)
+    run_command("cache", "private-copy", "--from", str(bed.link()), "--to", str(copy))
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    await bed.until("Effective", made.digest, reason="Hits")
+    key = copy / ("A" * 52)
+    key.mkdir()
+    (key / "add_kernel.cubin").write_bytes(b"made anew")
+    (scans / "copies.json").unlink()
+    with scanning(scans, pods):
+        await bed.until_true((scans / "copies.json").exists)
+    await bed.poke()
+    found = await bed.until("Effective", made.digest, status="False", reason="Misses")
+    assert f"1 of 1 pods made 1 files themselves: {bed.namespace}/hits (1); kernels of Triton" in found["message"]
+    assert (await bed.entry(made.digest))["pods"] == [
+        {"podNamespace": bed.namespace, "podName": "hits", "missedFiles": 1}
+    ]
+
+
+async def test_many_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
+    host, count = hostile_registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
+    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(10)]
+    await bed.create(host)
+    port = free_port()
+    bed.start("--metrics-port", str(port))
+    with probing(port) as took, measured(f"{count} caches"):
+        await asyncio.gather(
+            *(
+                bed.cache(f"{host}/team/cache{number % 10}:v1", made[number % 10].digest, f"cache-{number}")
+                for number in range(count)
+            )
+        )
+        for number in range(count):
+            await bed.until("Ready", made[number % 10].digest, f"cache-{number}")
+    assert len(bed.folders()) == 10
+    # A kubelet waits for a second, and ends what it has got no answer of three times.
+    log.info("%d probes, the slowest took %.3f s", len(took), max(took))
+    assert max(took) < DEADLINE
+    status = Path(f"/proc/{bed.pid}/status").read_text()
+    log.info(next(line for line in status.splitlines() if line.startswith("VmHWM")))

@@ -1,0 +1,105 @@
+"""A cache agent with registries that want a log-in, and with a Sigstore that is not the public one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cache_agent_bed import Bed
+from cache_agent_stand import admit_agents, image, open_bed
+from cache_definitions import CacheKinds
+from conftest import Sandbox
+from private_sigstore import GITHUB, PrivateSigstore
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+ACCOUNT = "cache-agent-access"
+USER, PASSWORD = "reader", "open sesame"
+IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
+SIGSTORE = PrivateSigstore.new()
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
+    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
+    return admit_agents(control_plane, ACCOUNT)
+
+
+@pytest.fixture
+async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
+    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
+        yield opened
+
+
+async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_no_other(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    mine, others = await image(host, tmp_path, "team/mine"), await image(host, tmp_path, "team/others", "mul_kernel")
+    hostile_registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
+    await bed.create(host)
+    await bed.let_read_secrets(ACCOUNT)
+    await bed.pull_secret("login", host, USER, PASSWORD)
+    await bed.pull_secret("wrong", host, USER, "guessed")
+    hostile_registry.requests.clear()
+    bed.start()
+    await bed.cache(f"{host}/team/mine:v1", mine.digest, "mine", secrets=["login"])
+    await bed.until("Ready", mine.digest, "mine")
+    assert bed.leads_to(mine.digest, "mine")
+    # The connection of one cache serves no other.
+    for name, secrets, words in (
+        ("bare", [], f"{host} wants a user name and a password for team/others"),
+        ("wrong", ["wrong"], f"{host} answers HTTP 401"),
+    ):
+        await bed.cache(f"{host}/team/others:v1", others.digest, name, secrets=secrets)
+        found = await bed.until("Extracted", others.digest, name, status="False", reason="ExtractionFailed")
+        assert words in found["message"]
+        assert not bed.link(name).is_symlink()
+    told = bed.log.read_text() + str(await bed.report())
+    assert PASSWORD not in told
+    assert "guessed" not in told
+
+
+async def test_a_secret_that_is_missing_or_may_not_be_read_is_told_by_name_and_waited_for(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host = hostile_registry.host
+    made = await image(host, tmp_path, "team/add")
+    hostile_registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
+    await bed.create(host)
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest, secrets=["login"])
+    found = await bed.until("Extracted", made.digest, status="False", reason="PullSecretUnreadable")
+    assert f"Secret {bed.namespace}/login cannot be read" in found["message"]
+    assert "kernel_cache_pull_secret_namespaces" in found["message"]
+    await bed.let_read_secrets(ACCOUNT)
+    await bed.pull_secret("login", host, USER, PASSWORD)
+    await bed.until("Ready", made.digest)
+    assert bed.leads_to(made.digest)
+
+
+async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agent_is_given(
+    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
+):
+    host, root = hostile_registry.host, tmp_path / "trusted_root.json"
+    root.write_text(SIGSTORE.trusted_root_json)
+    made = await image(host, tmp_path, "team/add", signer=SIGSTORE.identity(IDENTITY))
+    other = await image(host, tmp_path, "team/other", "mul_kernel", SIGSTORE.identity("https://github.com/mallory/ci"))
+    await bed.create(host, signer={"name": "ci", "keyless": {"issuer": GITHUB, "subject": IDENTITY}})
+    # The public root knows neither its authority nor its log.
+    bed.start()
+    await bed.cache(f"{host}/team/add:v1", made.digest)
+    found = await bed.until("Ready", made.digest, status="False", reason="LogEntryInvalid")
+    assert "the trusted root knows no log" in found["message"]
+    assert not bed.folders()
+    bed.kill()
+    bed.start("--trusted-root", str(root))
+    await bed.until("Ready", made.digest)
+    assert bed.leads_to(made.digest)
+    # It vouches for identities, and the policy names one of them.
+    await bed.cache(f"{host}/team/other:v1", other.digest, "other")
+    await bed.until("Ready", other.digest, "other", status="False", reason="IdentityMismatch")
+    assert not bed.link("other").is_symlink()

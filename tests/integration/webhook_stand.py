@@ -1,0 +1,158 @@
+"""The webhook of pods as a process: it reads the caches of a real API server, registers itself there, and answers.
+
+Each question is a line of its record: the name of the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import ssl
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from accelkit.cachecontroller import gate as gate_module
+from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.webhook.mutation import Tools
+from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Registration
+from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.gkm.names import CACHES, CLUSTER_CACHES
+from accelkit.gkm.objects import Cache
+from accelkit.install.certificates.issuing import Authority
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.reflector import Reflector
+from accelkit.serving.messages import Reply
+from accelkit.serving.tls import Listen, TlsFiles
+
+IMAGE = "registry.example/accelkit:1"
+CONFIGURATION = "accelkit-cache-test"
+_LOOK_SECONDS = 1.0
+
+
+class Stand:
+    """The process, which can be stopped and started again."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, port: int) -> None:
+        self.certificate, self.key, self.record = folder / "tls.crt", folder / "tls.key", folder / "record"
+        self.record.touch()
+        self._port = port
+        self._arguments = [str(folder), str(kubeconfig), str(port)]
+        self._log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def issue(self) -> None:
+        """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
+        authority = Authority("webhook")
+        pair = authority.issue_server("webhook", ["127.0.0.1"])
+        self.certificate.with_name("ca.crt").write_bytes(authority.certificate)
+        self.key.write_bytes(pair.key)
+        self.certificate.write_bytes(pair.certificate)
+
+    def start(self) -> None:
+        if self._process is None:
+            with self._log.open("ab") as log:
+                command = [sys.executable, __file__, *self._arguments]
+                self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            assert self._process.wait(60) == 0, self._log.read_text()
+            self._process = None
+
+    def check(self) -> None:
+        assert self._process is not None, "it was not started"
+        assert self._process.poll() is None, self._log.read_text()
+
+    def shows_certificate(self) -> bool:
+        """Return whether those who connect now see the certificate that lies in the file."""
+        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=10))
+        return shown == x509.load_pem_x509_certificate(self.certificate.read_bytes()).public_bytes(Encoding.DER)
+
+    def asked(self) -> list[str]:
+        """Names of the pods that it was asked about."""
+        return self.record.read_text().split()
+
+
+class _RecordingServer(WebhookServer):
+    """A webhook that records each question before it answers."""
+
+    def __init__(self, record: Path, *arguments: Any) -> None:
+        self._record = record
+        super().__init__(*arguments)
+
+    async def handle(self, method: str, path: str, body: bytes) -> Reply:
+        if path == PATH:
+            pod = json.loads(body)["request"]["object"]
+            with self._record.open("a") as file:
+                file.write(f"{pod['metadata']['name']}\n")
+        return await super().handle(method, path, body)
+
+
+class _Serving:
+    def __init__(self, folder: Path, port: int, api: ApiClient) -> None:
+        tls = TlsFiles(folder / "tls.crt", folder / "tls.key", None)
+        self.caches: dict[str, dict[str, Cache]] = {}
+        self._changed = asyncio.Event()
+        endpoint = Endpoint(tls.certificate, url=f"https://127.0.0.1:{port}")
+        self._registration = Registration(api, CONFIGURATION, endpoint, ["accelkit"])
+        self._gate = gate = Gate(self._registration, lambda: self.find() or [], lambda: self.find() is not None)
+        listen = Listen("127.0.0.1", port, tls)
+        told = (gate.announce, self._registration.read_announced)
+        self._server = _RecordingServer(folder / "record", listen, self.find, Tools(IMAGE), *told)
+
+    def find(self) -> list[Cache] | None:
+        if len(self.caches) < 2:
+            return None
+        return [cache for kind in self.caches.values() for cache in kind.values()]
+
+    def replace(self, kind: str, caches: list[Cache]) -> None:
+        self.caches[kind] = {each.key: each for each in caches}
+        self._changed.set()
+
+    def take(self, kind: str, event: str, cache: Cache) -> None:
+        if event == "DELETED":
+            self.caches[kind].pop(cache.key, None)
+        else:
+            self.caches[kind][cache.key] = cache
+        self._changed.set()
+
+    async def run(self, api: ApiClient) -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        kinds = {"namespaced": CACHES, "cluster": CLUSTER_CACHES}
+        work = [
+            Reflector(api, path, Cache, on_replace=partial(self.replace, kind), on_event=partial(self.take, kind)).run()
+            for kind, path in kinds.items()
+        ]
+        background = [asyncio.create_task(each) for each in (*work, self._register(), self._gate.run())]
+        await self._server.run(stop)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+
+    async def _register(self) -> None:
+        """Let caches have claims, as the controller does."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for each in self.find() or []:
+                await self._gate.open(each)
+
+
+async def _main(folder: str, kubeconfig: str, port: str) -> None:
+    gate_module._LOOK_SECONDS = _LOOK_SECONDS  # type: ignore[misc]
+    async with ApiClient(load_connection(Path(kubeconfig))) as api:
+        await _Serving(Path(folder), int(port), api).run(api)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

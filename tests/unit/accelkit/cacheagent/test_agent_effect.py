@@ -1,0 +1,119 @@
+"""Whether workloads hit, from what they made themselves, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from agent_worlds import A, folder, link, pod, stored, wish, world
+
+from accelkit.cacheagent.planning.usage import find_usage
+from accelkit.cacheagent.reporting.effect import (
+    MissedFiles,
+    MissKind,
+    assign_missed,
+    describe_effect,
+    find_differing,
+)
+
+TRITON = MissedFiles(3, {MissKind.TRITON: 3})
+VLLM = MissedFiles(2, {MissKind.VLLM: 2})
+OTHER = MissedFiles(1, {MissKind.OTHER: 1})
+NEW_KEY = MissedFiles(9, {MissKind.VLLM: 9}, 1)
+UNSEEN = MissedFiles(bounded=True)
+
+
+@pytest.mark.parametrize(
+    ("missed", "status", "reason", "words"),
+    [
+        ([], "Unknown", "NotMeasured", "no pod has a private copy"),
+        # None found among what was looked at is not the same as none made.
+        ([UNSEEN], "Unknown", "NotMeasured", "no pod has"),
+        ([MissedFiles()], "True", "Hits", "1 pods have made no file"),
+        ([MissedFiles(), UNSEEN], "True", "Hits", "1 pods have made no file"),
+        ([TRITON], "False", "Misses", "kernels of Triton"),
+        ([VLLM, MissedFiles()], "False", "Misses", "1 of 2 pods made 2 files themselves: team/p0 (2); files"),
+        ([NEW_KEY], "False", "Misses", "1 new folders of vLLM's cache: its key differs, as by a VLLM_* variable"),
+        ([NEW_KEY], "False", "Misses", "the model's path, an address of the pod, or another version of vLLM"),
+        ([OTHER], "False", "Misses", "no framework that is known here"),
+        ([MissedFiles(7, bounded=True)], "False", "Misses", "made at least 7 files"),
+        ([MissedFiles(1, {MissKind.OTHER: 1})] * 8, "False", "Misses", "8 of 8 pods made 8 files"),
+    ],
+)
+def test_the_condition_says_who_and_the_likely_reason(missed, status, reason, words):
+    found = describe_effect([(f"team/p{number}", each) for number, each in enumerate(missed)])
+    assert (found.status, found.reason) == (status, reason)
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("differing", "words", "unsaid"),
+    [
+        (
+            ["VLLM_A", "VLLM_B"],
+            "its key differs, likely since pods set VLLM_A, VLLM_B otherwise than when it was captured",
+            "path",
+        ),
+        ([f"VLLM_{number}" for number in range(9)], "VLLM_4 and 4 more otherwise", "VLLM_5"),
+        ([], "as by a VLLM_* variable that pods do not set in so many words, the model's path", "likely since"),
+        (None, "as by a VLLM_* variable, the model's path", "likely since"),
+    ],
+)
+def test_the_variables_that_differ_are_named_for_new_folders_of_vllm(differing, words, unsaid):
+    found = describe_effect([("team/p", NEW_KEY)], differing=differing)
+    assert words in found.message
+    assert unsaid not in found.message
+    # They explain no other miss.
+    assert "otherwise than" not in describe_effect([("team/p", TRITON)], differing=differing).message
+
+
+def test_variables_count_of_the_containers_that_mount_the_cache_alone():
+    mine, others = {"VLLM_USE_V1": "0", "VLLM_NEW": "1"}, {"VLLM_OTHER": "7"}
+    both = replace(
+        pod("p", "add", "other", accelkit_cache_1="add", accelkit_cache_2="other"),
+        variables={"accelkit-cache-1": ({"VLLM_USE_V1": "true"}, mine), "accelkit-cache-2": (others,)},
+    )
+    recorded = {"VLLM_USE_V1": "1", "VLLM_OTHER": "1", "VLLM_SECRET": "[redacted]"}
+    assert find_differing([both], wish(), recorded) == ["VLLM_USE_V1"]
+    assert find_differing([both], wish(key="team/other"), recorded) == ["VLLM_OTHER"]
+    assert find_differing([both], wish(), {"VLLM_USE_V1": "[redacted]"}) == []
+    assert find_differing([both], wish(), {}) is None
+    assert find_differing([], wish(), recorded) == []
+
+
+def test_of_many_pods_five_are_named():
+    found = describe_effect([(f"team/p{number}", TRITON) for number in range(9)])
+    assert found.message.count("team/p") == 5
+
+
+def test_copies_of_two_caches_in_one_pod_are_counted_apart():
+    add, other = wish(), wish(key="team/other", namespaces=("team",))
+    both = pod("p", f"add-{'a' * 12}", "other", accelkit_cache_1=f"add-{'a' * 12}", accelkit_cache_2="other")
+    known = world(add, other, pods=(both,), stored={folder(A): stored()}, links={link("team/other"): folder(A)})
+    found = {("uid-p", "accelkit-cache-1"): TRITON, ("uid-p", "accelkit-cache-2"): VLLM}
+    assert assign_missed(found, known.wishes, find_usage(known)) == {
+        "team/add": {"uid-p": TRITON},
+        "team/other": {"uid-p": VLLM},
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {("uid-p", "accelkit-cache-1"): UNSEEN},
+        # The scan names what it found, and whoever wrote it may be wrong.
+        {("uid-q", "accelkit-cache-1"): TRITON, ("uid-p", "accelkit-cache-9"): TRITON},
+    ],
+)
+def test_nothing_is_said_of_what_nobody_could_count(found):
+    known = world(
+        wish(), pods=(pod("p", accelkit_cache_1="add"),), stored={folder(A): stored()}, links={link(): folder(A)}
+    )
+    assert assign_missed(found, known.wishes, find_usage(known)) == {}
+
+
+def test_two_copies_of_one_pod_are_added_up():
+    assert TRITON.add(MissedFiles(2, {MissKind.TRITON: 1, MissKind.OTHER: 1}, 1, bounded=True)) == MissedFiles(
+        5, {MissKind.TRITON: 4, MissKind.OTHER: 1}, 1, bounded=True
+    )

@@ -1,0 +1,100 @@
+"""Caches whose files come to pods otherwise: a node says what its cards make of them, and holds nothing of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from agent_worlds import FOREIGN, A, B, folder, learned, link, pod, stored, wish, world
+from test_agent_wishes import cache
+
+from accelkit.cacheagent.planning.plan import make_plan
+from accelkit.cacheagent.planning.standing import Step, assess
+from accelkit.cacheagent.planning.wishes import Refusal, Wish, read_wish
+from accelkit.cacheagent.planning.world import Attempt, Disk, Standing, World
+from accelkit.cacheagent.reporting.report import build_reports
+from accelkit.gkm.objects import NodeStatus
+
+KEY = "team/add"
+
+
+def elsewhere(digest: str = A, key: str = KEY, **changes: Any) -> Wish:
+    return wish(digest, key, **{"delivered": False, "folder": "", "mount_path": "", **changes})
+
+
+def report(known: World) -> NodeStatus:
+    return build_reports(known, make_plan(known), {}, node_name="n", root="/store")["team"]
+
+
+@pytest.mark.parametrize("delivery", ["namespace", "image"])
+def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
+    asked = read_wish(cache(delivery=delivery, mount_path="/a/../b"))
+    assert (asked.delivered, asked.digest, asked.folder, asked.secrets) == (False, A, "", ("login",))
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        (world(elsewhere()), Step.LEARN),
+        (world(elsewhere(), learned={A: learned()}), Step.NOTHING),
+        # As of all others: no registry is asked for what nobody has verified.
+        (world(elsewhere(verified=None)), Step.NOTHING),
+        (world(elsewhere(verified=False, refusal=Refusal("NoSignatures", ""))), Step.NOTHING),
+        (world(elsewhere(), standings={KEY: Standing("p", refusal=Refusal("NotCovered", ""))}), Step.NOTHING),
+        (world(elsewhere(), standings={KEY: Standing("p", undecided=Refusal("PolicyUnreadable", ""))}), Step.NOTHING),
+        (world(elsewhere(image=None)), Step.NOTHING),
+    ],
+)
+def test_its_labels_are_read_and_nothing_else(known, step):
+    assert assess(known, known.wishes[KEY]).step is step
+    assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.LEARN else [])
+
+
+def test_labels_of_several_are_read_at_once_and_those_of_one_digest_once():
+    known = world(elsewhere(), elsewhere(key="team/same"), elsewhere(B, key="team/other"))
+    assert [each.progress.wish.digest for each in make_plan(known).work] == [A, B]
+
+
+def test_a_full_disk_is_no_matter_to_it_and_it_takes_no_room_from_others():
+    known = world(elsewhere(cache_bytes=1 << 40), wish(B, "team/here"), learned={B: learned()}, disk=Disk(1000))
+    assert [each.progress.step for each in make_plan(known).work] == [Step.LEARN, Step.EXTRACT]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told", "fit", "misfit"),
+    [
+        (learned(), ("True", "Compatible"), [0], []),
+        (learned(labels=FOREIGN), ("False", "Incompatible"), [], [0]),
+        (None, ("Unknown", "Pending"), [], []),
+    ],
+)
+def test_the_verdict_on_each_card_is_told_and_nothing_else(labels, told, fit, misfit):
+    found = report(world(elsewhere(), learned={A: labels} if labels else {})).caches["add"][A]
+    assert [(each.type, each.status, each.reason) for each in found.conditions] == [("Compatible", *told)]
+    assert (found.compatible_gpus, found.incompatible_gpus) == (fit, misfit)
+    assert (found.path, found.volume_size, found.pods) == ("", 0, [])
+
+
+def test_why_its_labels_cannot_be_read_is_told():
+    known = world(elsewhere())
+    about = known.describe_work(elsewhere())
+    known = replace(known, attempts={KEY: Attempt(about, 2, "RegistryUnavailable", "no answer", 1100.0)})
+    (told,) = report(known).caches["add"][A].conditions
+    assert (told.status, told.reason) == ("Unknown", "RegistryUnavailable")
+    assert told.message == "no answer (failure 2; it is tried again)"
+
+
+def test_pods_of_its_claim_are_not_taken_for_pods_of_this_nodes_files():
+    known = world(elsewhere(), learned={A: learned()}, pods=(pod("uses"),))
+    assert (make_plan(known).usage, make_plan(known).uses) == ({}, {})
+    assert report(known).counts.node_in_use_cnt == 0
+
+
+def test_what_lies_here_from_before_goes_once_no_pod_has_it():
+    known = world(elsewhere(), stored={folder(A): stored()}, links={link(): folder(A)})
+    plan = make_plan(known)
+    assert [(each.link, each.target) for each in plan.moves] == [(link(), None)]
+    assert plan.collect == (folder(A),)
+    used = replace(known, pods=(pod("uses"),), uses={"uid-uses": {KEY: frozenset({folder(A)})}})
+    assert make_plan(used).collect == ()

@@ -1,0 +1,254 @@
+"""The agent's loop with everything but processes: watches, registry, disk, reports."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_worlds import CARD, GIB, MOUNT
+from fake_api.watches import WatchedApi
+from private_sigstore import PrivateSigstore
+from registries import misbehaviour
+from registries.caches import cache_folder, publish, sign
+from registries.hostile import HostileRegistry
+
+from accelkit.cacheagent import agent as module
+from accelkit.cacheagent.agent import AgentOptions, CacheAgent
+from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
+from accelkit.cacheagent.preparation import Preparation
+from accelkit.cacheagent.pull_secrets import read_logins
+from accelkit.gkm import names
+from accelkit.kernelcache.extraction.integrity import protection
+from accelkit.kernelcache.extraction.integrity.protection import delete_tree
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kube.paths import NODES, PODS, build_collection_path
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+KEY = PrivateSigstore.new().key()
+CACHES = build_collection_path(names.API, "gkmcaches", "team")
+REPORT = f"{build_collection_path(names.API, 'gkmcachenodes', 'team')}/n"
+Json = dict[str, Any]
+
+
+class Stand:
+    """A node, its agent, and a registry with one signed image."""
+
+    def __init__(self, registry: HostileRegistry, root: Path) -> None:
+        self.api, self.registry, self.metrics = WatchedApi(), registry, Metrics()
+        self.settings = RegistrySettings(plain_http=frozenset({registry.host}))
+        self.options = AgentOptions(node="n", folder=root, registries=self.settings, look_again_seconds=0.05)
+        self.store = Store(root)
+        self.image = publish(registry.host, cache_folder(root.parent / "built"), "team/add")
+        sign(registry.host, self.image, KEY, "team/add")
+        cards = encode_inventory(Inventory(GIB, (CARD,)))
+        node = {"metadata": {"name": "n", "uid": "n", "annotations": {INVENTORY_ANNOTATION: cards}}}
+        self.api.store(NODES, {**node, "status": {"nodeInfo": {"architecture": "amd64"}}})
+        signer = {"name": "ci", "key": {"data": KEY.key.public_pem.decode()}, "transparencyLog": "notRequired"}
+        self.policy = {"images": [f"{registry.host}/**"], "signers": [signer]}
+        self.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": self.policy})
+
+    def ask(self, name: str = "add", **status: Any) -> None:
+        verified = {"type": "Verified", "status": "True", "reason": "Verified"}
+        told = {"resolvedDigest": self.image.digest, "mountPath": MOUNT, "delivery": "node", "conditions": [verified]}
+        meta = {"name": name, "namespace": "team", "uid": name}
+        spec = {"image": f"{self.registry.host}/team/add:v1"}
+        self.api.store(CACHES, {"metadata": meta, "spec": spec, "status": {**told, **status}})
+
+    def condition(self, kind: str, name: str = "add") -> Json:
+        entries = self.api.objects.get(REPORT, {}).get("status", {}).get("caches", {}).get(name, {})
+        conditions = entries.get(self.image.digest, {}).get("conditions", ())
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    async def until(self, question: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not question():
+                await asyncio.sleep(0.01)
+
+    async def until_ready(self, name: str = "add") -> None:
+        await self.until(lambda: self.condition("Ready", name).get("status") == "True")
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture
+async def stand(hostile_registry: HostileRegistry, tmp_path: Path, monkeypatch) -> AsyncIterator[Stand]:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    stand = await asyncio.to_thread(Stand, hostile_registry, tmp_path / "store")
+    await stand.store.open()
+    logins = read_logins(stand.api, stand.settings.credentials, "")
+    async with Preparation(stand.store.root, stand.settings, logins) as preparation:
+        agent = CacheAgent(stand.api, stand.options, stand.store, preparation, stand.metrics)
+        tasks = [asyncio.create_task(loop) for loop in agent.list_loops()]
+        yield stand
+        assert agent.is_healthy()
+        await agent.end_work()
+        for task in tasks:
+            task.cancel()
+        assert {type(each) for each in await asyncio.gather(*tasks, return_exceptions=True)} == {asyncio.CancelledError}
+    delete_tree(stand.store.root)
+
+
+async def test_a_cache_is_learned_extracted_linked_reported_and_counted(stand):
+    stand.ask()
+    await stand.until_ready()
+    assert Path(names.build_link_path("team/add", stand.store.root)).is_dir()
+    assert stand.count("accelkit_kernel_cache_extractions_total") == 1
+    assert stand.count("accelkit_kernel_caches_on_node", state="serve") == 1
+    assert stand.count("accelkit_kernel_cache_stored_bytes") > 0
+
+
+async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
+    stand.ask()
+    await stand.until_ready()
+    done = []
+    collect, move_link = Store.collect, Store.move_link
+
+    async def note_collect(store: Store, folder: str) -> bool:
+        done.append("collect")
+        return await collect(store, folder)
+
+    def note_move(store: Store, link: str, target: str | None) -> None:
+        done.append("move")
+        move_link(store, link, target)
+
+    monkeypatch.setattr(Store, "collect", note_collect)
+    monkeypatch.setattr(Store, "move_link", note_move)
+    # Its link goes, and so does its folder.
+    stand.api.objects.pop(f"{CACHES}/add")
+    await stand.until(lambda: not stand.store.stored)
+    assert done[:2] == ["move", "collect"]
+
+
+async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(stand, monkeypatch):
+    def refuse(*_args, **_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    # As in a container without the capability, where the store can be written.
+    monkeypatch.setattr(protection, "_set_immutable", refuse)
+    stand.ask()
+    await stand.until_ready()
+    link = Path(names.build_link_path("team/add", stand.store.root))
+    kept = {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()}
+    (link / "evil.so").write_bytes(b"evil")
+    await stand.until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
+    await stand.until(link.is_dir)
+    await stand.until(lambda: stand.condition("Degraded"))
+    await stand.until_ready()
+    assert {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()} == kept
+    assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
+    assert stand.condition("Degraded")["reason"] == "ContentChanged"
+    assert stand.condition("Degraded")["status"] == "True"
+
+
+async def test_a_folder_that_cannot_be_deleted_holds_up_nothing_else(stand, monkeypatch):
+    real = Store.collect
+
+    async def refuse(store: Store, folder: str) -> bool:
+        if folder.startswith("sha256-" + "f" * 64):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return await real(store, folder)
+
+    monkeypatch.setattr(Store, "collect", refuse)
+    odd = stand.store.root / f"sha256-{'f' * 64}"
+    odd.mkdir()
+    await stand.store.refresh()
+    stand.ask()
+    await stand.until_ready()
+    assert odd.is_dir()
+
+
+async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_told(stand, monkeypatch):
+    def refuse(_store: Store) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}, "status": {"phase": "Running"}}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "add"}}
+    stand.ask()
+    await stand.until_ready()
+    monkeypatch.setattr(Store, "write_ledger", refuse)
+    stand.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
+    stand.ask("other")
+    await stand.until(lambda: stand.condition("Extracted", "other").get("status") == "True")
+    assert stand.condition("Ready", "other")["reason"] == "Pending"
+    monkeypatch.undo()
+    await stand.until_ready("other")
+
+
+async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_ended(stand):
+    stand.ask()
+    await stand.until_ready()
+    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}, "status": {"phase": "Running"}}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "add"}}
+    stand.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
+    await stand.until(lambda: stand.store.ledger.uses.get("p"))
+    stand.store.ledger.lost = True
+    await stand.until(lambda: "" in stand.store.ledger.uses.get("p", {}))
+    stand.api.objects.pop(f"{CACHES}/add")
+    await stand.until(lambda: REPORT not in stand.api.objects)
+    assert stand.store.stored
+    stand.api.objects.pop(f"{build_collection_path('v1', 'pods', 'team')}/p")
+    await stand.until(lambda: not stand.store.stored)
+    await stand.until(lambda: stand.count("accelkit_kernel_cache_collected_total") == 1)
+
+
+async def test_a_withdrawn_policy_takes_the_link_away_whatever_the_controller_says(stand):
+    stand.ask()
+    await stand.until_ready()
+    stand.api.objects.pop(f"{names.SIGNER_POLICIES}/p")
+    await stand.until(lambda: stand.condition("Ready").get("reason") == "NotCovered")
+    assert not next((stand.store.root / "claims").iterdir()).exists()
+    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p2"}, "spec": stand.policy})
+    await stand.until_ready()
+
+
+async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(stand):
+    stand.ask()
+    await stand.until_ready()
+    asked = len(stand.registry.requests)
+    stand.registry.on("*", ".*", misbehaviour.failing(503))
+    changed = {**stand.policy, "verdictTtlSeconds": 3600}
+    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": changed})
+    await stand.until(lambda: len(next(iter(stand.store.stored.values())).satisfied) == 2)
+    await stand.until(lambda: stand.condition("Ready") and not stand.condition("Ready")["message"])
+    assert len(stand.registry.requests) == asked
+
+
+async def test_a_policy_that_nobody_satisfies_withdraws_the_digest(stand):
+    stand.ask()
+    await stand.until_ready()
+    other = PrivateSigstore.new().key().key.public_pem.decode()
+    signer = {"name": "else", "key": {"data": other}, "transparencyLog": "notRequired"}
+    stand.api.store(
+        names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": {**stand.policy, "signers": [signer]}}
+    )
+    await stand.until(lambda: stand.condition("Ready").get("reason") == "SignatureInvalid")
+    assert not next((stand.store.root / "claims").iterdir()).exists()
+
+
+async def test_cards_that_are_changed_change_the_verdict(stand):
+    stand.ask()
+    await stand.until_ready()
+    other = Card("card-0", "simulated", "sim", GIB, index=0, target="hip:gfx942")
+    annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (other,)))}
+    node = {"metadata": {"name": "n", "uid": "n", "annotations": annotations}, "status": {}}
+    stand.api.store(NODES, node)
+    await stand.until(lambda: stand.condition("Compatible").get("reason") == "Incompatible")
+    assert stand.condition("Ready")["status"] == "False"
+    assert not next((stand.store.root / "claims").iterdir()).exists()
+
+
+async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(stand):
+    stand.ask()
+    await stand.until_ready()
+    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
+    await stand.until(lambda: "signer policy odd is wrong" in stand.condition("Ready")["message"])
+    assert stand.condition("Ready")["status"] == "True"
+    stand.ask("other")
+    await stand.until(lambda: stand.condition("Ready", "other").get("reason") == "PolicyUnreadable")

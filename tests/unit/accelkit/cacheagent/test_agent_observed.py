@@ -1,0 +1,192 @@
+"""What the agent reads of pods and of its own node, as API servers send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from agent_worlds import GIB, A, B, read_pod, stored, wish, world
+
+from accelkit.cacheagent.planning.observed import Node, read_mounting_pod, read_own_node
+from accelkit.cacheagent.planning.plan import make_plan
+from accelkit.gkm import names
+from accelkit.gkm.names import name_private_copy
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+CREATING = {"waiting": {"reason": "PodInitializing", "message": "…"}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
+RUNNING = {"running": {"startedAt": "2026-11-24T01:02:03Z"}}
+ENDED = {"terminated": {"exitCode": 0, "reason": "Completed", "containerID": "containerd://1", "startedAt": None}}
+
+
+def container(name: str, state: dict[str, Any], restarts: int = 0) -> dict[str, Any]:
+    return {
+        "name": name,
+        "state": state,
+        "lastState": {},
+        "ready": "running" in state,
+        "restartCount": restarts,
+        "image": "busybox",
+        "imageID": "",
+        "started": False,
+    }
+
+
+def pod(status: dict[str, Any], *, init: bool = False, volumes: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A pod as `kubectl get -o json` shows it, without what nobody looks at."""
+    claim = {"name": "kernels", "persistentVolumeClaim": {"claimName": "add", "readOnly": True}}
+    token = {"name": "kube-api-access", "projected": {"sources": [{"downwardAPI": {"items": []}}]}}
+    spec = {"nodeName": "n", "containers": [{"name": "main", "image": "busybox", "resources": {}}]}
+    spec["volumes"] = [token, claim] if volumes is None else volumes
+    if init:
+        spec["initContainers"] = [{"name": "first", "image": "busybox"}]
+    meta = {"name": "p", "namespace": "team", "uid": "u1", "labels": {"a": "b"}, "managedFields": [{"manager": "x"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("status", "init", "starting"),
+    [
+        ({"phase": "Pending"}, False, True),
+        ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}, False, True),
+        ({"phase": "Pending", "containerStatuses": [container("main", CREATING)]}, False, True),
+        ({"phase": "Running", "containerStatuses": [container("main", RUNNING)]}, False, False),
+        ({"phase": "Running", "containerStatuses": [container("main", CREATING)]}, False, True),
+        # A pod that crashes for ever holds up no new digest.
+        ({"phase": "Running", "containerStatuses": [container("main", CRASHING, 7)]}, False, False),
+        ({"phase": "Running", "containerStatuses": []}, False, True),
+        ({"phase": "Running"}, False, True),
+        (
+            {
+                "phase": "Running",
+                "initContainerStatuses": [container("first", ENDED)],
+                "containerStatuses": [container("main", RUNNING)],
+            },
+            True,
+            False,
+        ),
+        # The other container has not even a status.
+        ({"phase": "Running", "containerStatuses": [container("main", RUNNING)]}, True, True),
+    ],
+)
+def test_a_pod_starts_until_each_of_its_containers_was_created(status, init, starting):
+    found = read_mounting_pod(read_pod(pod(status, init=init)))
+    assert found is not None
+    assert (str(found), found.claims, found.starting) == ("team/p", frozenset({"add"}), starting)
+
+
+def test_the_claim_of_an_ephemeral_volume_is_a_claim():
+    """It may be a cache's that was there before the pod: the kubelet takes what has the name."""
+    template = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}}
+    digits = "a" * 12
+    volumes = [{"name": digits, "ephemeral": template}, {"name": names.name_private_copy(digits), "emptyDir": {}}]
+    found = read_mounting_pod(read_pod(pod({"phase": "Pending"}, volumes=volumes)))
+    assert found is not None
+    assert found.claims == {f"p-{digits}"}
+    own = wish(A, "team/p")
+    made = make_plan(world(wish(B, "team/p"), stored={own.folder: stored()}, pods=(found,)))
+    assert (made.collect, made.usage["team/p"].pods) == ((), {own.folder: (found,)})
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_uses_nothing(phase):
+    assert read_mounting_pod(read_pod(pod({"phase": phase}))) is None
+
+
+@pytest.mark.parametrize("volumes", [[], [{"name": "a", "emptyDir": {}}]])
+def test_a_pod_without_claims_concerns_nobody(volumes):
+    assert read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes))) is None
+
+
+def test_private_copies_are_known_by_the_volume_that_they_copy():
+    copied, asked = name_private_copy("kernels"), name_private_copy("team/other", "/cache")
+    volumes = [
+        {"name": "kernels", "persistentVolumeClaim": {"claimName": "add-0123456789ab"}},
+        {"name": copied, "emptyDir": {"sizeLimit": "4Gi"}},
+        {"name": f"{asked}-from", "persistentVolumeClaim": {"claimName": "other-0123456789ab"}},
+        {"name": asked, "emptyDir": {}},
+        # Named like one of ours, by a user.
+        {"name": "accelkit-cache-0123456789", "emptyDir": {}},
+    ]
+    found = read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes)))
+    assert found is not None
+    assert found.copies == {copied: "add-0123456789ab", asked: "other-0123456789ab"}
+
+
+def test_variables_are_known_of_containers_with_a_private_copy_as_far_as_the_pod_says_them():
+    copied = name_private_copy("kernels")
+    claim = {"name": "kernels", "persistentVolumeClaim": {"claimName": "add"}}
+    sent = pod({"phase": "Running"}, volumes=[claim, {"name": copied, "emptyDir": {}}])
+    mounts, environment = (
+        [{"name": copied, "mountPath": "/c"}],
+        [
+            {"name": "VLLM_USE_V1", "value": "1"},
+            {"name": "VLLM_USE_V1", "value": "0"},
+            {"name": "VLLM_UNSET"},
+            {"name": "VLLM_CACHE_ROOT", "value": "/c"},
+            {"name": "VLLM_SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            {"name": "VLLM_REFERS", "value": "$(HOME)"},
+            {"name": "VLLM_LONG", "value": "x" * 300},
+            {"name": "HOME", "value": "/"},
+        ],
+    )
+    sent["spec"]["containers"] = [
+        {"name": "main", "image": "x", "env": environment, "volumeMounts": mounts},
+        {"name": "sidecar", "image": "x", "env": [{"name": "VLLM_OTHER", "value": "1"}], "volumeMounts": None},
+        {"name": "silent", "image": "x", "env": None, "volumeMounts": mounts},
+    ]
+    found = read_mounting_pod(read_pod(sent))
+    assert found is not None
+    assert found.variables == {copied: ({"VLLM_USE_V1": "0", "VLLM_UNSET": ""},)}
+
+
+def test_of_a_pods_variables_no_more_is_kept_than_a_bound():
+    copied = name_private_copy("kernels")
+    claim = {"name": "kernels", "persistentVolumeClaim": {"claimName": "add"}}
+    sent = pod({"phase": "Running"}, volumes=[claim, {"name": copied, "emptyDir": {}}])
+    environment = [{"name": f"VLLM_{number}", "value": "x" * 100} for number in range(1000)]
+    container = {"image": "x", "env": environment, "volumeMounts": [{"name": copied, "mountPath": "/c"}]}
+    sent["spec"]["containers"] = [{"name": f"c{number}", **container} for number in range(50)]
+    found = read_mounting_pod(read_pod(sent))
+    assert found is not None
+    kept = [name + value for each in found.variables[copied] for name, value in each.items()]
+    assert 0 < sum(map(len, kept)) <= 32 << 10
+
+
+def test_a_claim_named_like_the_copy_of_another_is_no_copy():
+    copied = name_private_copy("kernels")
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": "add"}} for each in ("kernels", copied)]
+    found = read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes)))
+    assert found is not None
+    assert not found.copies
+
+
+def read_node(annotations: dict[str, str] | None, labels: dict[str, str] | None = None):
+    document = {
+        "metadata": {"name": "n", "annotations": annotations, "labels": labels},
+        "status": {"nodeInfo": {"architecture": "arm64", "kernelVersion": "6"}, "capacity": {"cpu": "8"}},
+    }
+    return read_own_node(msgspec.json.decode(msgspec.json.encode(document), type=Node))
+
+
+def test_a_nodes_cards_come_from_its_inventory():
+    cards = (Card("b", "simulated", "x", GIB, index=1, target="cuda:90"), Card("c", "simulated", "x", GIB, index=3))
+    node = read_node({INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, cards))}, {"kubernetes.io/hostname": "h"})
+    assert node.facts.gpus is not None
+    assert [each.arch for each in node.facts.gpus] == ["90", None]
+    assert (node.facts.cpu_architecture, node.hostname) == ("arm64", "h")
+    assert node.number_of("gone") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 99}', "[]"])
+def test_an_inventory_that_cannot_be_read_leaves_the_cards_unknown_and_says_so(text):
+    node = read_node({INVENTORY_ANNOTATION: text})
+    assert node.facts.gpus is None
+    assert "inventory cannot be used" in node.problem
+
+
+def test_without_an_inventory_the_cards_are_unknown_and_the_name_is_the_hosts():
+    node = read_node(None)
+    assert (node.facts.gpus, node.cards, node.hostname, node.problem) == (None, (), "n", "")

@@ -1,0 +1,195 @@
+"""What a failure means, what is fetched and in which order, and log-ins read one by one."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from agent_worlds import MOUNT, wish
+from hand_made_archives import GZIP
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from served_images import HELLO, image_of, put
+
+from accelkit.cacheagent.planning.world import Attempt
+from accelkit.cacheagent.preparation import Preparation, build_request, note_failure
+from accelkit.cacheagent.pull_secrets import read_logins
+from accelkit.errors import AccelkitError, ApiError, CacheError, RegistryError
+from accelkit.kernelcache.extraction import Limits
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryCredentials, RegistrySettings
+from accelkit.kernelcache.registry.pull_secrets import PullSecretError
+from accelkit.kernelcache.signatures import RejectionReason, UnverifiedError
+from accelkit.kernelcache.signatures.findings import Failure
+from accelkit.kernelcache.signatures.policy_objects import parse_policies
+
+IMAGE = image_of([(gzip.compress(HELLO), GZIP)])
+NONE = parse_policies(()).policies
+
+
+def unverified(reason: RejectionReason) -> UnverifiedError:
+    return UnverifiedError("refused", (Failure(reason, "x"),))
+
+
+def caused(number: int) -> AccelkitError:
+    error = CacheError("the disk is full")
+    error.__cause__ = OSError(number, "x")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "refused"),
+    [
+        (unverified(RejectionReason.NO_SIGNATURES), "NoSignatures", True),
+        (unverified(RejectionReason.REGISTRY_UNAVAILABLE), "RegistryUnavailable", False),
+        (unverified(RejectionReason.TRUST_ROOT_UNAVAILABLE), "TrustRootUnavailable", False),
+        (RegistryError("away", retryable=True), "RegistryUnavailable", False),
+        (RegistryError("it lies", retryable=False), "ExtractionFailed", False),
+        (PullSecretError("no such Secret"), "PullSecretUnreadable", False),
+        (CacheError("a path leads out"), "ExtractionFailed", False),
+        (caused(errno.ENOSPC), "NodeFull", False),
+        (caused(errno.EDQUOT), "NodeFull", False),
+        (caused(errno.EIO), "ExtractionFailed", False),
+        (AccelkitError("a defect"), "Retrying", False),
+        (ApiError("no answer"), "Retrying", False),
+    ],
+)
+def test_what_a_failure_means(error, reason, refused):
+    found = note_failure(error, None, "work", 100.0)
+    assert (found.reason, found.refused, found.failures, found.retry_at) == (reason, refused, 1, 105.0)
+
+
+def test_failures_in_a_row_count_for_the_same_work_alone():
+    former = Attempt("work", 3, "x", "y", 0.0)
+    assert note_failure(CacheError("z"), former, "work", 100.0).retry_at == 140.0
+    assert note_failure(CacheError("z"), former, "other work", 100.0).failures == 1
+
+
+def asked(registry: HostileRegistry):
+    image = put(registry, IMAGE)
+    return wish(image.digest or "", image=image)
+
+
+async def no_logins(_wish) -> RegistryCredentials:
+    raise AssertionError("this cache names no Secret")
+
+
+def preparing(registry: HostileRegistry, root: Path, logins=no_logins) -> Preparation:
+    return Preparation(root, RegistrySettings(plain_http=frozenset({registry.host})), logins)
+
+
+async def test_labels_are_read_and_nothing_else(hostile_registry, tmp_path):
+    known = asked(hostile_registry)
+    async with preparing(hostile_registry, tmp_path) as preparation:
+        learned = await preparation.learn(known)
+    assert [str(each.arch) for each in learned.labels.targets] == ["gfx90a"]
+    layer = json.loads(IMAGE.manifest)["layers"][0]
+    assert learned.size_bytes == layer["size"]
+    assert not hostile_registry.received("GET", f".*/blobs/{layer['digest']}")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_no_policy_covers_is_refused_without_a_request(hostile_registry, tmp_path):
+    known = asked(hostile_registry)
+    hostile_registry.requests.clear()
+    async with preparing(hostile_registry, tmp_path) as preparation:
+        with pytest.raises(UnverifiedError) as caught:
+            await preparation.extract(known, NONE, None, 1 << 20)  # type: ignore[arg-type]
+    assert caught.value.reason is RejectionReason.NOT_COVERED
+    assert hostile_registry.requests == []
+
+
+async def test_a_registry_that_lies_about_the_manifest_is_caught_before_anything_is_judged(hostile_registry, tmp_path):
+    known = asked(hostile_registry)
+    hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.changed(b'{"schemaVersion": 2}'))
+    async with preparing(hostile_registry, tmp_path) as preparation:
+        with pytest.raises(RegistryError):
+            await preparation.learn(known)
+
+
+async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp_path):
+    known = asked(hostile_registry)
+    hostile_registry.on("*", ".*", misbehaviour.basic_auth("user", "secret"))
+    login = base64.b64encode(b"user:secret").decode()
+    document = json.dumps({"auths": {hostile_registry.host: {"auth": login}}}).encode()
+
+    async def logins(_wish):
+        return RegistryCredentials.from_documents([("Secret team/login", document)])
+
+    async with preparing(hostile_registry, tmp_path, logins) as preparation:
+        await preparation.learn(replace(known, secrets=("login",)))
+        with pytest.raises(RegistryError):
+            await preparation.learn(known)
+
+
+def test_an_extraction_may_take_what_there_is_room_for(tmp_path):
+    known = wish(image=parse_reference("q.io/a/b:v1").with_digest("sha256:" + "a" * 64))
+    assert build_request(tmp_path, known, NONE, None, 5).limits.total_bytes == 5
+    assert build_request(tmp_path, known, NONE).limits == Limits()
+    assert (build_request(tmp_path, known, NONE).mount_path, build_request(tmp_path, known, NONE).namespace) == (
+        MOUNT,
+        "team",
+    )
+    assert build_request(tmp_path, replace(known, key="/add"), NONE).namespace is None
+
+
+class Secrets:
+    """An API server that has Secrets."""
+
+    def __init__(self, **found: object) -> None:
+        self.found, self.paths = found, []
+
+    async def get(self, path: str) -> bytes:
+        self.paths.append(path)
+        found = self.found.get(path.rpartition("/")[2], ApiError("secrets is forbidden", status=403))
+        if isinstance(found, Exception):
+            raise found
+        return json.dumps(found).encode()
+
+
+def secret(content: str, key: str = ".dockerconfigjson") -> dict:
+    return {"kind": "Secret", "data": {key: base64.b64encode(content.encode()).decode()}}
+
+
+AUTHS = json.dumps({"auths": {"q.io": {"auth": base64.b64encode(b"u:p").decode()}}})
+
+
+@pytest.mark.parametrize(("key", "place"), [("team/add", "team"), ("/add", "accelkit")])
+async def test_log_ins_come_from_the_caches_own_namespace(key, place):
+    api = Secrets(login=secret(AUTHS))
+    await read_logins(api, RegistryCredentials.from_documents([]), "accelkit")(wish(key=key, secrets=("login",)))
+    assert api.paths == [f"/api/v1/namespaces/{place}/secrets/login"]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({}, "secrets is forbidden"),
+        ({"login": {"data": {"password": "eA=="}}}, "holds neither"),
+        ({"login": {"data": {".dockerconfigjson": "§"}}}, "not base64"),
+        ({"login": {"data": 5}}, "cannot be read"),
+        ({"login": secret("[1]")}, "cannot be read"),
+    ],
+)
+async def test_a_secret_that_is_none_is_said(found, words):
+    read = read_logins(Secrets(**found), RegistryCredentials.from_documents([]), "accelkit")
+    with pytest.raises(PullSecretError, match=words):
+        await read(wish(secrets=("login",)))
+
+
+async def test_an_api_server_that_does_not_answer_says_nothing_of_the_secret():
+    read = read_logins(Secrets(login=ApiError("no answer")), RegistryCredentials.from_documents([]), "accelkit")
+    with pytest.raises(ApiError):
+        await read(wish(secrets=("login",)))
+
+
+async def test_a_bounded_number_of_secrets_is_read():
+    api = Secrets(**{f"s{number}": secret(AUTHS) for number in range(50)})
+    read = read_logins(api, RegistryCredentials.from_documents([]), "accelkit")
+    await read(wish(secrets=tuple(f"s{number}" for number in range(50))))
+    assert len(api.paths) == 16

@@ -1,0 +1,114 @@
+"""Probes are answered however busy the agent is: a kubelet ends a container that is slow to say that it is well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from ports import free_port
+
+from accelkit.cacheagent.agent import AgentOptions, run
+from accelkit.cacheagent.disk.store import Store
+from accelkit.cacheagent.metrics import Metrics
+from accelkit.cacheagent.probe_port import ProbePort
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.registry import RegistrySettings
+
+
+def ask(port: int) -> str:
+    """What a kubelet is answered; it would wait for a second."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as answer:
+        return answer.read().decode()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path) -> Path:
+    """Of an API server that is not there."""
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{free_port()}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    document = {
+        "clusters": [cluster],
+        "contexts": [context],
+        "current-context": "c",
+        "users": [{"name": "u", "user": {}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **document}))
+    return path
+
+
+async def test_probes_are_answered_while_the_loop_does_something_else():
+    metrics, port = Metrics(), free_port()
+    async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
+        # Not awaited: nothing else runs in this loop meanwhile.
+        assert ask(port) == "ok\n"
+    with pytest.raises(OSError, match="refused"):
+        ask(port)
+
+
+async def test_a_port_that_is_taken_is_told_at_the_start():
+    metrics, port = Metrics(), free_port()
+    async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
+        with pytest.raises(ConfigurationError, match="--metrics-port"):
+            async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
+                pass
+
+
+async def test_without_a_port_there_is_no_thread():
+    async with ProbePort(None) as port:
+        assert port is not None
+
+
+async def test_probes_are_answered_while_the_store_is_opened(tmp_path, kubeconfig, monkeypatch):
+    """It counts files after a reboot, and deletes what a killed agent left."""
+    opening, go_on = asyncio.Event(), asyncio.Event()
+    real = Store.open
+
+    async def open_slowly(store: Store) -> None:
+        opening.set()
+        await go_on.wait()
+        await real(store)
+
+    monkeypatch.setattr(Store, "open", open_slowly)
+    port = free_port()
+    options = AgentOptions(
+        node="n", folder=tmp_path / "store", registries=RegistrySettings(), kubeconfig=kubeconfig, metrics_port=port
+    )
+    running = asyncio.create_task(run(options))
+    try:
+        async with asyncio.timeout(30):
+            await opening.wait()
+        assert ask(port) == "ok\n"
+        go_on.set()
+        async with asyncio.timeout(30):
+            while not (tmp_path / "store" / "claims").is_dir():
+                await asyncio.sleep(0.01)
+        assert ask(port) == "ok\n"
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_end_that_was_asked_for_says_so(tmp_path, kubeconfig, number):
+    """Its exit code is 0, which says nothing."""
+    arguments = ["cache-agent", "--node", "n", "--folder", str(tmp_path / "store"), "--kubeconfig", str(kubeconfig)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "accelkit", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        # Its first word is that the API server is away.
+        lines = [process.stdout.readline()]
+    finally:
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=30)
+    text = "".join([*lines, rest])
+    assert process.returncode == 0, text
+    assert f"cache agent ends, since it got {number.name}" in text

@@ -1,0 +1,311 @@
+"""What a node tells of its caches: each condition with its reason, in each state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from agent_worlds import FOREIGN, GIB, LABELS, TODAY, A, B, folder, learned, link, pod, stored, wish, world
+
+from accelkit.cacheagent.planning.observed import Node, OwnNode, read_own_node
+from accelkit.cacheagent.planning.plan import make_plan
+from accelkit.cacheagent.planning.wishes import Refusal
+from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, Disk, Standing, World
+from accelkit.cacheagent.reporting.effect import MissedFiles, MissKind
+from accelkit.cacheagent.reporting.report import build_reports
+from accelkit.gkm.objects import NodeCacheStatus
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.formats import Target
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+HERE = {folder(A): stored()}
+LINKED = {link(): folder(A)}
+REFUSED = Refusal("NoSignatures", "nothing is attached to it")
+BROKEN = Refusal("PolicyUnreadable", "signer policy x is wrong")
+
+
+def reports(known: World, missed: dict[str, dict[str, MissedFiles]] | None = None):
+    return build_reports(known, make_plan(known), missed or {}, node_name="n", root="/store")
+
+
+def entry(known: World, digest: str = A, **missed: MissedFiles) -> NodeCacheStatus:
+    return reports(known, {"team/add": missed})["team"].caches["add"][digest]
+
+
+def told(found: NodeCacheStatus, kind: str) -> tuple[str, str]:
+    each = next(each for each in found.conditions if each.type == kind)
+    return each.status, each.reason
+
+
+def message(found: NodeCacheStatus, kind: str) -> str:
+    return next(each.message for each in found.conditions if each.type == kind)
+
+
+def failed(known: World, reason: str = "RegistryUnavailable", **changes: Any) -> World:
+    given = {"about": known.describe_work(wish()), "failures": 2, "reason": reason, "message": "no answer"}
+    return replace(known, attempts={"team/add": Attempt(**{**given, "retry_at": 1100.0, **changes})})
+
+
+SERVED = world(wish(), stored=HERE, links=LINKED)
+OLD = {folder(A): stored(at=TODAY - 999_999)}
+
+
+@pytest.mark.parametrize(
+    ("known", "compatible", "extracted", "ready"),
+    [
+        (world(wish(verified=None)), ("Unknown", "Pending"), ("False", "Pending"), ("False", "Pending")),
+        (world(wish()), ("Unknown", "Pending"), ("False", "Extracting"), ("False", "Extracting")),
+        (
+            world(wish(), learned={A: learned()}),
+            ("True", "Compatible"),
+            ("False", "Extracting"),
+            ("False", "Extracting"),
+        ),
+        (world(wish(), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
+        (SERVED, ("True", "Compatible"), ("True", "Extracted"), ("True", "Ready")),
+        (
+            world(wish(), learned={A: learned(labels=FOREIGN)}),
+            ("False", "Incompatible"),
+            ("False", "Incompatible"),
+            ("False", "Incompatible"),
+        ),
+        (
+            world(wish(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))),
+            ("False", "NoCards"),
+            ("False", "NoCards"),
+            ("False", "NoCards"),
+        ),
+        (
+            world(wish(), learned={A: learned(9)}, disk=Disk(GIB, 5)),
+            ("True", "Compatible"),
+            ("False", "OverBudget"),
+            ("False", "OverBudget"),
+        ),
+        (
+            world(wish(), learned={A: learned(9)}, disk=Disk(5)),
+            ("True", "Compatible"),
+            ("False", "NodeFull"),
+            ("False", "NodeFull"),
+        ),
+        (
+            failed(world(wish(), learned={A: learned()})),
+            ("True", "Compatible"),
+            ("False", "RegistryUnavailable"),
+            ("False", "RegistryUnavailable"),
+        ),
+        (
+            world(wish(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
+            ("True", "Compatible"),
+            ("False", "NoSignatures"),
+            ("False", "NoSignatures"),
+        ),
+        # What was handed out stays so, whatever nobody can say now.
+        (
+            failed(world(wish(), stored=OLD, links=LINKED)),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        (
+            world(wish(), stored=HERE, links=LINKED, standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        (
+            world(wish(verified=None), stored=HERE, links=LINKED),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("True", "Ready"),
+        ),
+        # To another cache nothing was handed out yet.
+        (world(wish(verified=None), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
+        (
+            world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("True", "Compatible"),
+            ("True", "Extracted"),
+            ("False", "PolicyUnreadable"),
+        ),
+        (
+            failed(world(wish(), stored=OLD)),
+            ("True", "Compatible"),
+            ("False", "RegistryUnavailable"),
+            ("False", "RegistryUnavailable"),
+        ),
+        (
+            world(wish(), standings={"team/add": Standing("q", undecided=BROKEN)}),
+            ("Unknown", "Pending"),
+            ("False", "PolicyUnreadable"),
+            ("False", "PolicyUnreadable"),
+        ),
+    ],
+)
+def test_each_state_has_its_reasons(known, compatible, extracted, ready):
+    found = entry(known)
+    assert told(found, "Compatible") == compatible
+    assert told(found, "Extracted") == extracted
+    assert told(found, "Ready") == ready
+    assert [each.type for each in found.conditions] == ["Compatible", "Extracted", "Ready", "Outdated", "Effective"]
+
+
+def test_a_failure_is_told_with_its_number_and_that_it_is_tried_again():
+    assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(wish()))), "Ready")
+    found = entry(failed(world(wish(), stored=OLD, links=LINKED)))
+    assert "it was verified before; RegistryUnavailable: no answer" in message(found, "Ready")
+
+
+def test_a_message_holds_no_running_number():
+    """Each report would be another one, and a write to the API server."""
+    known = failed(world(wish()))
+    assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
+
+
+def test_cards_are_told_by_number_and_unknown_ones_by_none():
+    cards = (
+        Card("a", "simulated", "x", GIB, index=0, target="cuda:90"),
+        Card("b", "simulated", "x", GIB, index=1, target="hip:gfx942"),
+        Card("c", "simulated", "y", GIB, index=2),
+    )
+    node = OwnNode(NodeFacts.from_inventory(cards, cpu_architecture="amd64"), cards, "h")
+    known = world(wish(), stored=HERE, links=LINKED, node=node)
+    found = entry(known)
+    assert (found.compatible_gpus, found.incompatible_gpus) == ([0], [1])
+    assert told(found, "Compatible") == ("True", "PartlyCompatible")
+    assert [(each.gpu_type, each.ids) for each in reports(known)["team"].gpus] == [("x", [0, 1]), ("y", [2])]
+
+
+BUILT = (Target("cuda", "90", 32, ptx_version=84), Target("cuda", "90", 32, cuda_version="12.9"))
+
+
+def inventory_node(driver: str, labels: dict[str, str] | None = None) -> OwnNode:
+    """A node as an API server sends it, with one H100 under this driver."""
+    card = Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", GIB, index=0, driver_version=driver)
+    annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (card,)))}
+    sent = {
+        "metadata": {"name": "n", "annotations": annotations, "labels": labels},
+        "status": {"nodeInfo": {"architecture": "amd64"}},
+    }
+    return read_own_node(msgspec.json.decode(msgspec.json.encode(sent), type=Node))
+
+
+LABELLED = {"nvidia.com/cuda.driver-version.full": "575.57.08", "nvidia.com/cuda.runtime-version.full": "12.9"}
+FORMERLY = {
+    "nvidia.com/cuda.driver.major": "470",
+    "nvidia.com/cuda.driver.minor": "82",
+    "nvidia.com/cuda.driver.rev": "01",
+}
+
+
+@pytest.mark.parametrize(
+    ("driver", "labels", "compatible", "numbers", "shown"),
+    [
+        ("575.57.08", None, ("True", "Compatible"), ([0], []), "575.57.08"),
+        ("470.82.01", None, ("False", "Incompatible"), ([], [0]), "470.82.01"),
+        ("", None, ("Unknown", "DriverUnknown"), ([], []), ""),
+        ("", LABELLED, ("True", "Compatible"), ([0], []), "575.57.08"),
+        ("", FORMERLY, ("False", "Incompatible"), ([], [0]), "470.82.01"),
+        # What runs now counts, whatever a label still says.
+        ("470.82.01", LABELLED, ("False", "Incompatible"), ([], [0]), "470.82.01"),
+        ("", {"nvidia.com/cuda.driver-version.full": "nobody knows"}, ("Unknown", "DriverUnknown"), ([], []), ""),
+    ],
+)
+def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, labels, compatible, numbers, shown):
+    for target in BUILT:
+        built = msgspec.structs.replace(LABELS, targets=(target,))
+        known = world(wish(), learned={A: learned(labels=built)}, node=inventory_node(driver, labels))
+        found = entry(known)
+        assert (found.compatible_gpus, found.incompatible_gpus) == numbers
+        assert told(found, "Compatible") == compatible
+    (group,) = reports(known)["team"].gpus
+    assert (group.gpu_type, group.driver_version, group.ids) == ("NVIDIA H100 80GB HBM3", shown, [0])
+
+
+def test_cards_of_one_product_under_two_drivers_are_two_groups():
+    cards = tuple(Card(f"c{i}", "amd", "MI300X", GIB, index=i, driver_version=v) for i, v in enumerate("112"))
+    node = OwnNode(NodeFacts.from_inventory(cards), cards)
+    groups = reports(world(wish(), stored=HERE, links=LINKED, node=node))["team"].gpus
+    assert [(each.driver_version, each.ids) for each in groups] == [("1", [0, 1]), ("2", [2])]
+
+
+def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has_them():
+    """Images that others made have no label of ours for them."""
+    labels = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": None})
+    here = {folder(A): stored(labels=labels)}
+    assert entry(world(wish(), stored=here)).recorded_environment == {"VLLM_USE_V1": "1", "VLLM_X": ""}
+    assert entry(world(wish(knows_variables=True), stored=here)).recorded_environment == {}
+    assert entry(world(wish(), learned={A: learned(labels=labels)})).recorded_environment == {}
+
+
+def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_alone():
+    recorded = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": 1})
+    copies = {"accelkit_cache_1": "add"}
+    missing = replace(pod("p", **copies), variables={"accelkit-cache-1": ({"VLLM_USE_V1": "0"},)})
+    hitting = replace(pod("q", **copies), variables={"accelkit-cache-1": ({"VLLM_X": "2"},)})
+    known = world(wish(), stored={folder(A): stored(labels=recorded)}, links=LINKED, pods=(missing, hitting))
+    missed = {"uid-p": MissedFiles(3, {MissKind.VLLM: 3}, 1), "uid-q": MissedFiles()}
+    found = reports(known, {"team/add": missed})["team"].caches["add"][A]
+    assert told(found, "Effective") == ("False", "Misses")
+    assert "likely since pods set VLLM_USE_V1 otherwise than when it was captured" in message(found, "Effective")
+    assert "VLLM_X" not in message(found, "Effective")
+
+
+def test_pods_that_start_are_named_while_the_link_waits_for_them():
+    both = {**HERE, folder(B): stored()}
+    found = entry(world(wish(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
+    assert told(found, "Ready") == ("False", "Pending")
+    assert "team/p" in message(found, "Ready")
+
+
+def test_a_former_digest_is_told_of_while_pods_have_it():
+    both = {**HERE, folder(B): stored()}
+    uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
+    known = world(wish(B), stored=both, links={link(): folder(B)}, pods=(pod("p", f"add-{'a' * 12}"),), uses=uses)
+    assert told(entry(known, A), "Outdated") == ("True", "Outdated")
+    assert "team/p" in message(entry(known, A), "Outdated")
+    assert told(entry(known, B), "Outdated") == ("True", "Outdated")
+    assert entry(known, A).path == f"/store/{folder(A)}/cache"
+    counts = reports(known)["team"].counts
+    assert (counts.pod_running_cnt, counts.pod_outdated_cnt, counts.node_in_use_cnt) == (0, 1, 1)
+
+
+def test_of_a_refused_new_digest_it_is_said_that_pods_get_the_former_one():
+    both = {**HERE, folder(B): stored()}
+    known = world(wish(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
+    assert "pods get the former digest" in message(entry(known, B), "Ready")
+
+
+def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
+    known = replace(SERVED, pods=(pod("hits"), pod("misses"), pod("unseen")))
+    missed = {"uid-hits": MissedFiles(), "uid-misses": MissedFiles(3)}
+    found = entry(known, **missed)
+    assert [(each.pod_name, each.missed_files) for each in found.pods] == [("hits", 0), ("misses", 3), ("unseen", None)]
+    assert told(found, "Effective") == ("False", "Misses")
+    assert "1 of 2 pods made 3 files themselves: team/misses (3)" in message(found, "Effective")
+    assert told(entry(SERVED), "Effective") == ("Unknown", "NotMeasured")
+
+
+def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
+    made = reports(world(wish(), wish(key="other/add"), wish(key="/add", namespaces=("x",))))
+    assert set(made) == {"team", "other", ""}
+    assert reports(world()) == {}
+    assert reports(world(wish(image=None, folder="", verified=None))) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "failures"),
+    [
+        (SERVED, 0),
+        (world(wish()), 0),
+        (world(wish(verified=None)), 0),
+        (world(wish(), learned={A: learned(labels=FOREIGN)}), 0),
+        (world(wish(), learned={A: learned(9)}, disk=Disk(5)), 1),
+        (failed(world(wish())), 1),
+        (failed(world(wish(), stored=OLD, links=LINKED)), 0),
+        (world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}), 1),
+    ],
+)
+def test_errors_are_counted_where_something_is_not_had(known, failures):
+    assert reports(known)["team"].counts.node_error_cnt == failures

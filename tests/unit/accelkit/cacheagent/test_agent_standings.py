@@ -1,0 +1,93 @@
+"""How the cluster's policies stand to each image, and for how long a verdict counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_worlds import A, wish
+from private_sigstore import PrivateSigstore
+
+from accelkit.cacheagent.planning.world import Standing
+from accelkit.cacheagent.standings import Standings
+from accelkit.kernelcache.oci.reference import parse_reference
+
+KEY = PrivateSigstore.new().key().key.public_pem.decode()
+DAY = 86400
+
+
+def spec(*images: str, **more: Any) -> dict[str, Any]:
+    signer = {"name": "ci", "key": {"data": KEY}, "transparencyLog": "notRequired"}
+    return {"images": list(images or ("q.io/**",)), "signers": [signer], **more}
+
+
+def stand(policies: dict[str, object], known=None) -> Standing:
+    standings = Standings(Path("/store"))
+    standings.take(policies)
+    asked = known or wish()
+    return standings.stand([asked])[asked.key]
+
+
+@pytest.mark.parametrize(
+    ("policies", "refused", "undecided"),
+    [
+        ({}, "NotCovered", ""),
+        ({"p": spec()}, "", ""),
+        ({"p": spec("other.io/**")}, "NotCovered", ""),
+        ({"p": spec(namespaces=["other"])}, "NotCovered", ""),
+        ({"p": spec(namespaces=["te*"])}, "", ""),
+        ({"p": spec(signers=[])}, "", "PolicyUnreadable"),
+        ({"p": spec(), "broken": {"images": 5}}, "", "PolicyUnreadable"),
+        ({"p": spec(), "broken": None}, "", "PolicyUnreadable"),
+        # What is wrong elsewhere refuses nothing here.
+        ({"p": spec(), "broken": {"images": ["other.io/**"], "signers": 1}}, "", ""),
+    ],
+)
+def test_who_covers_an_image(policies, refused, undecided):
+    found = stand(policies)
+    assert (found.refusal.reason if found.refusal else "") == refused
+    assert (found.undecided.reason if found.undecided else "") == undecided
+
+
+@pytest.mark.parametrize(
+    ("policies", "seconds"),
+    [
+        ({"p": spec()}, DAY),
+        ({"p": spec(verdictTtlSeconds=60)}, 60),
+        ({"p": spec(verdictTtlSeconds=0)}, 0),
+        ({"p": spec(verdictTtlSeconds=60), "q": spec()}, 60),
+        ({"p": spec(), "q": spec("other.io/**", verdictTtlSeconds=60)}, DAY),
+        ({"p": spec(), "q": spec(verdictTtlSeconds=60, namespaces=["other"])}, DAY),
+    ],
+)
+def test_a_verdict_counts_for_the_shortest_time_of_those_that_cover_it(policies, seconds):
+    assert stand(policies).believed_seconds == seconds
+
+
+def test_only_a_change_of_what_covers_an_image_has_it_judged_anew():
+    first = stand({"p": spec()}).policies
+    assert first == stand({"p": spec(), "q": spec("other.io/**")}).policies
+    assert first != stand({"p": spec(), "q": spec("q.io/team/*")}).policies
+    assert first != stand({"p": spec(verdictTtlSeconds=60)}).policies
+    assert first != stand({"p": spec()}, wish(key="other/add")).policies
+    other = wish(image=parse_reference("q.io/team/other:v1").with_digest(A))
+    assert first != stand({"p": spec()}, other).policies
+
+
+def test_a_cache_of_the_cluster_needs_policies_for_all_namespaces():
+    known = wish(key="/add", namespaces=("team",))
+    assert stand({"p": spec(namespaces=["team"])}, known).refusal is not None
+    assert stand({"p": spec()}, known).refusal is None
+
+
+def test_without_a_digest_there_is_nothing_to_stand_to():
+    assert Standings(Path("/store")).stand([wish(image=None, folder="")]) == {}
+
+
+def test_withdrawn_policies_count_at_once():
+    standings = Standings(Path("/store"))
+    standings.take({"p": spec()})
+    assert standings.narrow(wish()).policies
+    standings.take({})
+    assert not standings.narrow(wish()).policies

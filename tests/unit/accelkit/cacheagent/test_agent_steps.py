@@ -1,0 +1,105 @@
+"""What is next for a cache, as a table of what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from agent_worlds import FOREIGN, TODAY, A, folder, learned, stored, wish, world
+
+from accelkit.cacheagent.planning.observed import OwnNode
+from accelkit.cacheagent.planning.standing import Step, assess
+from accelkit.cacheagent.planning.wishes import Refusal
+from accelkit.cacheagent.planning.world import Attempt, Standing, compute_back_off
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+
+DAY = 86400.0
+NOT_COVERED = Refusal("NotCovered", "no SignerPolicy covers it")
+
+
+def step(known=None, **changes) -> Step:
+    asked = known or wish()
+    return assess(world(asked, **changes), asked).step
+
+
+@pytest.mark.parametrize(
+    ("known", "changes", "expected"),
+    [
+        (wish(verified=None), {}, Step.NOTHING),
+        (wish(), {}, Step.LEARN),
+        (wish(), {"learned": {A: learned()}}, Step.EXTRACT),
+        (wish(), {"stored": {folder(A): stored()}}, Step.SERVE),
+        (wish(), {"stored": {folder(A): stored(policies="former")}}, Step.VERIFY),
+        (wish(verified=None), {"stored": {folder(A): stored()}}, Step.NOTHING),
+        (wish(verified=False, refusal=NOT_COVERED), {"stored": {folder(A): stored()}}, Step.WITHDRAW),
+        (wish(), {"standings": {"team/add": Standing("p", refusal=NOT_COVERED)}}, Step.WITHDRAW),
+        (wish(), {"standings": {"team/add": Standing("p", undecided=NOT_COVERED)}}, Step.NOTHING),
+        # Before anything but the labels is fetched, and also where it lies here already.
+        (wish(), {"learned": {A: learned(labels=FOREIGN)}}, Step.WITHDRAW),
+        (wish(), {"stored": {folder(A): stored(labels=FOREIGN)}}, Step.WITHDRAW),
+        # Unknown cards are no reason to refuse.
+        (wish(), {"learned": {A: learned(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
+        (wish(), {"learned": {A: learned()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
+        (wish(image=None, folder="", verified=None), {}, Step.NOTHING),
+        (wish(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, Step.WITHDRAW),
+    ],
+)
+def test_what_is_next(known, changes, expected):
+    assert step(known, **changes) is expected
+
+
+@pytest.mark.parametrize(
+    ("age", "believed", "expected"),
+    [
+        (0, DAY, Step.SERVE),
+        (DAY - 1, DAY, Step.SERVE),
+        (DAY, DAY, Step.VERIFY),
+        (DAY, 7 * DAY, Step.SERVE),
+        # A time that lies ahead says that a clock was wrong.
+        (-1, DAY, Step.VERIFY),
+        # A policy that believes nothing for longer than a moment must not keep nodes looking without end.
+        (1, 0, Step.SERVE),
+        (299, 60, Step.SERVE),
+        (300, 60, Step.VERIFY),
+    ],
+)
+def test_a_verdict_is_believed_for_as_long_as_the_policies_say(age, believed, expected):
+    files = {folder(A): stored(at=TODAY - age)}
+    assert step(stored=files, standings={"team/add": Standing("p", believed_seconds=believed)}) is expected
+
+
+@pytest.mark.parametrize(
+    ("attempt", "refused"),
+    [
+        ({"refused": True}, True),
+        ({"refused": True, "retry_at": 1000.0}, False),
+        ({"refused": True, "about": "another digest"}, False),
+        ({"refused": False}, False),
+    ],
+)
+def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, refused):
+    known = world(wish(), stored={folder(A): stored(policies="former")})
+    about = known.describe_work(wish())
+    given = {"about": about, "failures": 1, "reason": "NoSignatures", "message": "none", "retry_at": 1300.0, **attempt}
+    found = assess(replace(known, attempts={"team/add": Attempt(**given)}), wish())
+    assert found.step is (Step.WITHDRAW if refused else Step.VERIFY)
+    assert (found.refusal is not None) is refused
+
+
+def test_work_is_about_digest_path_and_policies():
+    known = world(wish())
+    assert known.describe_work(wish()) == known.describe_work(wish(cache_bytes=5))
+    for other in (wish("sha256:" + "b" * 64), wish(mount_path="/x")):
+        assert known.describe_work(wish()) != known.describe_work(other)
+    others = world(wish(), standings={"team/add": Standing("q")})
+    assert known.describe_work(wish()) != others.describe_work(wish())
+
+
+def test_what_it_takes_is_what_is_known_best():
+    assert assess(world(wish(cache_bytes=50), learned={A: learned(70)}), wish(cache_bytes=50)).needs_bytes == 70
+    assert assess(world(wish(cache_bytes=50)), wish(cache_bytes=50)).needs_bytes == 50
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 5), (1, 5), (2, 10), (3, 20), (7, 300), (10_000, 300)])
+def test_failures_are_tried_again_ever_later(failures, seconds):
+    assert compute_back_off(failures) == seconds

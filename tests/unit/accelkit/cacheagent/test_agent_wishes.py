@@ -1,0 +1,70 @@
+"""What a cache's status asks of a node, however it was written."""
+
+from __future__ import annotations
+
+import pytest
+from agent_worlds import MOUNT, A
+
+from accelkit.cacheagent.planning.wishes import is_delivered_here, read_wish
+from accelkit.errors import CacheError
+from accelkit.gkm.conditions import Condition, Reason
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus, SecretName
+
+
+def cache(verified: str = "True", reason: str = "Verified", **status) -> Cache:
+    conditions = [Condition("Verified", verified, reason, "says the controller")] if verified else []
+    given = {"resolved_digest": A, "mount_path": MOUNT, "delivery": "node", "conditions": conditions, **status}
+    spec = CacheSpec(image="q.io/team/add:v1", image_pull_secrets=(SecretName("login"), SecretName("")))
+    return Cache(CacheMeta(name="add", namespace="team"), spec, CacheStatus(**given))
+
+
+@pytest.mark.parametrize(
+    ("verified", "reason", "holds", "refused"),
+    [
+        ("True", "Verified", True, ""),
+        ("False", "NoSignatures", False, "NoSignatures"),
+        ("False", "NotCovered", False, "NotCovered"),
+        # Nobody could ask: that refuses nothing.
+        ("False", Reason.REGISTRY_UNAVAILABLE, None, ""),
+        ("False", Reason.RETRYING, None, ""),
+        ("Unknown", Reason.PENDING, None, ""),
+        ("true", "Verified", None, ""),
+        ("", "", None, ""),
+    ],
+)
+def test_the_controllers_verdict_counts_as_it_is_meant(verified, reason, holds, refused):
+    wish = read_wish(cache(verified, str(reason)))
+    assert wish.verified is holds
+    assert (wish.refusal.reason if wish.refusal else "") == refused
+
+
+def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
+    wish = read_wish(cache(resolved_image="q.io/team/add:v0", cache_bytes=-5))
+    assert str(wish.image).endswith(f"@{A}")
+    assert (wish.digest, wish.secrets, wish.cache_bytes) == (A, ("login",), 0)
+    assert (wish.namespace, wish.name, wish.namespaces) == ("team", "add", ("team",))
+
+
+def test_a_cache_without_a_digest_asks_for_nothing():
+    wish = read_wish(cache(resolved_digest=""))
+    assert (wish.image, wish.digest, wish.folder) == (None, "", "")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"resolved_digest": "sha256:../../etc"},
+        {"resolved_digest": A.upper()},
+        {"mount_path": "/a/../b"},
+        {"mount_path": "/a//b"},
+        {"resolved_image": "no image at all"},
+    ],
+)
+def test_a_status_that_nobody_could_have_written_is_not_followed(status):
+    with pytest.raises(CacheError):
+        read_wish(cache(**status))
+
+
+@pytest.mark.parametrize(("delivery", "here"), [("node", True), ("namespace", False), ("image", False), ("", False)])
+def test_nodes_hold_the_files_of_node_local_caches_alone(delivery, here):
+    assert is_delivered_here(cache(delivery=delivery)) is here

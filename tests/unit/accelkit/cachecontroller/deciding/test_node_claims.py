@@ -1,0 +1,208 @@
+"""Claims on nodes: what is made, mended and taken away, and whose claims are left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from node_claim_passes import DIGEST, KEY, LINK, MODE, OTHER, PINNED, cache, carry_out, mount, ready, settle, show
+
+from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
+from accelkit.cachecontroller.seen_objects import SeenName
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenMeta
+from accelkit.gkm import names
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
+from accelkit.model.object_meta import ObjectMeta
+
+
+@pytest.fixture
+def seen():
+    return show()
+
+
+def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
+    made: dict[ObjectName, Any] = {}
+    plan = settle(seen, cache(), made=made)
+    paths = {name.name: each["spec"]["hostPath"] for name, each in made.items() if name.kind is VOLUMES}
+    assert paths == {
+        names.name_volume(KEY, "team"): {"path": names.build_link_path(KEY), "type": "Directory"},
+        names.name_volume(KEY, "team", DIGEST): {"path": names.build_cache_path(DIGEST, "/cache"), "type": "Directory"},
+    }
+    spec = made[ObjectName(VOLUMES, names.name_volume(KEY, "team"))]["spec"]
+    assert spec["capacity"] == {"storage": "3Mi"}
+    assert spec["persistentVolumeReclaimPolicy"] == "Retain"
+    assert spec["storageClassName"] == ""
+    assert "nodeAffinity" not in spec
+    assert seen.find(LINK).spec["accessModes"] == ["ReadWriteOnce"]
+    assert ready(plan) == ("True", "Ready")
+    assert (plan.states["team"].pvc_name, plan.states["team"].pvc_owner) == ("kernels", "Agent")
+
+
+def test_no_volume_is_made_before_the_claim_is_known_to_be_ours(seen):
+    # One of that name that is not ours would be bound to it.
+    plan = MODE.plan(cache(), seen)
+    assert {name.kind for name, _ in plan.create} == {CLAIMS}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"volumeName": "something-else", "storageClassName": ""},
+        {"volumeName": names.name_volume(KEY, "team"), "storageClassName": "fast"},
+    ],
+    ids=["without a volume", "another volume", "another class"],
+)
+def test_a_claim_that_says_it_is_ours_and_is_not_stays_as_it_is(seen, spec):
+    meta = SeenMeta(
+        name="kernels",
+        namespace="team",
+        uid="theirs",
+        labels=names.build_labels(KEY),
+        annotations={names.CACHE_ANNOTATION: KEY},
+    )
+    seen.put(LINK, Seen(meta, spec))
+    plan = settle(seen, cache())
+    assert ready(plan) == ("False", "ClaimExists")
+    assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))) is None
+    removal = MODE.plan_removal(cache(), seen)
+    assert LINK not in {each.name for each in removal.delete}
+    mount(seen, "kernels")
+    assert find_users(cache(), seen, [MODE]) == []
+
+
+def test_a_name_that_was_taken_is_told_and_not_tried_again_at_once(seen):
+    seen.refuse(LINK, Refusal("ClaimExists", "it is there"))
+    plan = settle(seen, cache())
+    assert ready(plan) == ("False", "ClaimExists")
+    assert plan.wake_after > 0
+
+
+def test_a_claim_of_the_digest_that_is_not_ours_is_told_too(seen):
+    seen.refuse(PINNED, Refusal("ClaimExists", "it is there"))
+    assert ready(settle(seen, cache())) == ("False", "ClaimExists")
+
+
+def test_a_claim_that_somebody_deleted_is_made_anew_and_gets_its_volume(seen):
+    settle(seen, cache())
+    former = seen.find(LINK)
+    seen.take_object_event(CLAIMS)("DELETED", former)
+    # Nobody else may have the volume meanwhile.
+    assert not MODE.plan(cache(), seen).patch
+    assert ready(settle(seen, cache())) == ("True", "Ready")
+    uid = seen.find(LINK).metadata.uid
+    assert uid != former.metadata.uid
+    assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))).spec["claimRef"]["uid"] == uid
+
+
+def test_a_claim_that_is_being_deleted_is_waited_for(seen):
+    settle(seen, cache())
+    seen.find(LINK).metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    plan = MODE.plan(cache(), seen)
+    assert not plan.create
+    assert ready(plan) == ("False", "Deleting")
+
+
+def test_labels_that_a_tenant_took_off_are_put_back(seen):
+    settle(seen, cache())
+    seen.find(LINK).metadata.labels = None
+    settle(seen, cache())
+    assert names.build_labels(KEY).items() <= seen.find(LINK).metadata.labels.items()
+
+
+def test_a_namespace_that_is_missing_or_leaves_gets_nothing(seen):
+    of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("gone", "leaving")), cache().status)
+    seen.replace_namespaces([SeenName(ObjectMeta(name="leaving", deletion_timestamp="2026-01-01T00:00:00Z"))])
+    plan = MODE.plan(of, seen)
+    assert not plan.create
+    assert ready(plan, "leaving") == ("False", "Deleting")
+
+
+def test_modes_that_claims_on_nodes_cannot_have_are_refused(seen):
+    plan = MODE.plan(cache(access_modes=("ReadWriteOncePod",)), seen)
+    assert not plan.create
+    assert ready(plan) == ("False", "AccessModeUnsupported")
+
+
+def test_another_digest_gets_a_claim_beside_the_former_one(seen):
+    of = cache()
+    settle(seen, of)
+    mount(seen, PINNED.name)
+    of.status = CacheStatus(resolved_digest=OTHER, previous_digests=[DIGEST], mount_path="/elsewhere", delivery="node")
+    settle(seen, of)
+    former = seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team", DIGEST)))
+    # Pods that run see what they saw.
+    assert former.spec["hostPath"]["path"] == names.build_cache_path(DIGEST, "/cache")
+    of.status.previous_digests = []
+    # Nothing of it goes as long as a pod has it.
+    assert not MODE.plan(of, seen).delete
+    seen.replace_pods([])
+    assert {each.name.name for each in MODE.plan(of, seen).delete} == {
+        PINNED.name,
+        names.name_volume(KEY, "team", DIGEST),
+    }
+
+
+def test_another_mount_path_has_claim_and_volume_of_the_digest_made_anew(seen):
+    of = cache()
+    settle(seen, of)
+    of.status.mount_path = "/elsewhere"
+    settle(seen, of)
+    volume = seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team", DIGEST)))
+    assert volume.spec["hostPath"]["path"] == names.build_cache_path(DIGEST, "/elsewhere")
+
+
+def test_a_namespace_that_is_no_longer_named_is_left(seen):
+    of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("team",)), cache().status)
+    settle(seen, of)
+    of.spec = CacheSpec(workload_namespaces=())
+    assert len(MODE.plan(of, seen).delete) == 4
+
+
+def test_what_is_deleted_is_all_of_a_cache_that_no_pod_uses(seen):
+    of = cache()
+    settle(seen, of)
+    mount(seen, "kernels")
+    users = find_users(of, seen, [MODE])
+    assert [pod.name for pod in users] == ["user"]
+    told = describe_removal(of, users).conditions[0]
+    assert (told.type, told.reason) == ("Ready", "InUse")
+    assert "team/user" in told.message
+    assert {each.name.name for each in MODE.plan_removal(of, seen).delete} == {
+        PINNED.name,
+        names.name_volume(KEY, "team", DIGEST),
+    }
+    seen.replace_pods([])
+    assert find_users(of, seen, [MODE]) == []
+    assert len(MODE.plan_removal(of, seen).delete) == 4
+    carry_out(seen, MODE.plan_removal(of, seen))
+    assert not MODE.plan_removal(of, seen).delete
+
+
+@pytest.mark.parametrize(
+    ("claim", "keeps"), [("kernels", True), (PINNED.name, True), ("kernels2", False), ("k", False)]
+)
+def test_a_pod_that_mounts_a_claim_of_a_longer_name_keeps_no_cache(seen, claim, keeps):
+    of = cache()
+    settle(seen, of)
+    mount(seen, claim)
+    assert bool(find_users(of, seen, [MODE])) == keeps
+
+
+def test_a_bound_claim_without_its_labels_is_found_by_its_volume(seen):
+    of = cache()
+    settle(seen, of)
+    claim = seen.find(LINK)
+    # The watch selects by labels, so it is shown no more.
+    seen.take_object_event(CLAIMS)("DELETED", claim)
+    mount(seen, "kernels")
+    assert [pod.name for pod in find_users(of, seen, [MODE])] == ["user"]
+    seen.replace_pods([])
+    assert (LINK, claim.metadata.uid) in {(each.name, each.uid) for each in MODE.plan_removal(of, seen).delete}
+
+
+def test_the_claim_of_another_cache_is_not_ours(seen):
+    settle(seen, cache())
+    stranger = Cache(CacheMeta(name="kernels", namespace="other"), CacheSpec(), cache().status)
+    assert not MODE.owns(stranger, LINK, seen.find(LINK))
+    assert not MODE.plan_removal(stranger, seen).delete

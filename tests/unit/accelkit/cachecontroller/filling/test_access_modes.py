@@ -1,0 +1,148 @@
+"""Which volumes are asked for, in which order, and what of a provisioner's words is final."""
+
+from __future__ import annotations
+
+import pytest
+from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
+from pretended_cluster import OURS, Cluster, cache_of
+
+from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ObjectName
+
+TABLE = {
+    "both modes in one claim": ({}, False, False, ["ReadOnlyMany"]),
+    "a clone where the claim is refused": ({BOTH: "Volume capability not supported"}, True, False, ["ReadOnlyMany"]),
+    "a snapshot where cloning is refused": (
+        {BOTH: "access mode", "copy ReadOnlyMany": "driver does not support clone"},
+        True,
+        True,
+        None,
+    ),
+    "shared writing where nothing else is there": (
+        {BOTH: "NodePath only supports ReadWriteOnce access modes"},
+        False,
+        False,
+        ["ReadWriteMany"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_order_in_which_access_modes_are_tried(name):
+    refuses, csi, snapshots, modes = TABLE[name]
+    cluster = Cluster(refuses=refuses, csi=csi, snapshots=snapshots)
+    plan = settle(cluster, cache_of(**READERS))
+    assert ready_of(plan).status == "True", plan.states
+    volume = cluster.objects[ObjectName(VOLUMES, cluster.objects[PLAIN]["spec"]["volumeName"])]
+    # Where a copy is refused, the one of a snapshot is too in this cluster, so that the shared one is left.
+    assert volume["spec"]["accessModes"] == (modes or ["ReadWriteMany"])
+    assert len(cluster.all(VOLUMES)) == 1
+    assert not cluster.all(CLAIMS, OURS)
+
+
+def test_a_snapshot_is_used_where_cloning_is_refused():
+    cluster = Cluster(refuses={BOTH: "access mode"}, csi=True, snapshots=True)
+    made = []
+    put = cluster.put
+
+    def note(name, document):
+        source = document.get("spec", {}).get("dataSource")
+        if name.kind == CLAIMS and source is not None:
+            made.append(source["kind"])
+            if source["kind"] == CLAIMS.kind:
+                put(name, document)
+                cluster.tell(name, "CSI driver does not support clone operations")
+                cluster.refuses["copy ReadOnlyMany"] = "does not support clone"
+                return
+            cluster.refuses.pop("copy ReadOnlyMany", None)
+        put(name, document)
+
+    cluster.put = note
+    plan = settle(cluster, cache_of(**READERS))
+    assert ready_of(plan).status == "True"
+    assert made == ["PersistentVolumeClaim", "VolumeSnapshot"]
+
+
+def test_a_volume_of_a_csi_driver_is_written_with_one_mode_and_read_with_the_other():
+    """An attacher refuses a volume that has both."""
+    cluster = Cluster(csi=True)
+    seen = []
+    for _ in range(20):
+        one_pass(cluster, cache_of(**READERS))
+        cluster.turn()
+        seen += [tuple(each["spec"]["accessModes"]) for each in cluster.all(VOLUMES).values()]
+    assert [*dict.fromkeys(seen)] == [("ReadWriteOnce", "ReadOnlyMany"), ("ReadWriteOnce",), ("ReadOnlyMany",)]
+
+
+def test_a_clone_is_never_asked_of_a_provisioner_that_would_ignore_it():
+    cluster = Cluster(refuses={BOTH: "access mode"}, csi=False)
+    sources = []
+    put = cluster.put
+    cluster.put = lambda name, body: (sources.append((body.get("spec") or {}).get("dataSource")), put(name, body))[1]
+    settle(cluster, cache_of(**READERS))
+    assert not any(sources)
+
+
+def test_a_copy_is_checked_before_it_is_given_away():
+    cluster = Cluster(refuses={BOTH: "access mode"}, csi=True)
+    checks = []
+    put = cluster.put
+
+    def note(name, document):
+        if name.kind == JOBS:
+            container = document["spec"]["template"]["spec"]["containers"][0]
+            mounts = {each["name"]: each for each in container["volumeMounts"]}
+            checks.append(("--check" in container["args"], mounts["volume"].get("readOnly", False)))
+        put(name, document)
+
+    cluster.put = note
+    settle(cluster, cache_of(**READERS))
+    assert checks == [(False, False), (True, True)]
+
+
+def test_where_all_is_refused_the_provisioners_own_words_are_told():
+    words = "Only support ReadWriteOnce access mode"
+    cluster = Cluster(refuses={BOTH: words, "ReadWriteMany": words})
+    plan = settle(cluster, cache_of(**READERS))
+    ready = ready_of(plan)
+    assert (ready.status, ready.reason) == ("False", "AccessModeUnsupported")
+    assert words in ready.message
+    assert "StorageClass fast" in ready.message
+    assert not cluster.all(JOBS), "no Job waits for a claim that will never be"
+
+
+def test_the_refusal_is_kept_when_its_events_are_gone():
+    words = "Only support ReadWriteOnce access mode"
+    cluster = Cluster(refuses={BOTH: words, "ReadWriteMany": words})
+    cache = cache_of(**READERS)
+    settle(cluster, cache)
+    for name in [each for each in cluster.objects if each.kind.kind == "Event"]:
+        del cluster.objects[name]
+    plan = one_pass(cluster, cache)
+    assert ready_of(plan).reason == "AccessModeUnsupported"
+    assert not plan.create
+
+
+def test_what_may_pass_is_no_refusal():
+    cluster = Cluster(refuses={BOTH: "exceeded quota: disk space"})
+    plan = settle(cluster, cache_of(**READERS))
+    ready = ready_of(plan)
+    assert (ready.status, ready.reason) == ("False", "Extracting")
+    assert "exceeded quota: disk space" in ready.message
+
+
+def test_events_of_other_claims_say_nothing():
+    cluster = Cluster()
+    cache = cache_of(**READERS)
+    one_pass(cluster, cache)
+    name = next(each for each in cluster.objects if each.kind == CLAIMS)
+    cluster.tell(name, "access mode is refused")
+    event = next(o for n, o in cluster.objects.items() if n.kind.kind == "Event")
+    event["involvedObject"]["uid"] = "of-a-former-claim"
+    assert ready_of(settle(cluster, cache)).status == "True"
+
+
+def test_a_storage_class_that_is_not_there_is_named():
+    plan = one_pass(Cluster(), cache_of(storageClassName="slow"))
+    assert ready_of(plan).reason == "InvalidSpec"
+    assert "StorageClass slow" in ready_of(plan).message
+    assert not plan.create

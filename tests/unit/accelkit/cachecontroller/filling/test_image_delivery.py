@@ -1,0 +1,231 @@
+"""Delivery `image`: by digest, fetched before it is needed, and only where nothing has to be rewritten."""
+
+from __future__ import annotations
+
+import subprocess
+
+import msgspec
+import pytest
+from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of
+
+from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume
+from accelkit.cachecontroller.filling.objects import DAEMON_SETS
+from accelkit.cachecontroller.shown import ClaimPod, Refusal
+from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.mounts import is_relocatable
+
+IMAGE = f"quay.io/acme/cache@{FIRST}"
+
+
+def image_cache(digest=FIRST, *, cache_format="vllm", capture="/cache", relocatable=None, **spec):
+    cache = cache_of(digest, delivery="image", **spec)
+    status = msgspec.structs.replace(
+        cache.status, cache_format=cache_format, capture_path=capture, relocatable=relocatable
+    )
+    return msgspec.structs.replace(cache, status=status)
+
+
+def one_pass(cluster, cache):
+    plan = ImageDelivery(SETTINGS).plan(cache, cluster)
+    cluster.carry_out(plan)
+    return plan
+
+
+def ready_of(plan):
+    return find_condition(plan.states["team"].conditions, ConditionType.READY)
+
+
+def fetched(cluster, ready=2, wanted=3):
+    for each in cluster.all(DAEMON_SETS, OURS).values():
+        each["status"] = {"numberReady": ready, "desiredNumberScheduled": wanted}
+
+
+def test_it_is_ready_once_a_node_has_the_image():
+    cluster = Cluster()
+    assert ready_of(one_pass(cluster, image_cache())).reason == "Pending"
+    plan = one_pass(cluster, image_cache())
+    assert ready_of(plan).reason == "Extracting"
+    fetched(cluster)
+    plan = one_pass(cluster, image_cache())
+    assert (ready_of(plan).status, ready_of(plan).message) == ("True", "2 of 3 nodes have the image")
+
+
+def test_nodes_fetch_it_by_digest_and_without_rights():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    pod = body["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "kernel-cache", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_new_digest_is_fetched_and_the_former_one_goes():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    one_pass(cluster, image_cache(SECOND))
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    assert SECOND in body["spec"]["template"]["spec"]["volumes"][0]["image"]["reference"]
+
+
+def test_pods_with_a_former_digest_are_named():
+    cluster = Cluster()
+    cluster.pods.append(ClaimPod("team", "old", images=frozenset({IMAGE})))
+    plan = one_pass(cluster, image_cache(SECOND))
+    outdated = find_condition(plan.states["team"].conditions, ConditionType.OUTDATED)
+    assert outdated.status == "True"
+    assert "old" in outdated.message
+
+
+@pytest.mark.parametrize(
+    ("facts", "accepted"),
+    [
+        ({"capture": "/cache"}, True),
+        ({"capture": "/elsewhere"}, False),
+        ({"capture": ""}, False),
+        ({"capture": "/elsewhere", "relocatable": True}, True),
+        ({"capture": "/elsewhere", "relocatable": False}, False),
+        ({"cache_format": "triton", "capture": ""}, False),
+        ({"cache_format": "", "capture": "/cache"}, False),
+        ({"cache_format": "../..", "capture": "/cache"}, False),
+    ],
+)
+def test_only_what_needs_no_rewriting_is_delivered(facts, accepted):
+    cluster = Cluster()
+    plan = one_pass(cluster, image_cache(**facts))
+    assert bool(cluster.all(DAEMON_SETS)) is accepted
+    assert (ready_of(plan).reason == "NotRelocatable") is not accepted
+
+
+def test_what_cannot_be_delivered_any_more_is_taken_back():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    plan = one_pass(cluster, image_cache(capture="/elsewhere"))
+    assert ready_of(plan).reason == "NotRelocatable"
+    assert not cluster.all(DAEMON_SETS)
+
+
+@pytest.mark.parametrize(
+    ("cache_format", "formats", "relocatable"),
+    [
+        ("vllm", ("aot_compile",), True),
+        ("vllm", ("aot_compile", "binary"), False),
+        ("vllm", ("triton",), False),
+        ("vllm", (), False),
+        ("triton", (), False),
+        ("habana", (), True),
+        ("novel", (), False),
+    ],
+)
+def test_what_may_be_seen_at_another_path(cache_format, formats, relocatable):
+    assert is_relocatable(ImageLabels(format=cache_format, cache_formats=formats)) is relocatable
+
+
+def test_what_the_api_server_refuses_is_told_in_its_words():
+    cluster = Cluster()
+    ((made, _),) = ImageDelivery(SETTINGS).plan(image_cache(), cluster).create
+    cluster.refusals[made] = Refusal("Forbidden", "no DaemonSets here")
+    plan = one_pass(cluster, image_cache())
+    assert (ready_of(plan).reason, ready_of(plan).message) == ("Forbidden", "no DaemonSets here")
+    assert not plan.create
+    assert plan.wake_after
+
+
+def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    body["spec"]["template"]["spec"]["volumes"] = []
+    body["metadata"]["creationTimestamp"] = "1970-01-12T13:46:40Z"
+    fetched(cluster)
+    plan = one_pass(cluster, image_cache())
+    assert ready_of(plan).reason == "ImageVolumesUnsupported"
+    assert "1.35" in ready_of(plan).message
+    assert not plan.delete
+    cluster.now += 601
+    assert one_pass(cluster, image_cache()).delete
+    assert one_pass(cluster, image_cache()).create
+
+
+def test_nodes_whose_runtime_ignores_folders_of_images_are_named():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    assert container["volumeMounts"][0]["subPath"] == "io.vllm.cache"
+    fetched(cluster, ready=1, wanted=2)
+    seen = {"namespace": OURS, "images": frozenset({IMAGE})}
+    cluster.pods = [ClaimPod(name="p", node="n1", **seen), ClaimPod(name="q", node="n2", **seen)]
+    assert ready_of(one_pass(cluster, image_cache())).status == "True"
+    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({78}), **seen)
+    plan = one_pass(cluster, image_cache())
+    assert ready_of(plan).reason == "ImageVolumesUnsupported"
+    assert "the container runtime of n2 ignores" in ready_of(plan).message
+    # Its node may get another runtime.
+    assert plan.wake_after <= 10
+    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({137}), **seen)
+    assert ready_of(one_pass(cluster, image_cache())).status == "True"
+
+
+@pytest.mark.parametrize(("nested", "code"), [(True, 78), (False, 0)])
+def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(tmp_path, nested, code):
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    *shell, script, seen = body["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert seen == "/volume/io.vllm.cache"
+    folder = tmp_path / "io.vllm.cache"
+    if nested:
+        folder.mkdir()
+    done = subprocess.run([*shell, script.replace("sleep infinity", "true"), folder], timeout=10, check=False)
+    assert done.returncode == code
+
+
+def test_no_pod_is_given_a_volume_that_would_be_dropped():
+    cache = image_cache()
+    dropped = state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, "", holds=False)
+    status = msgspec.structs.replace(cache.status, conditions=[dropped])
+    assert build_image_volume(msgspec.structs.replace(cache, status=status), FIRST) is None
+
+
+def test_pods_see_the_folder_of_the_image_that_has_the_files():
+    source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
+    assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
+    assert folder == "io.vllm.cache"
+
+
+@pytest.mark.parametrize(("facts", "digest"), [({"capture": "/elsewhere"}, FIRST), ({}, "")])
+def test_pods_get_no_image_that_would_have_to_be_rewritten(facts, digest):
+    assert build_image_volume(image_cache(**facts), digest) is None
+
+
+def test_a_changed_pod_template_moves_what_fetches_it():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    one_pass(cluster, image_cache(podTemplate={"spec": {"nodeSelector": {"zone": "a"}}}))
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    assert body["spec"]["template"]["spec"]["nodeSelector"] == {"zone": "a"}
+    one_pass(cluster, image_cache())
+    assert "nodeSelector" not in body["spec"]["template"]["spec"]
+    assert not one_pass(cluster, image_cache()).patch
+
+
+def test_nothing_is_left_of_a_cache_that_is_removed():
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    cluster.carry_out(ImageDelivery(SETTINGS).plan_removal(image_cache(), cluster))
+    assert not cluster.all(DAEMON_SETS)
+
+
+def test_pull_secrets_of_a_namespace_are_copied_for_what_fetches_it():
+    cluster = Cluster()
+    cache = image_cache(imagePullSecrets=[{"name": "login"}])
+    one_pass(cluster, cache)
+    (copied,) = one_pass(cluster, cache).copies
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    assert copied.source == ("team", "login")
+    assert copied.target[0] == OURS
+    assert body["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": copied.target[1]}]
+    assert copied.owner_uid == body["metadata"]["uid"]

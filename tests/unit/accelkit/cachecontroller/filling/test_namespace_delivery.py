@@ -1,0 +1,242 @@
+"""Delivery `namespace`: how claims come to be filled, given away, renewed and collected."""
+
+from __future__ import annotations
+
+import pytest
+from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
+from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of, read_claim
+
+from accelkit.cachecontroller.filling import NamespaceDelivery
+from accelkit.cachecontroller.filling.objects import CONFIG_MAPS
+from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ObjectName
+from accelkit.gkm.conditions import ConditionType, find_condition
+
+
+def test_a_claim_is_filled_in_accelkits_namespace_and_given_to_the_workloads():
+    cluster = Cluster()
+    plan = settle(cluster, cache_of())
+    assert ready_of(plan).status == "True", plan.states
+    claim = cluster.objects[PLAIN]
+    volume = cluster.objects[ObjectName(VOLUMES, claim["spec"]["volumeName"])]
+    assert volume["spec"]["claimRef"] == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": "team",
+        "name": "llama",
+        "uid": claim["metadata"]["uid"],
+    }
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    state = plan.states["team"]
+    assert (state.pvc_name, state.pv_name, state.pvc_owner) == ("llama", claim["spec"]["volumeName"], "Operator")
+
+
+def test_nothing_is_left_in_accelkits_namespace_once_it_is_given():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    assert not cluster.all(JOBS)
+    assert not cluster.all(CONFIG_MAPS)
+    assert not cluster.all(CLAIMS, OURS)
+
+
+def test_a_claim_that_waits_for_its_first_consumer_is_filled_too():
+    cluster = Cluster(late=True)
+    assert ready_of(settle(cluster, cache_of(**READERS))).status == "True"
+
+
+@pytest.mark.parametrize("csi", [False, True])
+def test_every_state_is_gone_on_from_by_a_controller_that_starts_there(csi):
+    """Each pass is that of a new controller; here each change is carried out alone, as if it were killed after it."""
+    cluster = Cluster(csi=csi, late=True)
+    cache = cache_of(**READERS)
+    for _ in range(60):
+        plan = NamespaceDelivery(SETTINGS).plan(cache, cluster)
+        single = [*(("create", each) for each in plan.create), *(("patch", each) for each in plan.patch)]
+        single += [("delete", each) for each in plan.delete]
+        if single:
+            kind, change = single[0]
+            empty = {"create": (), "patch": (), "delete": ()}
+            cluster.carry_out(type(plan)(**{**empty, kind: (change,)}))
+        else:
+            cluster.turn()
+    assert ready_of(plan).status == "True"
+    assert list(cluster.all(CLAIMS)) == ["llama"]
+    assert len(cluster.all(VOLUMES)) == 1
+
+
+# Failed Jobs
+
+
+def test_a_failed_job_is_tried_again_later_and_its_words_are_told():
+    cluster = Cluster()
+    cache = cache_of()
+    for _ in range(3):
+        one_pass(cluster, cache)
+        for name in [each for each in cluster.objects if each.kind == CLAIMS]:
+            cluster._provision(name, cluster.objects[name])
+    (job,) = [each for each in cluster.objects if each.kind == JOBS]
+    cluster.now = 1_000_001.0
+    cluster.end_job(job, failed="Error: no signature counts\n")
+    plan = one_pass(cluster, cache)
+    assert ready_of(plan).reason == "FillFailed"
+    assert ready_of(plan).message == "try 1 failed: Error: no signature counts"
+    assert plan.wake_after == pytest.approx(9.0)
+    assert not plan.create
+    cluster.now += 10.0
+    plan = one_pass(cluster, cache)
+    assert [name.name for name, _ in plan.create if name.kind == JOBS] == [job.name.removesuffix("-1") + "-2"]
+    cluster.turn()
+    assert ready_of(settle(cluster, cache)).status == "True"
+    assert not cluster.all(JOBS)
+
+
+# A new digest
+
+
+def test_a_new_digest_takes_the_place_of_one_that_nobody_uses():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    plan = settle(cluster, cache_of(SECOND))
+    assert ready_of(plan).status == "True"
+    assert plan.states["team"].pvc_name == "llama"
+    (volume,) = cluster.all(VOLUMES).values()
+    assert volume["metadata"]["annotations"]["cache.accelkit.io/digest"] == SECOND
+
+
+def test_pods_keep_a_former_digest_until_they_are_gone():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    former = cluster.objects[PLAIN]["spec"]["volumeName"]
+    cluster.use("llama", "old-pod")
+    plan = settle(cluster, cache_of(SECOND))
+    state = plan.states["team"]
+    assert ready_of(plan).status == "True"
+    assert state.pvc_name == f"llama-{'2' * 12}"
+    outdated = find_condition(state.conditions, ConditionType.OUTDATED)
+    assert outdated.status == "True"
+    assert "old-pod" in outdated.message
+    assert former in cluster.all(VOLUMES)
+    cluster.pods.clear()
+    plan = settle(cluster, cache_of(SECOND))
+    assert find_condition(plan.states["team"].conditions, ConditionType.OUTDATED).status == "False"
+    assert former not in cluster.all(VOLUMES)
+    assert len(cluster.all(VOLUMES)) == 1
+
+
+def test_until_the_new_one_is_filled_pods_get_the_former():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    plan = one_pass(cluster, cache_of(SECOND))
+    assert plan.states["team"].pvc_name == "llama"
+    assert PLAIN in cluster.objects
+    assert not plan.delete
+
+
+@pytest.mark.parametrize("wanted", ["llama", f"llama-{'1' * 12}"])
+def test_a_volume_goes_where_pods_wait_for_it(wanted):
+    """Pods that come by the webhook name the pinned claim, the others that of the cache."""
+    cluster = Cluster()
+    cache = cache_of()
+    settle(cluster, cache)
+    for name in [wanted, f"llama-{'1' * 12}", wanted]:
+        cluster.pods.clear()
+        cluster.use(name)
+        plan = settle(cluster, cache)
+        assert plan.states["team"].pvc_name == name
+        assert ready_of(plan).status == "True"
+        assert [*cluster.all(CLAIMS)] == [name]
+        assert len(cluster.all(VOLUMES)) == 1
+
+
+def test_a_volume_in_use_stays_where_it_is():
+    cluster = Cluster()
+    cache = cache_of()
+    settle(cluster, cache)
+    cluster.use("llama", "runs")
+    cluster.use(f"llama-{'1' * 12}", "waits")
+    assert settle(cluster, cache).states["team"].pvc_name == "llama"
+
+
+# Removal
+
+
+@pytest.mark.parametrize("passes", range(14))
+def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
+    cluster = Cluster(refuses={BOTH: "access mode"}, csi=True)
+    cache = cache_of(**READERS)
+    for _ in range(passes):
+        one_pass(cluster, cache)
+        cluster.turn()
+    for _ in range(3):
+        cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache, cluster))
+        for name in [each for each in cluster.objects if each.kind == CLAIMS]:
+            cluster._provision(name, cluster.objects[name])
+    assert not cluster.all(CLAIMS)
+    assert not cluster.all(VOLUMES)
+    assert not cluster.all(JOBS)
+    assert not cluster.all(CONFIG_MAPS)
+
+
+def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone():
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    cluster.use("llama")
+    assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster).delete
+    cluster.pods.clear()
+    cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster))
+    assert not cluster.all(CLAIMS)
+
+
+def test_another_cache_of_the_same_name_keeps_its_claims():
+    cluster = Cluster()
+    settle(cluster, cache_of(namespace="other"))
+    settle(cluster, cache_of())
+    cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster))
+    assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"other"}
+
+
+def test_a_namespace_that_is_not_named_any_more_loses_its_claim_once_unused():
+    cluster = Cluster()
+    spec = {"namespace": "", "workloadNamespaces": ["team", "other"]}
+    settle(cluster, cache_of(**spec))
+    cluster.use("llama", namespace="other")
+    shrunk = cache_of(namespace="", workloadNamespaces=["team"])
+    settle(cluster, shrunk)
+    assert len(cluster.all(VOLUMES)) == 2
+    cluster.pods.clear()
+    settle(cluster, shrunk)
+    assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"team"}
+
+
+def test_each_namespace_gets_a_volume_of_its_own():
+    cluster = Cluster()
+    settle(cluster, cache_of(namespace="", workloadNamespaces=["team", "other"]))
+    volumes = {o["spec"]["volumeName"] for o in cluster.all(CLAIMS).values()}
+    claims = {(n.namespace, o["spec"]["volumeName"]) for n, o in cluster.objects.items() if n.kind == CLAIMS}
+    assert len(claims) == 2
+    assert len(cluster.all(VOLUMES)) == 2
+    assert volumes
+
+
+def test_first_digest_names_are_of_the_first_digest():
+    cluster = Cluster()
+    one_pass(cluster, cache_of())
+    one_pass(cluster, cache_of())
+    (job,) = cluster.all(JOBS).values()
+    assert read_claim(job) in cluster.all(CLAIMS, OURS)
+    assert f"quay.io/acme/cache@{FIRST}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_a_claim_that_waits_for_the_volume_it_was_given_is_touched_every_two_seconds():
+    cluster, cache, touched = Cluster(), cache_of(), []
+    settle(cluster, cache)
+    # Kubernetes has not looked at it since.
+    cluster.objects[PLAIN]["status"] = {"phase": "Pending"}
+    for seconds in (0, 0, 2):
+        cluster.now += seconds
+        plan = one_pass(cluster, cache)
+        assert plan.wake_after == 2
+        touched.append([each.name for each in plan.patch])
+    assert touched == [[PLAIN], [], [PLAIN]]
+    cluster.turn()
+    plan = one_pass(cluster, cache)
+    assert (plan.patch, plan.wake_after) == ((), 0)

@@ -1,0 +1,62 @@
+"""Changes that are not of a cache's own objects, and still have it looked at: Events of claims, pods that wait."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from pretended_cluster import OURS, cache_of
+
+from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.filling.objects import EVENTS
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.shown import CLAIMS, Seen
+
+
+@pytest.fixture
+def marked():
+    return []
+
+
+@pytest.fixture
+def seen(marked):
+    objects = SeenObjects(marked.append, home=OURS)
+    objects.take_cache_event("ADDED", cache_of())
+    marked.clear()
+    return objects
+
+
+def event_of(claim):
+    involved = {"kind": "PersistentVolumeClaim", "namespace": OURS, "name": claim, "uid": "1"}
+    body = {"metadata": {"name": "e", "namespace": OURS}, "reason": "ProvisioningFailed", "involvedObject": involved}
+    return msgspec.convert(body, Seen)
+
+
+def pod_of(claim, namespace="team"):
+    volumes = [{"persistentVolumeClaim": {"claimName": claim}}]
+    body = {"metadata": {"name": "p", "namespace": namespace, "uid": "2"}, "spec": {"volumes": volumes}}
+    return msgspec.convert(body, SeenPod)
+
+
+def test_an_event_of_a_claim_that_is_filled(seen, marked):
+    metadata = {"name": "fill", "namespace": OURS, "annotations": {"cache.accelkit.io/key": "team/llama"}}
+    seen.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, Seen))
+    marked.clear()
+    seen.take_object_event(EVENTS)("ADDED", event_of("fill"))
+    assert marked == ["team/llama"]
+
+
+def test_events_of_claims_of_others_mark_nothing(seen, marked):
+    seen.take_object_event(EVENTS)("ADDED", event_of("theirs"))
+    assert marked == []
+
+
+@pytest.mark.parametrize("claim", ["llama", f"llama-{'1' * 12}"])
+def test_a_pod_that_waits_for_a_claim_which_is_not_there_yet(seen, marked, claim):
+    seen.take_pod_event("ADDED", pod_of(claim))
+    assert marked == ["team/llama"]
+
+
+@pytest.mark.parametrize(("claim", "namespace"), [("other", "team"), ("llama-x-y", "team"), ("llama", "elsewhere")])
+def test_a_pod_that_waits_for_something_else(seen, marked, claim, namespace):
+    seen.take_pod_event("ADDED", pod_of(claim, namespace))
+    assert marked == []

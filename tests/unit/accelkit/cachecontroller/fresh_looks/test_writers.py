@@ -1,0 +1,210 @@
+"""No claim is made while a pod might write to it: what is looked at, when, and what is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from accelkit.cachecontroller.deciding.grants import list_grants
+from accelkit.cachecontroller.deciding.node_claims import NodeClaims
+from accelkit.cachecontroller.delivery import DeliveryPlan, Patch
+from accelkit.cachecontroller.fresh_looks.pods import UnreadablePodError
+from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ClaimPod, ObjectName, Refusal, Seen, SeenName
+from accelkit.errors import ApiError
+from accelkit.gkm import names
+from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus, PvcStatus
+from accelkit.model.object_meta import ObjectMeta
+
+DIGEST, NEXT = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+KEY = "team/kernels"
+PINNED = names.name_pinned_claim(KEY, DIGEST)
+GUARD = 5.0
+STATUS = CacheStatus(resolved_digest=DIGEST, mount_path="/cache", cache_bytes=1, delivery="node")
+TAKEN = merge_conditions([], [state(ConditionType.READY, Reason.CLAIM_EXISTS, holds=False)], now="2026-01-01T00:00:00Z")
+
+
+def cache(*, uid: str = "u", generation: int = 1, taken: bool = False) -> Cache:
+    told = msgspec.structs.replace(STATUS, pvc_status={"team": PvcStatus(conditions=TAKEN)}) if taken else STATUS
+    meta = CacheMeta(name="kernels", namespace="team", uid=uid, generation=generation)
+    return Cache(meta, CacheSpec(image="q.io/a/b:v1"), told)
+
+
+def writer(claim: str = "kernels", name: str = "early") -> ClaimPod:
+    return ClaimPod("team", name, frozenset({claim}), frozenset({claim}))
+
+
+class World:
+    """A namespace, what the watch shows of its pods, and what the API server has of them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.asked: list[float] = []
+        self.looked_at: list[ObjectName] = []
+        self.stored: list[ClaimPod] | Exception = []
+        self.seen = SeenObjects(lambda _key: None, clock=lambda: self.now)
+        self.seen.replace_namespaces([SeenName(ObjectMeta(name="team"))])
+        self.check_ = WriterCheck(self.seen, self.list_pods, GUARD, clock=lambda: self.now)
+
+    async def list_pods(self, namespace: str, since: float) -> list[ClaimPod]:
+        assert namespace == "team"
+        self.asked.append(since)
+        if isinstance(self.stored, Exception):
+            raise self.stored
+        return self.stored
+
+    async def look_at_taken(self, claim: ObjectName) -> None:
+        self.looked_at.append(claim)
+
+    def show(self, *pods: ClaimPod) -> None:
+        self.seen._pods["team"] = {each.name: each for each in pods}
+
+    async def check(self, of: Cache) -> DeliveryPlan:
+        return await self.check_.check(of, NodeClaims().plan(of, self.seen), self.look_at_taken)
+
+    async def pass_guard(self, of: Cache) -> DeliveryPlan:
+        self.check_.observe(of)
+        self.now += GUARD + 0.1
+        return await self.check(of)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def told(plan: DeliveryPlan) -> tuple[str, str, str]:
+    ready = plan.states["team"].conditions[0]
+    return ready.status, ready.reason, ready.message
+
+
+async def test_a_new_cache_gets_claims_after_the_guard_and_a_list_that_began_after_it(world):
+    of = cache()
+    world.check_.observe(of)
+    plan = await world.check(of)
+    assert not plan.create
+    assert told(plan)[1] == "Pending"
+    assert plan.wake_after == GUARD
+    assert world.asked == []
+    world.now += GUARD + 0.1
+    # Another look at the same cache does not begin anew.
+    world.check_.observe(of)
+    plan = await world.check(of)
+    assert {name.name for name, _ in plan.create} == {"kernels", PINNED}
+    assert set(world.asked) == {105.0}
+
+
+@pytest.mark.parametrize("claim", ["kernels", PINNED])
+async def test_one_writer_keeps_all_claims_of_the_cache_from_its_namespace(world, claim):
+    world.stored = [writer(claim)]
+    plan = await world.pass_guard(cache())
+    assert not plan.create
+    status, reason, message = told(plan)
+    assert (status, reason) == ("False", "WritablePod")
+    assert "team/early" in message
+    assert claim in message
+    assert "delete them" in message
+    assert 0 < plan.wake_after <= 15
+    world.stored = []
+    world.now += 15
+    assert len((await world.check(cache())).create) == 2
+
+
+async def test_what_the_watch_shows_spares_the_question(world):
+    world.show(writer())
+    assert told(await world.pass_guard(cache()))[1] == "WritablePod"
+    assert world.asked == []
+
+
+async def test_a_pod_that_reads_and_one_that_writes_to_something_else_hold_nothing_up(world):
+    reader = replace(writer(), writable=frozenset())
+    world.stored = [reader, writer("other"), writer(names.name_pinned_claim(KEY, NEXT), "of-another-digest")]
+    assert len((await world.pass_guard(cache())).create) == 2
+
+
+@pytest.mark.parametrize("other", [{"uid": "v"}, {"generation": 2}], ids=["made anew", "another spec"])
+async def test_another_cache_of_the_name_begins_anew(world, other):
+    assert (await world.pass_guard(cache())).create
+    again = cache(**other)
+    world.check_.observe(again)
+    plan = await world.check(again)
+    assert not plan.create
+    assert told(plan)[1] == "Pending"
+
+
+async def test_after_claim_exists_the_status_without_it_comes_first(world):
+    """Policies let pods write while it is said, so what they admitted meanwhile is asked for once it is not."""
+    taken = cache(taken=True)
+    assert (await world.pass_guard(cache())).create
+    world.check_.observe(taken)
+    world.now += 100
+    plan = await world.check(taken)
+    assert not plan.create
+    assert told(plan)[1] == "Pending"
+    # The watch shows no claims without our labels, so these are read.
+    assert {each.name for each in world.looked_at} == {"kernels", PINNED}
+    world.check_.observe(cache())
+    plan = await world.check(cache())
+    assert not plan.create
+    world.now += GUARD + 0.1
+    asked = world.now
+    world.stored = [writer()]
+    assert told(await world.check(cache()))[1] == "WritablePod"
+    assert asked - 1 < world.asked[-1] < asked
+
+
+async def test_what_is_still_anothers_stays_told(world):
+    taken = cache(taken=True)
+    world.check_.observe(taken)
+
+    async def look_at_taken(claim: ObjectName) -> None:
+        world.seen.refuse(claim, Refusal("ClaimExists", "it is there and is not ours"))
+
+    plan = await world.check_.check(taken, NodeClaims().plan(taken, world.seen), look_at_taken)
+    assert not plan.create
+    assert told(plan)[:2] == ("False", "ClaimExists")
+
+
+async def test_a_status_that_may_have_been_written_counts_as_written(world):
+    assert (await world.pass_guard(cache())).create
+    world.check_.expect(KEY, cache(taken=True).status)
+    assert not (await world.check(cache())).create
+
+
+async def test_a_replica_that_leads_again_knows_nothing(world):
+    assert (await world.pass_guard(cache())).create
+    world.check_.clear()
+    world.check_.observe(cache())
+    assert not (await world.check(cache())).create
+
+
+async def test_a_pod_that_nobody_can_read_may_write(world):
+    world.stored = UnreadablePodError("pod team/odd cannot be read, and may write to a cache")
+    plan = await world.pass_guard(cache())
+    assert not plan.create
+    assert told(plan)[1] == "WritablePod"
+    assert "team/odd" in told(plan)[2]
+
+
+async def test_without_an_answer_nothing_is_made(world):
+    world.stored = ApiError("no answer")
+    with pytest.raises(ApiError):
+        await world.pass_guard(cache())
+
+
+def test_claims_volumes_and_the_word_of_whose_a_volume_is_are_grants():
+    seen = SeenObjects(lambda _key: None)
+    volume, filling = ObjectName(VOLUMES, "pvc-1"), ObjectName(CLAIMS, "cache-fill-1", "accelkit")
+    claim, pinned = ObjectName(CLAIMS, "kernels", "team"), ObjectName(CLAIMS, PINNED, "team")
+    seen.put(volume, msgspec.convert({"metadata": {"name": "pvc-1"}, "spec": {"claimRef": {"name": "x"}}}, Seen))
+    reference = {"name": PINNED, "namespace": "team", "uid": "1"}
+    gift = Patch(volume, {"spec": {"claimRef": reference}})
+    labels = Patch(ObjectName(VOLUMES, "other"), {"metadata": {"labels": {}}})
+    own = ObjectName(VOLUMES, "accelkit-cache-1")
+    made = {"spec": {"claimRef": {"name": "kernels", "namespace": "team"}}}
+    plan = DeliveryPlan(create=((claim, {}), (filling, {}), (own, made)), patch=(gift, labels))
+    assert list_grants(cache(), plan, seen) == {claim: claim, own: claim, volume: pinned}

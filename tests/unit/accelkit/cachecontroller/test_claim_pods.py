@@ -1,0 +1,67 @@
+"""Which claims a pod uses, and which of them it might write to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
+from accelkit.cachecontroller.shown import ClaimPod
+
+WRITES, READS = {"name": "v", "mountPath": "/c"}, {"name": "v", "mountPath": "/c", "readOnly": True}
+CLAIM = {"persistentVolumeClaim": {"claimName": "kernels"}}
+FORCED = {"persistentVolumeClaim": {"claimName": "kernels", "readOnly": True}}
+OWNED = {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+
+
+def read(volume: dict[str, Any], phase: str = "Pending", **spec: Any) -> ClaimPod | None:
+    volumes = [{"name": "v", **volume}, {"name": "scratch", "emptyDir": {}}]
+    meta = {"name": "p", "namespace": "team", "uid": "u"}
+    body = {"metadata": meta, "spec": {"volumes": volumes, **spec}, "status": {"phase": phase}}
+    return read_claim_pod(msgspec.convert(body, SeenPod))
+
+
+def containers(*mounts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": "other"}, {"name": "main", "volumeMounts": [{"name": "scratch", "mountPath": "/s"}, *mounts]}]
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+@pytest.mark.parametrize(
+    ("mounts", "writes"), [([WRITES], True), ([READS], False), ([READS, {**WRITES, "subPath": "x"}], True), ([], False)]
+)
+def test_every_container_that_does_not_only_read_might_write(kind, mounts, writes):
+    found = read(CLAIM, **{"containers": containers(READS), kind: containers(*mounts)})
+    assert found is not None
+    assert found.claims == {"kernels"}
+    assert found.writable == ({"kernels"} if writes else set())
+
+
+def test_nobody_writes_by_a_volume_that_is_read_only():
+    found = read(FORCED, containers=containers(WRITES))
+    assert found is not None
+    assert (found.claims, found.writable) == ({"kernels"}, set())
+
+
+def test_one_of_two_volumes_of_a_claim_is_enough():
+    two = [{"name": "r", **FORCED}, {"name": "v", **CLAIM}]
+    found = read({}, volumes=two, containers=containers(WRITES))
+    assert found is not None
+    assert found.writable == {"kernels"}
+
+
+@pytest.mark.parametrize(("mount", "writable"), [(WRITES, {"p-v"}), (READS, set())])
+def test_a_pod_uses_the_claim_of_its_ephemeral_volume(mount, writable):
+    found = read(OWNED, containers=containers(mount))
+    assert found is not None
+    assert (found.claims, found.writable) == ({"p-v"}, writable)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_uses_nothing(phase):
+    assert read(CLAIM, phase, containers=containers(WRITES)) is None
+
+
+def test_a_pod_that_is_held_at_a_gate_counts():
+    assert read(CLAIM, schedulingGates=[{"name": "later"}], containers=containers(WRITES)) is not None

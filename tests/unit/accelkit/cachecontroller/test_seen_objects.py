@@ -1,0 +1,183 @@
+"""Which caches a change concerns, and what is remembered of objects that others may write."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenName
+from accelkit.gkm.names import CACHE_ANNOTATION
+from accelkit.gkm.objects import (
+    Cache,
+    CacheMeta,
+    CacheNode,
+    CacheSpec,
+    NodeCacheStatus,
+    NodeStatus,
+    ReportMeta,
+    SignerPolicyObject,
+)
+from accelkit.model.object_meta import ObjectMeta
+
+
+class World:
+    def __init__(self):
+        self.now = 1000.0
+        self.marked: list[str | None] = []
+        self.seen = SeenObjects(self.marked.append, clock=lambda: self.now)
+
+    def told(self) -> list[str | None]:
+        told, self.marked[:] = list(self.marked), []
+        return told
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def claim(name: str = "kernels", key: str = "team/kernels", namespace: str = "team") -> Seen:
+    meta = {"name": name, "namespace": namespace, "annotations": {CACHE_ANNOTATION: key}}
+    return msgspec.convert({"metadata": meta}, Seen)
+
+
+def pod(phase: str = "Running", **volume) -> SeenPod:
+    body = {
+        "metadata": {"name": "p", "namespace": "team", "uid": "p"},
+        "spec": {"volumes": [volume, {"emptyDir": {}}]},
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(body, SeenPod)
+
+
+def report(**caches) -> CacheNode:
+    return CacheNode(ReportMeta(name="n", namespace="team"), NodeStatus("n", caches=caches))
+
+
+def test_our_own_writes_that_come_back_concern_nobody(world):
+    cache = Cache(CacheMeta(name="c", namespace="team", resource_version="5"))
+    world.seen.take_cache_event("ADDED", cache)
+    assert world.told() == ["team/c"]
+    world.seen.take_cache_event("MODIFIED", cache)
+    assert world.told() == []
+    world.seen.take_cache_event("DELETED", cache)
+    assert world.told() == ["team/c"]
+
+
+def test_lists_of_one_kind_of_caches_leave_the_other_kind(world):
+    world.seen.replace_caches(of_cluster=True)([Cache(CacheMeta(name="c"))])
+    world.seen.replace_caches(of_cluster=False)([Cache(CacheMeta(name="c", namespace="team"))])
+    world.seen.replace_caches(of_cluster=False)([])
+    assert list(world.seen.caches) == ["/c"]
+
+
+def test_a_policy_concerns_all_caches_and_only_when_it_changes(world):
+    policy = SignerPolicyObject(ReportMeta(name="p"), {"images": ["a"]})
+    before = world.seen.policies
+    world.seen.take_policy_event("ADDED", policy)
+    assert world.told() == [None]
+    assert world.seen.policies is not before
+    world.seen.take_policy_event("MODIFIED", policy)
+    assert world.told() == []
+    world.seen.take_policy_event("DELETED", policy)
+    assert world.told() == [None]
+
+
+def test_a_namespace_concerns_the_caches_that_name_it(world):
+    world.seen.take_cache(Cache(CacheMeta(name="c"), CacheSpec(workload_namespaces=("team",))))
+    world.seen.take_cache(Cache(CacheMeta(name="d"), CacheSpec(workload_namespaces=("other",))))
+    world.seen.take_namespace_event("ADDED", SeenName(ObjectMeta(name="team")))
+    world.seen.take_namespace_event("MODIFIED", SeenName(ObjectMeta(name="team")))
+    assert world.told() == ["/c"]
+    world.seen.take_namespace_event("MODIFIED", SeenName(ObjectMeta(name="team", deletion_timestamp="x")))
+    assert world.told() == ["/c"]
+    assert world.seen.namespaces == {"team": True}
+
+
+def test_a_report_concerns_the_caches_of_which_it_says_something_new(world):
+    one, two = {"d": NodeCacheStatus(volume_size=1)}, {"d": NodeCacheStatus(volume_size=2)}
+    world.seen.take_report_event("ADDED", report(a=one, b=one))
+    assert sorted(world.told()) == ["team/a", "team/b"]
+    world.seen.take_report_event("MODIFIED", report(a=one, b=two))
+    assert world.told() == ["team/b"]
+    world.seen.take_report_event("DELETED", report(a=one, b=two))
+    assert sorted(world.told()) == ["team/a", "team/b"]
+
+
+def test_a_pod_concerns_the_cache_whose_claim_it_mounts(world):
+    world.seen.take_object_event(CLAIMS)("ADDED", claim())
+    world.told()
+    volume = {"persistentVolumeClaim": {"claimName": "kernels"}}
+    world.seen.take_pod_event("ADDED", pod(**volume))
+    assert world.told() == ["team/kernels"]
+    world.seen.take_pod_event("MODIFIED", pod(**volume))
+    assert world.told() == []
+    world.seen.take_pod_event("MODIFIED", pod("Succeeded", **volume))
+    assert world.told() == ["team/kernels"]
+    assert world.seen.list_pods("team") == []
+    world.seen.take_pod_event("ADDED", pod(hostPath={"path": "/"}))
+    assert world.told() == []
+
+
+def test_an_object_that_changes_sides_concerns_both(world):
+    take = world.seen.take_object_event(CLAIMS)
+    take("ADDED", claim())
+    take("MODIFIED", claim(key="team/other"))
+    assert sorted(world.told()[1:]) == ["team/kernels", "team/other"]
+    assert world.seen.list_of_cache(CLAIMS, "team/kernels") == []
+    take("MODIFIED", claim(key="no key"))
+    assert world.seen.list_of_cache(CLAIMS, "team/other") == []
+    take("DELETED", claim())
+    assert world.seen.find(ObjectName(CLAIMS, "kernels", "team")) is None
+
+
+def test_what_caches_left_behind_is_found_by_its_key(world):
+    world.seen.replace_objects(VOLUMES)([claim("v", "team/gone", "")])
+    assert world.seen.list_keys() == {"team/gone"}
+    world.seen.replace_objects(VOLUMES)([])
+    assert world.seen.list_keys() == set()
+
+
+def test_refusals_are_remembered_for_a_minute(world):
+    name = ObjectName(CLAIMS, "kernels", "team")
+    world.seen.refuse(name, Refusal("ClaimExists", "taken"))
+    world.now += 59
+    assert world.seen.find_refusal(name).reason == "ClaimExists"
+    world.now += 2
+    assert world.seen.find_refusal(name) is None
+    world.seen.refuse(name, Refusal("ClaimExists", "taken"))
+    world.seen.refuse(name, None)
+    assert world.seen.find_refusal(name) is None
+
+
+def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
+    name = ObjectName(CLAIMS, "kernels", "team")
+
+    def version(number: str, phase: str) -> Seen:
+        found = claim()
+        found.metadata.resource_version, found.status["phase"] = number, phase
+        return found
+
+    world.seen.take_object_event(CLAIMS)("ADDED", version("9", "Pending"))
+    world.seen.take_object_event(CLAIMS)("MODIFIED", version("11", "Bound"))
+    world.seen.put(name, version("10", "Pending"))
+    assert world.seen.find(name).status["phase"] == "Bound"
+    # And an event of before what was answered neither.
+    world.seen.put(name, version("13", "Lost"))
+    world.seen.take_object_event(CLAIMS)("MODIFIED", version("12", "Bound"))
+    world.seen.take_object_event(CLAIMS)("DELETED", version("12", "Bound"))
+    assert world.seen.find(name).status["phase"] == "Lost"
+    world.seen.take_object_event(CLAIMS)("DELETED", version("14", "Lost"))
+    assert world.seen.find(name) is None
+
+
+def test_caches_do_not_go_back_either(world):
+    def version(number: str) -> Cache:
+        return Cache(CacheMeta(name="c", namespace="team", resource_version=number))
+
+    world.seen.take_cache_event("ADDED", version("5"))
+    world.seen.take_cache(version("4"))
+    world.seen.take_cache_event("DELETED", version("3"))
+    assert world.seen.caches["team/c"].metadata.resource_version == "5"

@@ -1,0 +1,234 @@
+"""Pods that ask for a cache by annotation: mounts, variables, nodes; and what they cannot ask for."""
+
+from __future__ import annotations
+
+import pytest
+from webhook_pods import (
+    DIGEST,
+    FORMER,
+    IMAGE,
+    NAMESPACE,
+    PINNED,
+    apply,
+    change,
+    changed,
+    make_cache,
+    make_pod,
+    volumes,
+    writable_claims,
+)
+
+from accelkit.cachecontroller.webhook.copying import PREFIX
+from accelkit.cachecontroller.webhook.mutation import Tools
+from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.gkm.objects import CacheMount, PvcStatus
+
+ROOT = "/home/vllm/.cache/vllm"
+VLLM = {
+    "mount_path": ROOT,
+    "variables": {"VLLM_CACHE_ROOT": ROOT, "TRITON_CACHE_DIR": "/root/.triton"},
+    "mounts": [CacheMount(ROOT), CacheMount("/root/.triton", "triton"), CacheMount(f"{ROOT}/inner", "inner")],
+}
+
+
+def asking(text, **fields):
+    """A pod that asks by annotation."""
+    return make_pod(claim="", annotations={MOUNT_ANNOTATION: text, **fields.pop("annotations", {})}, **fields)
+
+
+def filling(pod):
+    """The init containers that fill private copies."""
+    return [each for each in pod["spec"].get("initContainers", []) if each["name"].startswith(PREFIX)]
+
+
+def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_variables():
+    after = changed(asking("kernels", beside=[{"name": "log", "image": "x"}]), make_cache())
+    (copy,) = filling(after)
+    main, log = after["spec"]["containers"]
+    assert main["volumeMounts"] == [{"name": copy["name"], "mountPath": "/cache"}]
+    assert {each["name"]: each["value"] for each in main["env"]} == {
+        "TRITON_CACHE_DIR": "/cache",
+        "VLLM_CACHE_ROOT": "/cache",
+    }
+    assert "volumeMounts" not in log
+    source = volumes(after)[copy["volumeMounts"][0]["name"]]
+    assert source == {"persistentVolumeClaim": {"claimName": PINNED, "readOnly": True}}
+    assert writable_claims(after) == []
+
+
+def test_each_tree_of_a_split_capture_has_its_mount_and_its_variable_and_no_other_of_vllm_is_set():
+    after = changed(asking("kernels"), make_cache(**VLLM))
+    main, (copy,) = after["spec"]["containers"][0], filling(after)
+    assert main["volumeMounts"] == [
+        {"name": copy["name"], "mountPath": ROOT},
+        {"name": copy["name"], "mountPath": "/root/.triton", "subPath": "triton"},
+    ]
+    assert {each["name"]: each["value"] for each in main["env"]} == VLLM["variables"]
+    assert copy["args"][6:] == []
+
+
+def test_another_path_moves_the_root_and_what_is_within_it():
+    after = changed(asking("kernels=main:/elsewhere/"), make_cache(**VLLM))
+    main, (copy,) = after["spec"]["containers"][0], filling(after)
+    assert [each["mountPath"] for each in main["volumeMounts"]] == ["/elsewhere", "/root/.triton"]
+    assert {each["name"]: each["value"] for each in main["env"]} == {
+        "VLLM_CACHE_ROOT": "/elsewhere",
+        "TRITON_CACHE_DIR": "/root/.triton",
+    }
+    assert copy["args"][6:] == ["--mount-path", "/elsewhere", "--tree", "triton=/root/.triton"]
+
+
+def test_habanas_settings_stay_behind_the_folder():
+    cache = make_cache(variables={"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,8192"})
+    after = changed(asking("kernels=main:/recipes"), cache)
+    expected = {"name": "PT_HPU_RECIPE_CACHE_CONFIG", "value": "/recipes,false,8192"}
+    assert after["spec"]["containers"][0]["env"] == [expected]
+
+
+def test_two_containers_share_a_copy_at_one_path_and_not_at_two():
+    beside = [{"name": "second", "image": "x"}, {"name": "third", "image": "x"}]
+    after = changed(asking("kernels, kernels=second kernels=third:/own", beside=beside), make_cache())
+    named = [each["volumeMounts"][0]["name"] for each in after["spec"]["containers"]]
+    assert named[0] == named[1] != named[2]
+    assert len(filling(after)) == 2
+
+
+def test_the_default_container_of_kubectl_is_meant_where_none_is_named():
+    pod = asking(
+        "kernels",
+        beside=[{"name": "second", "image": "x"}],
+        annotations={"kubectl.kubernetes.io/default-container": "second"},
+    )
+    first, second = changed(pod, make_cache())["spec"]["containers"]
+    assert ("volumeMounts" in first, "volumeMounts" in second) == (False, True)
+
+
+def test_a_variable_of_the_user_stays_and_is_told():
+    env = [{"name": "VLLM_CACHE_ROOT", "value": "/mine"}, {"name": "TRITON_CACHE_DIR", "value": "/cache"}]
+    done = change(pod := asking("kernels", main={"env": env}), make_cache())
+    assert apply(done, pod)["spec"]["containers"][0]["env"] == env
+    assert [each.split(";")[0] for each in done.warnings] == ["container main sets VLLM_CACHE_ROOT to /mine"]
+
+
+def test_a_container_that_mounts_the_claim_there_gets_the_variables_alone():
+    pod = make_pod(
+        {"name": "files", "mountPath": "/cache", "readOnly": True}, annotations={MOUNT_ANNOTATION: "kernels"}
+    )
+    after = changed(pod, make_cache())
+    assert filling(after) == []
+    assert len(after["spec"]["containers"][0]["env"]) == 2
+    written = changed(
+        make_pod({"name": "files", "mountPath": "/cache"}, annotations={MOUNT_ANNOTATION: "kernels"}), make_cache()
+    )
+    assert len(filling(written)) == 1
+
+
+def test_nodes_where_it_is_ready_are_preferred_unless_the_pod_says_which():
+    tools = Tools(IMAGE, find_hosts=lambda _cache: ["b", "a"])
+    after = changed(asking("kernels"), make_cache(), tools=tools)
+    (term,) = after["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b"]}
+    assert term["preference"] == {"matchExpressions": [expression]}
+    mine = {"weight": 1, "preference": {"matchExpressions": [{**expression, "values": ["c"]}]}}
+    own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [mine]}}
+    assert changed(asking("kernels", affinity=own), make_cache(), tools=tools)["spec"]["affinity"] == own
+    # Who mounts its claim would wait on the others as long.
+    claimed = changed(make_pod({"name": "files", "mountPath": "/cache"}), make_cache(), tools=tools)
+    assert claimed["spec"]["affinity"] == after["spec"]["affinity"]
+    former = make_cache(resolved_digest=FORMER, previous_digests=[DIGEST])
+    assert (
+        "affinity"
+        not in changed(make_pod({"name": "files", "mountPath": "/cache"}, claim=PINNED), former, tools=tools)["spec"]
+    )
+    many = Tools(IMAGE, find_hosts=lambda _cache: [f"n{number}" for number in range(101)])
+    assert "affinity" not in changed(asking("kernels"), make_cache(), tools=many)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("missing", "names kernel cache 'missing', which namespace 'models' does not have; it has kernels"),
+        ("kernels=other", "names container 'other'; the pod has main"),
+        ("kernels=main:relative", "write NAME"),
+        ("kernels=main:/a/../b", "write NAME"),
+        ("../kernels", "write NAME"),
+        (" ".join(f"kernels=main:/{number}" for number in range(17)), "over the limit of 16"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(text, words):
+    assert words in change(asking(text), make_cache()).refusal
+
+
+def test_only_an_unknown_cache_may_be_known_a_moment_later():
+    assert change(asking("missing"), make_cache()).unknown == ("missing",)
+    assert change(asking("kernels=other"), make_cache()).unknown == ()
+
+
+def test_a_path_that_is_taken_is_refused():
+    pod = asking("kernels")
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/cache/"}]
+    pod["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+    assert "has something else mounted at /cache" in change(pod, make_cache()).refusal
+
+
+def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
+    cache = make_cache(mount_path="", resolved_digest="", pvc_status={NAMESPACE: PvcStatus()})
+    assert "write kernels=main:/PATH" in change(asking("kernels"), cache).refusal
+    after = changed(asking("kernels=main:/here"), cache)
+    assert after["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/here"
+    assert filling(after)[0]["args"][6:] == ["--mount-path", "/here"]
+
+
+@pytest.mark.parametrize("relocatable", [True, False, None])
+def test_files_are_rewritten_for_the_path_that_is_asked_for_unless_they_work_anywhere(relocatable):
+    after = changed(asking("kernels=main:/here"), make_cache(relocatable=relocatable))
+    assert filling(after)[0]["args"][6:] == ([] if relocatable else ["--mount-path", "/here"])
+
+
+@pytest.mark.parametrize(
+    ("env", "warned"),
+    [
+        ({"name": "VLLM_USE_X", "value": "1"}, True),
+        ({"name": "VLLM_USE_X", "value": "False"}, False),
+        ({"name": "VLLM_SECRET", "value": "1"}, False),
+        ({"name": "VLLM_NOT_RECORDED", "value": "1"}, False),
+        ({"name": "VLLM_CACHE_ROOT", "value": "/cache"}, False),
+        ({"name": "VLLM_USE_X", "valueFrom": {"secretKeyRef": {"name": "status.podIP", "key": "x"}}}, False),
+        ({"name": "VLLM_USE_X", "value": "$(OF_NODE)"}, False),
+        ({"name": "VLLM_USE_X", "value": "off"}, False),
+        ({"name": "VLLM_USE_X"}, True),
+        ({"name": "OTHER", "value": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("writable", [True, False])
+def test_variables_that_differ_from_those_of_the_capture_are_told(env, warned, writable):
+    recorded = {"VLLM_USE_X": "0", "VLLM_SECRET": "[redacted]", "VLLM_CACHE_ROOT": "/build", "OTHER": "0"}
+    files = {"name": "files", "mountPath": "/cache", **({} if writable else {"readOnly": True})}
+    done = change(make_pod(files, main={"env": [env]}), make_cache(recorded_environment=recorded))
+    assert [("was captured with '0'" in each) for each in done.warnings] == ([True] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("field", "each"),
+    [
+        ("status.podIP", "pod"),
+        ("metadata.name", "pod"),
+        ("status.hostIP", "node"),
+        ("spec.nodeName", "node"),
+        ("metadata.namespace", ""),
+        ("metadata.labels['app']", ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["VLLM_HOST_IP", "VLLM_SECRET", "VLLM_NOT_RECORDED", "OTHER"])
+def test_a_variable_that_is_another_one_in_each_pod_is_told(name, field, each):
+    """Whatever it was at the capture, vLLM looks for its work under another name."""
+    recorded = {"VLLM_HOST_IP": "10.0.0.1", "VLLM_SECRET": "[redacted]", "OTHER": "0"}
+    env = {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    done = change(
+        make_pod({"name": "files", "mountPath": "/cache"}, main={"env": [env]}),
+        make_cache(recorded_environment=recorded),
+    )
+    told = bool(each) and name in {"VLLM_HOST_IP", "VLLM_SECRET"}
+    assert [f"sets {name} to {field}, another one for each {each};" in warning for warning in done.warnings] == [
+        True
+    ] * told

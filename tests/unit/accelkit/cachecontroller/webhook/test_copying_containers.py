@@ -1,0 +1,136 @@
+"""The init container of a private copy: as whom it runs, and what it may take."""
+
+from __future__ import annotations
+
+import pytest
+from webhook_pods import CLAIM, PINNED, change, changed, make_cache, make_pod, mount, volumes, writable_claims
+
+from accelkit.cachecontroller.webhook.copying import PREFIX
+from accelkit.gkm.names import MOUNT_ANNOTATION
+
+
+def filling(pod):
+    """The init container that fills the copy of a pod that writes."""
+    (found,) = [
+        each for each in changed(pod, make_cache())["spec"]["initContainers"] if each["name"].startswith(PREFIX)
+    ]
+    return found
+
+
+def test_it_is_as_the_strictest_pod_security_wants_it():
+    context = filling(make_pod(mount()))["securityContext"]
+    assert context == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_main", "user", "group"),
+    [
+        ({}, {}, None, None),
+        ({"runAsUser": 1000, "runAsGroup": 2000, "fsGroup": 3000}, {}, 1000, 2000),
+        ({"runAsUser": 1000}, {"runAsUser": 7, "runAsGroup": 8}, 7, 8),
+        ({}, {"runAsUser": 7}, 7, None),
+        ({"runAsUser": 0}, {}, 65532, None),
+        ({"runAsUser": 5}, {"runAsUser": 0}, 5, None),
+        ({"runAsNonRoot": True}, {}, None, None),
+    ],
+)
+def test_it_runs_as_the_user_of_the_workload_and_never_as_root(of_pod, of_main, user, group):
+    pod = make_pod(mount(), main={"securityContext": of_main}, securityContext=of_pod)
+    context = filling(pod)["securityContext"]
+    assert (context.get("runAsUser"), context.get("runAsGroup")) == (user, group)
+    assert context["runAsNonRoot"] is True
+
+
+def test_containers_of_several_users_share_a_copy_of_the_pods_user():
+    other = {"name": "other", "image": "x", "securityContext": {"runAsUser": 9}, "volumeMounts": [mount()]}
+    pod = make_pod(mount(), beside=[other], securityContext={"runAsUser": 1000})
+    assert filling(pod)["securityContext"]["runAsUser"] == 1000
+
+
+AMOUNT = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, {"requests": {"cpu": "10m", "memory": "64Mi"}}),
+        ({"cpu": "4", "memory": "8Gi"}, AMOUNT),
+        ({"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1}, AMOUNT),
+        (
+            {"cpu": "100m", "memory": "128Mi"},
+            {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "100m", "memory": "128Mi"}},
+        ),
+        ({"memory": "8Gi"}, {"requests": {"cpu": "10m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}),
+        ({"cpu": "nonsense", "memory": "8Gi"}, AMOUNT),
+    ],
+)
+def test_it_changes_neither_the_class_of_the_pod_nor_what_it_needs(limits, expected):
+    assert filling(make_pod(mount(), main={"resources": {"limits": limits}}))["resources"] == expected
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "cache_bytes", "warned"),
+    [
+        ([None], 8 << 30, False),
+        (["2Gi"], 8 << 30, True),
+        (["2Gi", None], 8 << 30, True),
+        (["4Gi", "4Gi"], 8 << 30, False),
+        (["2Gi"], 0, False),
+        (["nonsense"], 8 << 30, False),
+    ],
+)
+def test_a_pod_that_may_not_have_so_much_of_the_disk_is_told(limits, cache_bytes, warned, asked):
+    first, *others = [{"resources": {"limits": {"ephemeral-storage": each}}} if each else {} for each in limits]
+    beside = [{"name": f"c-{number}", "image": "x", **each} for number, each in enumerate(others)]
+    if asked:
+        pod = make_pod(claim="", main=first, beside=beside, annotations={MOUNT_ANNOTATION: CLAIM})
+    else:
+        pod = make_pod(mount(), main=first, beside=beside)
+    done = change(pod, make_cache(cache_bytes=cache_bytes))
+    assert ["will evict it" in each for each in done.warnings] == [True] * warned
+
+
+def test_root_may_change_owners_in_the_copy_and_nowhere_else():
+    fixing = {
+        "name": "fix-permissions",
+        "image": "fedora",
+        "securityContext": {"runAsUser": 0},
+        "volumeMounts": [mount()],
+    }
+    main = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
+    pod = make_pod(mount(), main=main, init=[fixing], securityContext={"fsGroup": 1000})
+    after = changed(pod, make_cache())
+    copy, fixed = after["spec"]["initContainers"]
+    assert (copy["name"], fixed["securityContext"]) == (fixed["volumeMounts"][0]["name"], {"runAsUser": 0})
+    assert (copy["securityContext"]["runAsUser"], copy["securityContext"]["runAsNonRoot"]) == (1000, True)
+    assert after["spec"]["securityContext"] == {"fsGroup": 1000}
+    assert writable_claims(after) == []
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_sidecar_that_starts_first_writes_into_the_copy(read_only):
+    sidecar = {"name": "warm", "image": "x", "restartPolicy": "Always", "volumeMounts": [mount(subPath="torch")]}
+    after = changed(make_pod(mount(readOnly=read_only), init=[sidecar]), make_cache())
+    copy, warm = after["spec"]["initContainers"]
+    assert copy["name"].startswith(PREFIX)
+    assert warm["volumeMounts"] == [mount(volume=copy["name"], subPath="torch")]
+    assert after["spec"]["containers"][0]["volumeMounts"] == [mount(volume=copy["name"], readOnly=read_only)]
+    assert writable_claims(after) == []
+
+
+def test_a_container_that_is_added_later_past_the_webhook_cannot_write_to_the_claim():
+    # As `kubectl debug` adds it: volumes cannot be changed any more.
+    for pod in (make_pod(mount(readOnly=True)), make_pod(mount()), make_pod()):
+        after = changed(pod, make_cache())
+        assert volumes(after)["files"] == {"persistentVolumeClaim": {"claimName": PINNED, "readOnly": True}}
+        late = {"name": "debugger", "image": "x", "volumeMounts": [mount(readOnly=False)]}
+        after["spec"]["containers"].append(late)
+        assert writable_claims(after) == []

@@ -1,0 +1,39 @@
+"""Pods that mount folders of a claim as MCV's newer releases extract them get the same files of ours."""
+
+from __future__ import annotations
+
+import pytest
+from webhook_pods import changed, make_cache, make_pod, mount
+
+from accelkit.gkm.objects import CacheMount
+
+SPLIT = {
+    "capture_path": "/tmp/vllm",
+    "mount_path": "/tmp/vllm",
+    "mounts": [CacheMount("/tmp/vllm"), CacheMount("/tmp/triton", "triton")],
+}
+
+
+def mounts(pod):
+    return [
+        (each["mountPath"], each.get("subPath", "")) for each in pod["spec"]["containers"][0].get("volumeMounts", [])
+    ]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_the_folder_of_the_root_is_the_root(read_only):
+    pod = make_pod(
+        mount("/tmp/vllm", subPath="vllm", readOnly=read_only),
+        mount("/tmp/vllm/torch_compile_cache", subPath="vllm/torch_compile_cache", readOnly=read_only),
+        mount("/tmp/triton", subPath="triton", readOnly=read_only),
+    )
+    assert mounts(changed(pod, make_cache(**SPLIT))) == [
+        ("/tmp/vllm", ""),
+        ("/tmp/vllm/torch_compile_cache", "torch_compile_cache"),
+        ("/tmp/triton", "triton"),
+    ]
+
+
+def test_of_a_cache_that_does_not_say_where_it_was_captured_folders_stay():
+    pod = make_pod(mount("/tmp/vllm", subPath="vllm", readOnly=True))
+    assert mounts(changed(pod, make_cache())) == [("/tmp/vllm", "vllm")]

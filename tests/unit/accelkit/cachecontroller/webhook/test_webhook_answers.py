@@ -1,0 +1,226 @@
+"""What the webhook answers the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import pytest
+from ports import free_port
+from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount
+
+from accelkit.cachecontroller.webhook.matching import list_claims_of
+from accelkit.cachecontroller.webhook.mutation import Tools
+from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.errors import ApiError
+from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.serving.tls import Listen
+
+PATH, ANNOUNCE = "/mutate-pods", "/announce-caches"
+
+
+def review(pod, **fields):
+    """An AdmissionReview."""
+    request = {"uid": "u-1", "namespace": NAMESPACE, "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod}
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, **fields}}
+    return json.dumps(whole).encode()
+
+
+@pytest.fixture
+async def known():
+    """The caches that are known; None for not read yet."""
+    return {"caches": [make_cache()], "announced": set()}
+
+
+@pytest.fixture
+async def server(known):
+    """A webhook, asked without a port."""
+
+    async def announce(cache):
+        if known.get("failing"):
+            raise ApiError("the API server is away")
+        known["announced"] |= list_claims_of([cache])
+
+    async def find_announced():
+        if known.get("failing"):
+            raise ApiError("the API server is away")
+        return frozenset(known["announced"])
+
+    listen = Listen("127.0.0.1", free_port())
+    server = WebhookServer(listen, lambda: known["caches"], Tools(IMAGE), announce, find_announced)
+    yield server
+    stop = asyncio.Event()
+    stop.set()
+    await server.run(stop)
+
+
+async def ask(server, body, path=PATH):
+    reply = await server.handle("POST", path, body)
+    assert reply.status == 200, reply.body
+    answer = json.loads(reply.body)
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert answer["response"]["uid"] == "u-1"
+    return answer["response"]
+
+
+async def test_a_change_is_a_json_patch(server):
+    answer = await ask(server, review(make_pod(mount(readOnly=True))))
+    assert (answer["allowed"], answer["patchType"]) == (True, "JSONPatch")
+    patch = json.loads(base64.b64decode(answer["patch"]))
+    assert {each["path"] for each in patch} == {"/metadata/annotations", "/spec/volumes"}
+    assert server.answers == {"changed": 1}
+
+
+async def test_other_pods_and_other_requests_are_allowed_as_they_are(server):
+    bodies = [
+        review(make_pod(claim="")),
+        review(make_pod(mount()), operation="UPDATE"),
+        review(make_pod(mount()), kind={"kind": "Deployment"}),
+        review(None, operation="DELETE"),
+    ]
+    for body in bodies:
+        assert await ask(server, body) == {"uid": "u-1", "allowed": True}
+    assert server.answers == {"unchanged": 4}
+
+
+async def test_a_refusal_says_why(server):
+    answer = await ask(server, review(make_pod(annotations={MOUNT_ANNOTATION: "kernels=nobody"})))
+    assert answer["allowed"] is False
+    assert answer["status"]["code"] == 403
+    assert "the pod has main" in answer["status"]["message"]
+    assert server.answers == {"refused": 1}
+
+
+async def test_warnings_are_as_short_as_the_api_server_wants_them(server, known):
+    known["caches"] = [make_cache(recorded_environment={f"VLLM_{number}": "x" for number in range(20)})]
+    env = [{"name": f"VLLM_{number}", "value": "y" * 500} for number in range(20)]
+    answer = await ask(server, review(make_pod(mount(readOnly=True), main={"env": env})))
+    assert len(answer["warnings"]) == 12
+    assert max(len(each) for each in answer["warnings"]) <= 256
+
+
+async def test_a_cache_that_becomes_known_in_a_moment_is_waited_for(server, known):
+    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late"})
+    asked = asyncio.create_task(ask(server, review(pod)))
+    await asyncio.sleep(0)
+    known["caches"] = [make_cache("late")]
+    assert "patch" in await asked
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a cache that is known"])
+async def test_a_claim_that_was_announced_is_waited_for(server, known, beside):
+    known["announced"] = {(NAMESPACE, "late")}
+    pod = make_pod(mount(readOnly=True), claim="late")
+    if beside:
+        pod["spec"]["volumes"].append({"name": "second", "persistentVolumeClaim": {"claimName": "kernels"}})
+    asked = asyncio.create_task(ask(server, review(pod)))
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    known["caches"] = [make_cache(), make_cache("late")]
+    patch = json.loads(base64.b64decode((await asked)["patch"]))
+    (volumes,) = [each["value"] for each in patch if each["path"] == "/spec/volumes"]
+    assert volumes[0]["persistentVolumeClaim"]["claimName"].startswith("late-")
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_other_claims_are_not_waited_for(server, known, failing, monkeypatch):
+    async def wait(_seconds):
+        raise AssertionError
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    known.update(failing=failing, announced={("elsewhere", "data"), (NAMESPACE, "late")})
+    assert await ask(server, review(make_pod(mount(), claim="data"))) == {"uid": "u-1", "allowed": True}
+
+
+async def test_what_was_announced_and_never_comes_is_waited_for_no_longer_than_a_moment(server, known):
+    known["announced"] = {(NAMESPACE, "refused-later")}
+    body = review(make_pod(mount(), claim="refused-later"))
+    async with asyncio.timeout(4):
+        assert await ask(server, body) == {"uid": "u-1", "allowed": True}
+
+
+OF_CLUSTER = {"metadata": {"name": "shared"}, "spec": {"image": "r/i", "workloadNamespaces": ["one", "two"]}}
+
+
+@pytest.mark.parametrize(
+    ("cache", "fields", "announced"),
+    [
+        ({"metadata": {"name": "new"}, "spec": {"image": "r/i"}}, {}, {(NAMESPACE, "new")}),
+        # The API server says where it is to be; what is written in it is checked later.
+        ({"metadata": {"name": "new", "namespace": "other"}}, {}, {(NAMESPACE, "new")}),
+        (OF_CLUSTER, {"namespace": ""}, {("one", "shared"), ("two", "shared")}),
+        (OF_CLUSTER, {"namespace": "", "dryRun": True}, set()),
+        ({"metadata": {"generateName": "new-"}}, {}, set()),
+        ({"metadata": {"name": ["x"]}}, {}, set()),
+        ({"metadata": {"name": "X'] || true"}}, {}, set()),
+        ({}, {}, set()),
+        (None, {}, set()),
+    ],
+)
+async def test_caches_are_announced_and_let_in_whatever_they_are(server, known, cache, fields, announced):
+    assert await ask(server, review(cache, **fields), ANNOUNCE) == {"uid": "u-1", "allowed": True}
+    assert known["announced"] == announced
+    assert server.answers == {}
+
+
+async def test_a_cache_is_let_in_where_it_cannot_be_announced(server, known, caplog):
+    known["failing"] = True
+    body = review({"metadata": {"name": "new"}})
+    assert await ask(server, body, ANNOUNCE) == {"uid": "u-1", "allowed": True}
+    assert "may come too early: the API server is away" in caplog.text
+
+
+async def test_nothing_is_answered_or_announced_while_no_cache_has_been_read(server, known):
+    known["caches"] = None
+    assert (await server.handle("POST", PATH, review(make_pod(mount())))).status == 503
+    # The configuration would be written without the caches that are there.
+    assert (await server.handle("POST", ANNOUNCE, review({"metadata": {"name": "new"}}))).status == 503
+    assert known["announced"] == set()
+
+
+async def test_a_dry_run_is_answered_as_the_run_would_be(server):
+    body = review(make_pod(mount(readOnly=True)))
+    dry = review(make_pod(mount(readOnly=True)), dryRun=True)
+    assert await ask(server, dry) == await ask(server, body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", PATH, b"", 404),
+        ("POST", "/", b"", 404),
+        ("POST", PATH, b"", 400),
+        ("POST", PATH, b"\xff", 400),
+        ("POST", PATH, b"{}", 400),
+        ("POST", PATH, review({}).replace(b"k8s.io/v1", b"k8s.io/v2"), 400),
+        ("POST", PATH, b"[" * 100_000, 400),
+    ],
+)
+async def test_what_is_no_review_is_refused(server, method, path, body, status):
+    assert (await server.handle(method, path, body)).status == status
+
+
+async def test_silent_connections_that_announce_large_bodies_keep_no_review_from_being_answered():
+    listen, stop = Listen("127.0.0.1", free_port()), asyncio.Event()
+    serving = asyncio.create_task(WebhookServer(listen, lambda: [make_cache()], Tools(IMAGE)).run(stop))
+    await asyncio.sleep(0)
+
+    body, writers = review(make_pod(mount(readOnly=True))), []
+
+    async def send(length, text=b""):
+        reader, writer = await asyncio.open_connection(listen.host, listen.port)
+        writers.append(writer)
+        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+        writer.write(head.encode() + text)
+        return reader
+
+    async with asyncio.timeout(30):
+        for _ in range(64):
+            await send(4 << 20)
+        assert (await (await send(1 + (4 << 20))).readline()).startswith(b"HTTP/1.1 413 ")
+        assert (await (await send(len(body), body)).readline()).startswith(b"HTTP/1.1 200 ")
+        for writer in writers:
+            writer.close()
+        stop.set()
+        await serving

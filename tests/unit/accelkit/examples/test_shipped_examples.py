@@ -1,0 +1,97 @@
+"""The manifests, snippets and scripts in `examples/`; ACCELKIT_WRITE_GOLDEN=1 writes the manifests anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelkit.examples.custom import read_custom
+from accelkit.examples.example import ALL_EXAMPLES, Environment
+from accelkit.examples.files import render
+from accelkit.examples.objects import build_objects
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+MANIFESTS = EXAMPLES / "kernel-caches"
+OF_KIND = [example for example in ALL_EXAMPLES if example.environment is Environment.KIND]
+VARIABLES = ("DEBUG", "CUSTOM_AFFINITY", "CUSTOM_TOLERATION", *(f"CUSTOM_NODE_SELECTOR_{n}" for n in (1, 2, 3)))
+
+
+@pytest.mark.parametrize("example", OF_KIND, ids=lambda example: example.file_name)
+def test_a_manifest_is_what_the_command_generates(example):
+    text = render(build_objects(example))
+    path = MANIFESTS / example.file_name
+    if os.environ.get("ACCELKIT_WRITE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_there_is_a_manifest_for_each_example_on_kind_and_no_other():
+    assert len(OF_KIND) == 16
+    assert sorted(path.name for path in MANIFESTS.iterdir()) == sorted(each.file_name for each in OF_KIND)
+
+
+def read_snippet(path):
+    """Read a snippet as what its name says that it is."""
+    kind, *_ = path.name.split("-")
+    if kind == "affinity":
+        return read_custom(affinity=path).affinity
+    if kind == "toleration":
+        return read_custom(toleration=path).tolerations
+    return read_custom(node_selectors=(path, None, None)).node_selectors[0]
+
+
+def test_snippets_are_what_their_names_say():
+    read = {path.stem: read_snippet(path) for path in (EXAMPLES / "patch").iterdir()}
+    assert {*read} == {
+        *("affinity-nfd-cuda", "affinity-nfd-rocm", "node-selector-kind-false", "node-selector-kind-true"),
+        *("toleration-kind", "toleration-nfd-cuda", "toleration-nfd-rocm"),
+    }
+    assert read["node-selector-kind-false"] == {"gkm-test-node": "false"}
+    assert [each["key"] for each in read["toleration-nfd-rocm"]] == ["amd.com/gpu"]
+
+
+@pytest.mark.parametrize("name", ["toleration-kind", "toleration-nfd-cuda", "toleration-nfd-rocm"])
+def test_the_snippets_of_tolerations_are_those_of_the_environments(name):
+    gpu = "rocm" if name.endswith("rocm") else "cuda"
+    environment = Environment.KIND if name.endswith("kind") else Environment.NFD
+    example = next(each for each in ALL_EXAMPLES if each.gpu == gpu and each.environment is environment)
+    _, cache, *_ = build_objects(example)
+    assert cache["spec"]["podTemplate"]["spec"]["tolerations"] == read_snippet(EXAMPLES / "patch" / f"{name}.txt")
+
+
+def run_script(name, *arguments, folder, **more):
+    """Run a script as somebody does who stands in `folder`, with our program on PATH."""
+    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [EXAMPLES / name, *arguments]
+    return subprocess.run(
+        command, cwd=folder, env={**kept, **more, "PATH": path}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_scripts_write_show_and_clean_up(tmp_path):
+    snippet = EXAMPLES / "patch" / "affinity-nfd-rocm.txt"
+    custom = {"CUSTOM_AFFINITY": str(snippet), "DEBUG": "true"}
+    done = run_script("generate-files.sh", "rwo", "namespace", "rocm", "v3", folder=tmp_path, **custom)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown, path = done.stdout.rsplit("\n", 2)[:2]
+    assert path == "output/rwo-ns-rocm-v3.yaml"
+    assert (tmp_path / path).read_text().strip() == shown.strip()
+    assert "pci-1200_1002.present" in shown
+    assert run_script("cleanup-files.sh", folder=tmp_path).stdout == f"deleted {path}\n"
+    assert not (tmp_path / path).exists()
+
+
+def test_the_help_of_the_script_has_samples_that_are_commands(tmp_path):
+    helped = run_script("generate-files.sh", "--help", folder=tmp_path).stdout
+    samples = [line.split("accelkit examples generate ")[1] for line in helped.splitlines() if "s generate " in line]
+    assert [sample.split() for sample in samples[1:4]] == [
+        ["rwo", "namespace", "rocm", "v3", "kind"],
+        ["rox", "cluster", "cuda", "v2", "nfd"],
+        ["rox", "ns", "rocm", "v3"],
+    ]

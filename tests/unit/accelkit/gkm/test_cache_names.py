@@ -1,0 +1,73 @@
+"""Names of what is made for a cache: they fit, and tell apart what differs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from accelkit.gkm import names
+
+DIGEST = "sha256:" + "ab" * 32
+OTHER = "sha256:" + "cd" * 32
+LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+KEYS = ["team/cache", "/cache", "team/" + "a" * 253, "/" + "a" * 252 + "b", "team/" + "a." * 126 + "b", "n" * 63 + "/x"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_a_cache_is_called_names_and_labels_fit(key):
+    for value in names.build_labels(key, DIGEST).values():
+        assert LABEL.fullmatch(value)
+    for name in (names.name_claim(key), names.name_pinned_claim(key, DIGEST), names.name_volume(key, "team", DIGEST)):
+        assert NAME.fullmatch(name)
+        assert len(name) <= 253
+
+
+@pytest.mark.parametrize("middle", ["-" * 240, "a." * 120, "-" * 225 + "a.b" + "-" * 10, "a" * 240])
+def test_the_pinned_claim_of_a_long_name_begins_as_admission_policies_expect(middle):
+    name = f"a{middle}b"
+    assert names.name_pinned_claim(f"team/{name}", DIGEST).startswith(name[:200])
+
+
+def test_the_claim_is_named_as_the_cache_and_the_pinned_one_after_it_with_12_digits():
+    assert names.name_claim("team/cache") == names.name_claim("/cache") == "cache"
+    assert names.name_pinned_claim("team/cache", DIGEST) == "cache-abababababab"
+
+
+def test_volumes_and_links_of_different_caches_namespaces_and_digests_have_different_names():
+    volumes = {
+        names.name_volume(key, namespace, digest)
+        for key in ("a/b", "/b", "/a")
+        for namespace in ("a", "b")
+        for digest in ("", DIGEST, OTHER)
+    }
+    assert len(volumes) == 18
+    assert len({names.build_link_path(key) for key in (*KEYS, "team/b", "/b", "teamb")}) == len(KEYS) + 3
+
+
+def test_long_names_that_begin_alike_have_different_labels():
+    one, two = (names.build_labels("team/" + "a" * 200 + end)[names.CACHE_LABEL] for end in ("b", "c"))
+    assert one != two
+    assert len(one) == len(two) == 63
+
+
+def test_caches_of_a_namespace_and_of_the_cluster_are_told_apart_by_their_scope():
+    labels = [names.build_labels(key) for key in ("team/cache", "/cache")]
+    assert [each[names.SCOPE_LABEL] for each in labels] == ["team", "cluster"]
+    assert names.DIGEST_LABEL not in labels[0]
+
+
+def test_one_folder_is_for_one_digest_at_one_mount_path():
+    folders = {names.build_cache_path(digest, path) for digest in (DIGEST, OTHER) for path in ("", "/a", "/b")}
+    assert len(folders) == 6
+    assert all(each.startswith("/var/lib/accelkit/kernel-caches/sha256-") for each in folders)
+    assert names.build_cache_path(DIGEST, "").endswith(f"/sha256-{'ab' * 32}/cache")
+
+
+def test_the_name_of_a_pinned_claim_is_read_as_it_was_written_also_where_it_was_shortened():
+    for key in ("team/llama", "/llama-0123456789ab", "team/" + "a" * 253):
+        claim = names.name_pinned_claim(key, DIGEST)
+        assert len(claim) <= 253
+        assert names.split_pinned_claim(claim) == (names.begin_pinned_claim(key), names.short_digest(DIGEST))
+    assert [names.split_pinned_claim(each) for each in ("llama", "-0123456789ab", "a-0123456789aB")] == [("", "")] * 3

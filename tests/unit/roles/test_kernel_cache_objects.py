@@ -1,0 +1,261 @@
+"""The objects of the role kernel_cache, as Ansible renders them; what they refuse is tested on an API server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kernel_cache_cases import ROLE, render_cases
+from rendering import run_play
+from ruamel.yaml import YAML
+
+from accelkit.gkm.names import FINALIZER, HOST_FOLDER
+from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND
+from accelkit.install.certificates.secrets import WEBHOOK
+
+CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
+# Rendered once, by one process.
+pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(600)]
+# Who keeps what pods share from being written.
+WRITERS = {
+    *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes"),
+    "accelkit-cache-finalizers",
+}
+KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
+CASES = {
+    "defaults": {},
+    "bare": {
+        "kernel_cache_webhook": False,
+        "kernel_cache_metrics_port": 0,
+        "kernel_cache_scan": False,
+        "kernel_cache_agent_former_user": 0,
+        "kernel_cache_adopt": True,
+    },
+    "full": {
+        "kernel_cache_pull_secret_namespaces": ["team-a", "team-b/one", "team-b/two", "accelkit/quay"],
+        "kernel_cache_registry_mirrors": {"quay.io": ["m1:5000/q", "m2"], "docker.io": "m3"},
+        "kernel_cache_registry_plain_http": ["r:5000"],
+        "kernel_cache_registry_ca": "{folder}/ca.pem",
+        "kernel_cache_trusted_root": "{folder}/root.json",
+        "kernel_cache_max_gib": 1.5,
+        "kernel_cache_min_free_gib": 2,
+        "kernel_cache_min_free_percent": 0,
+        "kernel_cache_signer_policies": [{"name": "acme", "spec": {"images": ["quay.io/acme/**"], "signers": [KEY]}}],
+    },
+}
+ROOT_TEXT = '{"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}'
+
+
+def load(path):
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """All objects by case, kind and name."""
+    folder = tmp_path_factory.mktemp("kernel_cache")
+    (folder / "ca.pem").write_text("a certificate\n")
+    (folder / "root.json").write_text(ROOT_TEXT)
+    return render_cases(folder, CASES)
+
+
+def rules(made):
+    return {
+        (resource, verb)
+        for rule in made["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if "resourceNames" not in rule
+    }
+
+
+def containers(made):
+    spec = made["spec"]["template"]["spec"]
+    return {each["name"]: each for each in [*spec["containers"], *spec.get("initContainers", [])]}
+
+
+def arguments(container):
+    """The values of each option of a container."""
+    found: dict[str, list[str]] = {}
+    for name, value in zip(container["args"][1::2], container["args"][2::2], strict=True):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def test_all_objects_are_found_by_their_labels(rendered):
+    for (_, kind, name), each in rendered.items():
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "accelkit"
+        assert labels["app.kubernetes.io/managed-by"] == "ansible"
+        # That of what the controller makes is another one.
+        assert labels["app.kubernetes.io/component"] == "kernel-caches"
+        if kind in {"Deployment", "DaemonSet"}:
+            selected = each["spec"]["selector"]["matchLabels"].items()
+            assert selected <= each["spec"]["template"]["metadata"]["labels"].items()
+            assert name in {CONTROLLER, AGENT}
+
+
+def test_what_the_role_names_is_what_the_programs_name():
+    own = load(ROLE / "vars/main.yml")
+    assert own["__kernel_cache_folder"] == str(HOST_FOLDER)
+    assert own["__kernel_cache_finalizer"] == FINALIZER
+    assert own["__kernel_cache_kinds"] == [CACHE_KIND, CLUSTER_CACHE_KIND]
+    assert load(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
+
+
+def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
+    found = rules(rendered["defaults", "ClusterRole", CONTROLLER])
+    resources = {resource for resource, _ in found}
+    assert not {each for each in resources if each.startswith(("secrets", "*"))}
+    for resource in ("pods", "nodes", "namespaces"):
+        assert {verb for of, verb in found if of == resource} == {"list", "watch"}
+    # What runs anything is made and seen in accelkit's own namespace alone, and copies of pull secrets for it.
+    assert not resources & {"jobs", "daemonsets", "configmaps", "volumesnapshots"}
+    own = rules(rendered["defaults", "Role", CONTROLLER])
+    assert {resource for resource, verb in own if verb == "create"} == {
+        *("leases", "configmaps", "secrets", "daemonsets", "jobs", "volumesnapshots")
+    }
+    assert {verb for resource, verb in own if resource == "secrets"} == {"create"}
+    assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
+    for reports in ("gkmcachenodes", "clustergkmcachenodes"):
+        assert {verb for of, verb in found if of == reports} == {"list", "watch"}
+    narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
+    assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
+        (["mutatingwebhookconfigurations"], [CONTROLLER])
+    ]
+    assert all("resourceNames" not in rule for rule in rendered["bare", "ClusterRole", CONTROLLER]["rules"])
+
+
+def test_agents_write_reports_alone(rendered):
+    found = rules(rendered["defaults", "ClusterRole", AGENT])
+    writing = {(resource, verb) for resource, verb in found if verb not in {"get", "list", "watch"}}
+    assert {resource for resource, _ in writing} == {
+        *("gkmcachenodes", "clustergkmcachenodes", "gkmcachenodes/status", "clustergkmcachenodes/status")
+    }
+    assert {verb for resource, verb in found if resource == "nodes"} == {"list", "watch"}
+    assert not {resource for resource, _ in found if resource.startswith("secrets")}
+    # A right that only a policy bounds comes with it.
+    assert ("defaults", "ValidatingAdmissionPolicyBinding", AGENT) in rendered
+
+
+def test_secrets_are_read_where_that_is_listed_and_by_name_where_names_are(rendered):
+    assert not [key for key in rendered if key[0] == "defaults" and key[2].endswith("pull-secrets")]
+    name = f"{CONTROLLER}-pull-secrets"
+    homes = {subject["namespace"] for subject in rendered["full", "ClusterRoleBinding", name]["subjects"]}
+    assert homes == {"team-a", "team-b", "accelkit"}
+    # It tells where to look, and gives nothing.
+    assert rendered["full", "ClusterRole", name]["rules"] == []
+
+
+def test_a_role_in_each_namespace_gives_no_more_than_the_secrets(tmp_path):
+    made = [each for each in _documents(tmp_path, CASES["full"]) if each["metadata"]["name"].endswith("-pull-secrets")]
+    roles = {each["metadata"]["namespace"]: each["rules"] for each in made if each["kind"] == "Role"}
+    secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    assert roles == {
+        "team-a": [secrets],
+        "team-b": [{**secrets, "resourceNames": ["one", "two"]}],
+        "accelkit": [{**secrets, "resourceNames": ["quay"]}],
+    }
+    bound = [each for each in made if each["kind"] == "RoleBinding"]
+    assert {subject["name"] for each in bound for subject in each["subjects"]} == {CONTROLLER, AGENT}
+
+
+def _documents(folder, given):
+    home = folder / "documents"
+    home.mkdir()
+    (home / "templates").symlink_to(ROLE / "templates")
+    for name in ("ca.pem", "root.json"):
+        (home / name).write_text("{}")
+    play = {
+        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "tasks": [{"ansible.builtin.template": {"src": "objects.yaml.j2", "dest": str(home / "made.yaml")}}],
+    }
+    run_play(home, play, extra=json.loads(json.dumps(given).replace("{folder}", str(home))), seconds=100)
+    return list(YAML(typ="safe", pure=True).load_all((home / "made.yaml").read_text()))
+
+
+def test_registries_reach_both_programs(rendered):
+    for kind, name, container in (("Deployment", CONTROLLER, "cache-controller"), ("DaemonSet", AGENT, "cache-agent")):
+        made = rendered["full", kind, name]
+        given = arguments(containers(made)[container])
+        assert given["--mirror"] == ["quay.io=m1:5000/q", "quay.io=m2", "docker.io=m3"]
+        assert given["--plain-http"] == ["r:5000"]
+        assert given["--registry-ca"] == ["/etc/accelkit/registries/ca.crt"]
+        assert given["--trusted-root"] == ["/etc/accelkit/registries/trusted_root.json"]
+        assert "accelkit.io/registries" in made["spec"]["template"]["metadata"]["annotations"]
+        bare = arguments(containers(rendered["defaults", kind, name])[container])
+        assert not {"--mirror", "--plain-http", "--registry-ca", "--trusted-root"} & bare.keys()
+    data = rendered["full", "ConfigMap", f"{CONTROLLER}-registries"]["data"]
+    assert data["trusted_root.json"] == ROOT_TEXT
+    assert data["ca.crt"].strip() == "a certificate"
+
+
+def test_the_controller_is_told_what_it_needs(rendered):
+    given = arguments(containers(rendered["defaults", "Deployment", CONTROLLER])["cache-controller"])
+    assert given["--lease"] == [f"accelkit/{CONTROLLER}"]
+    assert given["--identity"] == ["$(POD_NAME)"]
+    assert given["--webhook-name"] == [CONTROLLER]
+    assert given["--image"] == [containers(rendered["defaults", "Deployment", CONTROLLER])["cache-controller"]["image"]]
+    bare = arguments(containers(rendered["bare", "Deployment", CONTROLLER])["cache-controller"])
+    assert not {"--webhook-port", "--webhook-cert", "--metrics-port"} & bare.keys()
+    assert ("bare", "MutatingWebhookConfiguration", CONTROLLER) not in rendered
+    assert ("bare", "Service", CONTROLLER) not in rendered
+    # Who applies it would otherwise undo what the controller wrote.
+    assert "webhooks" not in rendered["defaults", "MutatingWebhookConfiguration", CONTROLLER]
+
+
+def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
+    made = rendered["full", "DaemonSet", AGENT]
+    spec = made["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"accelkit.io/share": "true"}
+    given = arguments(containers(made)["cache-agent"])
+    assert given["--max-gib"] == ["1.5"]
+    assert given["--min-free-gib"] == ["2"]
+    assert given["--min-free-percent"] == ["0"]
+    assert (
+        not {"--max-gib", "--min-free-gib", "--min-free-percent"}
+        & arguments(containers(rendered["defaults", "DaemonSet", AGENT])["cache-agent"]).keys()
+    )
+
+
+def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered):
+    for (_, kind, _), made in rendered.items():
+        if kind not in {"Deployment", "DaemonSet"}:
+            continue
+        spec = made["spec"]["template"]["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        for name, each in containers(made).items():
+            held = each["securityContext"]
+            assert (held["allowPrivilegeEscalation"], held["readOnlyRootFilesystem"]) == (False, True)
+            assert held["capabilities"]["drop"] == ["ALL"]
+            added = held["capabilities"].get("add", [])
+            rights = {"folder": "CHOWN", "cache-agent": "LINUX_IMMUTABLE", "cache-scan": "DAC_READ_SEARCH"}
+            assert added == ([rights[name]] if name in rights else [])
+    spec = rendered["defaults", "DaemonSet", AGENT]["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    holders = [
+        each["name"] for each in spec["containers"] if any(mount["name"] == "token" for mount in each["volumeMounts"])
+    ]
+    assert holders == ["cache-agent"]
+    (scan,) = [each for each in spec["containers"] if each["name"] == "cache-scan"]
+    assert [mount for mount in scan["volumeMounts"] if not mount.get("readOnly")] == [
+        {"name": "cache-scan", "mountPath": "/run/accelkit/cache-scan"}
+    ]
+
+
+def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
+    for case, names in {
+        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT, *WRITERS},
+        # GKM's own operator, where it is adopted, writes the status too.
+        "bare": {CONTROLLER, AGENT, *WRITERS},
+    }.items():
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+            assert names <= {name for of, each, name in rendered if (of, each) == (case, kind)}
+    assert ("bare", "ValidatingAdmissionPolicy", f"{CONTROLLER}-status") not in rendered
+
+
+def test_signer_policies_are_those_of_the_variable(rendered):
+    made = rendered["full", "SignerPolicy", "acme"]
+    assert made["apiVersion"] == "accelkit.io/v1alpha1"
+    assert made["spec"] == {"images": ["quay.io/acme/**"], "signers": [KEY]}
+    assert not [key for key in rendered if key[:2] == ("defaults", "SignerPolicy")]
