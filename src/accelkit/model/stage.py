@@ -1,0 +1,149 @@
+"""Stages of enablement: what each needs, what one found on a node, and for which state of the node that holds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from accelkit.texts import shorten
+
+STAGES_ANNOTATION: Final = "accelkit.io/stages"
+STAGES_VERSION: Final = 1
+MAX_STAGES_BYTES: Final = 16 * 1024
+MAX_EVIDENCE: Final = 400
+
+
+class Stage(StrEnum):
+    """The steps from a bare node to a watched one, in their order."""
+
+    DISCOVER = "discover"
+    DRIVER = "driver"
+    DRIVER_CHECK = "driver-check"
+    RUNTIME_HOOK = "runtime-hook"
+    DEVICE_PLUGIN = "device-plugin"
+    PLUGIN_CHECK = "plugin-check"
+    EXTENDER_CHECK = "extender-check"
+    KERNEL_CACHE_CHECK = "kernel-cache-check"
+    MONITORING = "monitoring"
+    FEATURE_LABELS = "feature-labels"
+
+
+class Outcome(StrEnum):
+    """How a stage ended on a node, the best first."""
+
+    PASS = "pass"
+    SKIPPED = "skipped"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+    FAIL = "fail"
+
+
+# Monitoring and labels need cards that are advertised; that somebody placed a pod on them is not theirs to wait for.
+NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
+    Stage.DISCOVER: (),
+    Stage.DRIVER: (Stage.DISCOVER,),
+    Stage.DRIVER_CHECK: (Stage.DRIVER,),
+    Stage.RUNTIME_HOOK: (Stage.DRIVER_CHECK,),
+    Stage.DEVICE_PLUGIN: (Stage.RUNTIME_HOOK,),
+    Stage.PLUGIN_CHECK: (Stage.DEVICE_PLUGIN,),
+    Stage.EXTENDER_CHECK: (Stage.PLUGIN_CHECK,),
+    Stage.KERNEL_CACHE_CHECK: (Stage.EXTENDER_CHECK,),
+    Stage.MONITORING: (Stage.DEVICE_PLUGIN,),
+    Stage.FEATURE_LABELS: (Stage.DEVICE_PLUGIN,),
+}
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """What results of checks hold for. Each field is empty where it is not known.
+
+    Attributes:
+        boot_id: of the running kernel, `status.nodeInfo.bootID`.
+        kernel: its release, `status.nodeInfo.kernelVersion`.
+        drivers: versions of the cards' drivers, sorted, joined by commas.
+        cards: 16 hexadecimal digits over the sorted identities of the cards.
+    """
+
+    boot_id: str = ""
+    kernel: str = ""
+    drivers: str = ""
+    cards: str = ""
+
+
+class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a stage found on a node.
+
+    Attributes:
+        outcome: how it ended.
+        reason: CamelCase code, one of `accelkit.enablement.reasons`; empty with `pass`.
+        evidence: what was seen, as a sentence, at most `MAX_EVIDENCE` characters.
+        next_action: what a person does now; empty with `pass`.
+        found_at: Unix seconds at which it was found.
+        seconds: how long the check took.
+        state: what it holds for; None where it was judged from what is there now.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    evidence: str = ""
+    next_action: str = ""
+    found_at: float = 0.0
+    seconds: float = 0.0
+    state: NodeState | None = None
+
+
+class StageRecord(msgspec.Struct, frozen=True):
+    """The annotation `accelkit.io/stages` of a node: the results of the stages that did work there."""
+
+    results: dict[Stage, StageResult]
+    version: int = STAGES_VERSION
+
+
+def read_record(text: str | None) -> StageRecord | None:
+    """Return the record of a node; empty where there is none, None where it cannot be read or is of a newer version."""
+    if text is None:
+        return StageRecord({})
+    if len(text) > MAX_STAGES_BYTES:
+        return None
+    try:
+        record = msgspec.json.decode(text, type=StageRecord)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return record if record.version == STAGES_VERSION else None
+
+
+def write_record(record: StageRecord) -> str:
+    """Return the annotation's value; evidence is cut so that it stays below `MAX_STAGES_BYTES`."""
+    results = {
+        stage: msgspec.structs.replace(
+            result,
+            evidence=shorten(result.evidence, MAX_EVIDENCE),
+            next_action=shorten(result.next_action, MAX_EVIDENCE),
+        )
+        for stage, result in record.results.items()
+    }
+    return msgspec.json.encode(msgspec.structs.replace(record, results=results)).decode()
+
+
+def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
+    """Return a recorded result as it stands for a node in this state: itself, or stale with what has changed since."""
+    if result.state is None or result.state == state:
+        return result
+    changed = [
+        f"{name} {before or 'unknown'} is {now or 'unknown'} now"
+        for name, before, now in (
+            ("boot", result.state.boot_id, state.boot_id),
+            ("kernel", result.state.kernel, state.kernel),
+            ("driver", result.state.drivers, state.drivers),
+            ("set of cards", result.state.cards, state.cards),
+        )
+        if before != now
+    ]
+    return msgspec.structs.replace(
+        result,
+        outcome=Outcome.STALE,
+        reason="StateChanged",
+        evidence=f"{'; '.join(changed)}; it was {result.outcome} before",
+        next_action="Run the check again: ansible-playbook playbooks/verify.yml",
+    )
