@@ -53,6 +53,8 @@ _STEPS: Final = (
         Kind("DaemonSet", "daemonsets", ("apps/v1",)),
         Kind("Deployment", "deployments", ("apps/v1",)),
         Kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", _ADMISSION),
+        Kind("MachineAutoscaler", "machineautoscalers", ("autoscaling.openshift.io/v1beta1",)),
+        Kind("ClusterAutoscaler", "clusterautoscalers", ("autoscaling.openshift.io/v1",)),
     ),
     (
         _LEASE,
@@ -65,6 +67,8 @@ _STEPS: Final = (
         Kind("Role", "roles", _RBAC),
         Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC),
         Kind("ClusterRole", "clusterroles", _RBAC),
+        Kind("SecurityContextConstraints", "securitycontextconstraints", ("security.openshift.io/v1",)),
+        Kind("MachineSet", "machinesets", ("machine.openshift.io/v1beta1",)),
     ),
     (
         Kind("ServiceAccount", "serviceaccounts", ("v1",)),

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: autoscaler_hints
+short_description: Tell a cluster autoscaler what nodes with cards will have
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns what is written on a group of nodes, so that an autoscaler adds its first node for pods that ask for shares
+    of cards. Nothing is written by this; use it with the modules of the cloud.
+options:
+  _input:
+    description:
+      - The group, with C(capacity), C(labels) and C(taints).
+      - Keys of C(capacity) are C(cpu), C(memory_mib), C(cards), C(card_memory) (units of accelkit.io/memory of all
+        cards of a node), C(vendor_cards) and C(vendor_resource).
+    type: dict
+    required: true
+  autoscaler:
+    description:
+      - C(aws) for the tags of an Auto Scaling group, C(azure) for those of a scale set, C(gce) for the variables of an
+        instance template's environment, C(cluster-api) and C(machine-api) for annotations.
+    type: str
+    choices: [aws, azure, gce, cluster-api, machine-api]
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the tags of an Auto Scaling group
+  ansible.builtin.debug:
+    msg: "{{ group | accelkit.kubernetes.autoscaler_hints('aws') }}"
+  vars:
+    group:
+      capacity: {cards: 4, card_memory: 192}
+      labels: {accelkit.io/share: "true"}
+"""
+
+RETURN = r"""
+_value:
+  description: Names and values of the tags, annotations or variables.
+  type: dict
+  sample: {"k8s.io/cluster-autoscaler/node-template/resources/accelkit.io/cards": "4"}
+"""
+
+import json
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+
+IMPORT_ERROR = None
+try:
+    from accelkit.enablement.openshift.node_group import Autoscaler, read_node_group, write_hints
+    from accelkit.errors import AccelkitError
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def autoscaler_hints(group, autoscaler):
+    """Return what is written on a group of nodes, by name."""
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
+    if autoscaler not in list(Autoscaler):
+        raise AnsibleFilterError(f"{autoscaler} is no autoscaler; choose one of {', '.join(Autoscaler)}")
+    try:
+        # Ansible's texts and numbers are of types of its own.
+        return write_hints(read_node_group(json.loads(json.dumps(group))), Autoscaler(str(autoscaler)))
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    def filters(self):
+        return {"autoscaler_hints": autoscaler_hints}

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: machine_sets
+short_description: Make sets of OpenShift's machines after those that are there
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns a MachineSet for each set that is asked for, made after another one of the cluster, and the objects by which
+    OpenShift's operator scales them.
+  - Where a set is scaled, it keeps the number of machines that its autoscaler chose.
+options:
+  _input:
+    description:
+      - The sets, each with C(name) and C(source), the name of the set that it is made after.
+      - Further keys are C(replicas), C(autoscale) with C(min) and C(max), C(instance_type), C(instance_type_field),
+        C(provider_spec), C(accelerator), C(capacity), C(labels) and C(taints).
+    type: list
+    elements: dict
+    required: true
+  existing:
+    description: The MachineSets of the cluster.
+    type: list
+    elements: dict
+    required: true
+  labels:
+    description: Labels of the objects.
+    type: dict
+    required: true
+  cluster_autoscaler:
+    description: Specification of the ClusterAutoscaler; empty for none.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Apply a set of machines with cards
+  kubernetes.core.k8s:
+    definition: "{{ sets | accelkit.kubernetes.machine_sets(existing=found.resources, labels={'a': 'b'}) }}"
+    apply: true
+  vars:
+    sets:
+      - {name: cards-a, source: worker-a, instance_type: g6e.12xlarge, autoscale: {min: 0, max: 4}}
+"""
+
+RETURN = r"""
+_value:
+  description: MachineSets, MachineAutoscalers and the ClusterAutoscaler.
+  type: list
+  elements: dict
+"""
+
+import json
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+
+IMPORT_ERROR = None
+try:
+    from accelkit.enablement.openshift.autoscalers import write_machine_objects
+    from accelkit.enablement.openshift.machine_sets import read_wishes
+    from accelkit.errors import AccelkitError
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def machine_sets(wishes, existing, labels, cluster_autoscaler=None):
+    """Return the objects of these sets."""
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
+    # Ansible's texts and numbers are of types of its own.
+    given = json.loads(json.dumps([wishes, existing, labels, cluster_autoscaler or {}]))
+    try:
+        return write_machine_objects(read_wishes(given[0]), *given[1:])
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    def filters(self):
+        return {"machine_sets": machine_sets}

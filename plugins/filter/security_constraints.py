@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: security_constraints
+short_description: Add what OpenShift needs to admit the pods of workloads
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Computes from the pod templates of workloads the narrowest SecurityContextConstraints with which OpenShift admits
+    them, one for each ServiceAccount, and returns them before the objects.
+  - They have the labels of the first workload of their ServiceAccount.
+options:
+  _input:
+    description: Objects as they are applied.
+    type: list
+    elements: dict
+    required: true
+  filling_for:
+    description:
+      - A namespace. Adds the constraints of the pods by which the cache controller fills volumes there.
+      - With it, O(labels) are the labels of these constraints.
+    type: str
+    default: ""
+  labels:
+    description: Labels of the constraints of O(filling_for).
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Apply workloads, and what OpenShift needs to admit them
+  kubernetes.core.k8s:
+    definition: "{{ definitions | accelkit.kubernetes.security_constraints }}"
+    apply: true
+"""
+
+RETURN = r"""
+_value:
+  description: The constraints, then the objects.
+  type: list
+  elements: dict
+"""
+
+import json
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+
+IMPORT_ERROR = None
+try:
+    from accelkit.enablement.openshift.account_constraints import add_constraints, write_filling_constraints
+    from accelkit.errors import AccelkitError
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def security_constraints(definitions, filling_for="", labels=None):
+    """Return the constraints that the pods of these objects need, then the objects."""
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
+    # Ansible's texts and numbers are of types of its own.
+    given = json.loads(json.dumps(definitions))
+    try:
+        filling = [write_filling_constraints(str(filling_for), dict(labels or {}))] if filling_for else []
+        return filling + add_constraints(given)
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    def filters(self):
+        return {"security_constraints": security_constraints}

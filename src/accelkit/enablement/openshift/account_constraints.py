@@ -1,0 +1,142 @@
+"""The constraints of all ServiceAccounts among the objects that a role applies, and of pods that programs create."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.enablement.openshift.admission import find_violations
+from accelkit.enablement.openshift.constraints import (
+    CONSTRAINTS_KIND,
+    needed_constraints,
+    read_constraints,
+    write_constraints,
+)
+
+# What the cache controller's Jobs and DaemonSets run with; they have the namespace's default ServiceAccount.
+FILLING_POD: Final[dict[str, Any]] = {
+    "automountServiceAccountToken": False,
+    "securityContext": {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "containers": [
+        {
+            "name": "fill",
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }
+    ],
+    "volumes": [
+        {"name": "volume", "persistentVolumeClaim": {}},
+        {"name": "settings", "configMap": {}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "pull-0", "secret": {}},
+    ],
+}
+# Those that fetch an image name no group of their files.
+FETCHING_POD: Final[dict[str, Any]] = {
+    **FILLING_POD,
+    "securityContext": {key: each for key, each in FILLING_POD["securityContext"].items() if key != "fsGroup"},
+    "volumes": [{"name": "kernel-cache", "image": {}}],
+}
+
+
+@dataclass
+class _Account:
+    labels: Mapping[str, str] = field(default_factory=dict)
+    pods: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def name_constraints(namespace: str, account: str) -> str:
+    """Return the name of a ServiceAccount's constraints; no name of a namespace has a dot, so it is one account's."""
+    return f"{namespace}.{account}"
+
+
+def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return these objects after the constraints that their pods need: without them, no pod would be admitted.
+
+    Constraints have the labels of the first workload of the ServiceAccount, so they are pruned and removed with it.
+
+    Raises:
+        ConfigurationError: the template of a workload is no specification of a pod.
+    """
+    return [*_list_constraints(definitions), *definitions]
+
+
+def write_filling_constraints(namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the constraints of pods by which the cache controller fills volumes and fetches images."""
+    needed = needed_constraints(FILLING_POD, FETCHING_POD)
+    users = [_name_user(namespace, "default")]
+    return write_constraints(needed, name_constraints(namespace, "default"), users=users, labels=labels)
+
+
+def find_refused(workloads: Iterable[Mapping[str, Any]], written: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return, as sentences, which workloads have constraints of ours that are missing or would refuse their pods.
+
+    Args:
+        workloads: as the API server has them; those without a pod template are left out.
+        written: the SecurityContextConstraints of the cluster.
+    """
+    found = {each["metadata"]["name"]: each for each in written}
+    problems = []
+    for each in workloads:
+        for namespace, account, spec in _find_pods(each):
+            name = name_constraints(namespace, account)
+            what = f"{each['kind']} {namespace}/{each['metadata']['name']}"
+            if name not in found or _name_user(namespace, account) not in (found[name].get("users") or ()):
+                problems.append(f"{what}: {CONSTRAINTS_KIND} {name} is missing or not for its ServiceAccount")
+                continue
+            try:
+                constraints = read_constraints(found[name])
+            except msgspec.ValidationError as exc:
+                problems.append(f"{what}: {CONSTRAINTS_KIND} {name} cannot be read: {exc}")
+                continue
+            problems += [f"{what}: {reason}" for reason in find_violations(spec, constraints)]
+    return sorted(problems)
+
+
+def _list_constraints(definitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    accounts: defaultdict[tuple[str, str], _Account] = defaultdict(_Account)
+    for each in definitions:
+        for namespace, account, spec in _find_pods(each):
+            known = accounts[namespace, account]
+            known.labels = known.labels or each["metadata"].get("labels") or {}
+            known.pods.append(spec)
+    return [
+        write_constraints(
+            needed_constraints(*known.pods),
+            name_constraints(namespace, account),
+            users=[_name_user(namespace, account)],
+            labels=known.labels,
+        )
+        for (namespace, account), known in sorted(accounts.items(), key=lambda each: each[0])
+    ]
+
+
+def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield namespace, ServiceAccount and specification of the pods of an object that creates pods, or is one."""
+    spec = each.get("spec") or {}
+    if each.get("kind") == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    if each.get("kind") != "Pod":
+        spec = (spec.get("template") or {}).get("spec") or {} if isinstance(spec.get("template"), Mapping) else {}
+    if not spec.get("containers"):
+        return
+    # Without a namespace, an object lands in that of whoever applies it, and so do its pods.
+    namespace = each["metadata"].get("namespace") or "default"
+    yield namespace, spec.get("serviceAccountName") or "default", spec
+
+
+def _name_user(namespace: str, account: str) -> str:
+    return f"system:serviceaccount:{namespace}:{account}"

@@ -1,0 +1,57 @@
+"""The objects by which OpenShift's operator scales sets of machines: one for each set, and one for the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from accelkit.enablement.openshift.machine_sets import MACHINE_API, MachineSetWish, derive_machine_set
+
+# The one name that the operator looks at.
+_CLUSTER_AUTOSCALER: Final = "default"
+
+
+def write_machine_objects(
+    wishes: Sequence[MachineSetWish],
+    existing: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+    cluster_autoscaler: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return MachineSets, their MachineAutoscalers and the ClusterAutoscaler, in the order in which they are applied.
+
+    Args:
+        wishes: what is asked for.
+        existing: the MachineSets of the cluster.
+        labels: of the objects.
+        cluster_autoscaler: specification of the cluster's own; empty for none of ours.
+
+    Raises:
+        ConfigurationError: a set cannot be made as it is asked for.
+    """
+    by_name = {each["metadata"]["name"]: each for each in existing}
+    objects = [derive_machine_set(each, by_name, labels) for each in wishes]
+    objects += [_write_autoscaler(each, by_name[each.source], labels) for each in wishes if each.autoscale]
+    if cluster_autoscaler:
+        objects.append(
+            {
+                "apiVersion": "autoscaling.openshift.io/v1",
+                "kind": "ClusterAutoscaler",
+                "metadata": {"name": _CLUSTER_AUTOSCALER, "labels": dict(labels)},
+                "spec": dict(cluster_autoscaler),
+            }
+        )
+    return objects
+
+
+def _write_autoscaler(wish: MachineSetWish, source: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    bounds = wish.autoscale
+    return {
+        "apiVersion": "autoscaling.openshift.io/v1beta1",
+        "kind": "MachineAutoscaler",
+        "metadata": {"name": wish.name, "namespace": source["metadata"]["namespace"], "labels": dict(labels)},
+        "spec": {
+            "minReplicas": bounds.min if bounds else 0,
+            "maxReplicas": bounds.max if bounds else 0,
+            "scaleTargetRef": {"apiVersion": MACHINE_API, "kind": "MachineSet", "name": wish.name},
+        },
+    }

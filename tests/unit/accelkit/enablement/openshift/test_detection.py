@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.enablement.openshift.detection import OpenShift, find_openshift
+
+OTHERS = ["apps", "security.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([], OpenShift(constraints=False, machines=False, autoscaling=False)),
+        (["security.openshift.io"], OpenShift(constraints=True, machines=False, autoscaling=False)),
+        (
+            ["security.openshift.io", "machine.openshift.io", "autoscaling.openshift.io"],
+            OpenShift(constraints=True, machines=True, autoscaling=True),
+        ),
+    ],
+)
+async def test_each_part_is_found_by_its_group(groups, expected):
+    api = FakeApi()
+    api.documents["/apis"] = {"kind": "APIGroupList", "groups": [{"name": name} for name in OTHERS + groups]}
+    assert await find_openshift(api) == expected

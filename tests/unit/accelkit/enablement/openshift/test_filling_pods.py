@@ -1,0 +1,33 @@
+"""The pods that the cache controller really creates, judged by the constraints that are applied for them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from pretended_cluster import FIRST, OURS, SETTINGS, Cluster, cache_of
+
+from accelkit.cachecontroller.filling import ImageDelivery
+from accelkit.cachecontroller.filling.manifests import write_job
+from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target
+from accelkit.enablement.openshift.account_constraints import write_filling_constraints
+from accelkit.enablement.openshift.admission import find_violations
+from accelkit.enablement.openshift.constraints import read_constraints
+
+ALLOWED = read_constraints(write_filling_constraints(OURS, {}))
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_jobs_are_admitted(check):
+    target = Target(cache_of(imagePullSecrets=[{"name": "s"}]), "team", FIRST, "/cache")
+    job = write_job(target, SETTINGS, name="j", claim="c", shared="s", attempt=1, check=check)
+    spec = job["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in spec
+    assert find_violations(spec, ALLOWED) == []
+
+
+def test_what_fetches_images_is_admitted():
+    cluster, cache = Cluster(), cache_of(delivery="image")
+    status = msgspec.structs.replace(cache.status, cache_format="vllm", capture_path="/cache")
+    cluster.carry_out(ImageDelivery(SETTINGS).plan(msgspec.structs.replace(cache, status=status), cluster))
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    assert find_violations(body["spec"]["template"]["spec"], ALLOWED) == []

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from accelkit.enablement.openshift.autoscalers import write_machine_objects
+from accelkit.enablement.openshift.machine_sets import read_wishes
+from accelkit.errors import ConfigurationError
+
+LABELS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "openshift"}
+SET_LABEL = "machine.openshift.io/cluster-api-machineset"
+
+
+def machine_set(name="worker-a", kind="AWSMachineProviderConfig", **value):
+    labels = {"machine.openshift.io/cluster-api-cluster": "c", SET_LABEL: name}
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineSet",
+        "metadata": {
+            "name": name,
+            "namespace": "openshift-machine-api",
+            "uid": "u",
+            "resourceVersion": "7",
+            "labels": {"machine.openshift.io/cluster-api-cluster": "c", "app.kubernetes.io/managed-by": "other"},
+            "annotations": {
+                "machine.openshift.io/vCPU": "4",
+                "machine.openshift.io/GPU": "0",
+                "capacity.cluster-autoscaler.kubernetes.io/labels": "kubernetes.io/arch=amd64",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "kept": "yes",
+            },
+        },
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": dict(labels)},
+            "template": {
+                "metadata": {"labels": {**labels, "machine.openshift.io/cluster-api-machine-role": "worker"}},
+                "spec": {
+                    "metadata": {"labels": {"zone": "a"}},
+                    "taints": [{"key": "dedicated", "effect": "NoSchedule"}],
+                    "providerSpec": {"value": {"kind": kind, "image": {"id": "ami", "tags": ["t"]}, **value}},
+                },
+            },
+        },
+        "status": {"replicas": 3},
+    }
+
+
+def derive(existing=None, **wish):
+    wishes = read_wishes([{"name": "cards-a", "source": "worker-a", **wish}])
+    return write_machine_objects(wishes, existing or [machine_set()], LABELS, {})
+
+
+def test_a_set_is_its_source_but_for_what_was_asked():
+    source = machine_set(instanceType="m6i.xlarge")
+    before = copy.deepcopy(source)
+    [made] = derive(
+        [source],
+        replicas=2,
+        instance_type="g6e.12xlarge",
+        provider_spec={"image": {"id": "other", "tags": None}, "blockDevices": [1]},
+        labels={"accelkit.io/share": "true"},
+        taints=[{"key": "dedicated", "value": "cards", "effect": "NoSchedule"}],
+        capacity={"cpu": 48, "memory_mib": 393216, "cards": 4, "card_memory": 192},
+        accelerator="l40s",
+    )
+    assert source == before
+    assert made["metadata"] == {
+        "name": "cards-a",
+        "namespace": "openshift-machine-api",
+        "labels": {"machine.openshift.io/cluster-api-cluster": "c", **LABELS},
+        "annotations": {
+            "kept": "yes",
+            "machine.openshift.io/vCPU": "48",
+            "machine.openshift.io/memoryMb": "393216",
+            "capacity.cluster-autoscaler.kubernetes.io/gpu-type": "accelkit.io/memory",
+            "capacity.cluster-autoscaler.kubernetes.io/gpu-count": "192",
+            "capacity.cluster-autoscaler.kubernetes.io/labels": "accelkit.io/share=true",
+            "capacity.cluster-autoscaler.kubernetes.io/taints": "dedicated=cards:NoSchedule",
+        },
+    }
+    spec = made["spec"]
+    assert spec["replicas"] == 2
+    assert spec["selector"]["matchLabels"][SET_LABEL] == "cards-a"
+    assert spec["template"]["metadata"]["labels"] == {
+        "machine.openshift.io/cluster-api-cluster": "c",
+        SET_LABEL: "cards-a",
+        "machine.openshift.io/cluster-api-machine-role": "worker",
+    }
+    machine = spec["template"]["spec"]
+    assert machine["providerSpec"]["value"] == {
+        "kind": "AWSMachineProviderConfig",
+        "image": {"id": "other"},
+        "instanceType": "g6e.12xlarge",
+        "blockDevices": [1],
+    }
+    assert machine["metadata"]["labels"] == {
+        "zone": "a",
+        "accelkit.io/share": "true",
+        "cluster-api/accelerator": "l40s",
+    }
+    assert machine["taints"] == [{"key": "dedicated", "value": "cards", "effect": "NoSchedule"}]
+    assert "status" not in made
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "name"),
+    [
+        ("AzureMachineProviderSpec", "vmSize", ""),
+        ("GCPMachineProviderSpec", "machineType", ""),
+        ("Other", "flavor", "flavor"),
+    ],
+)
+def test_each_cloud_names_the_type_of_its_instances(kind, field, name):
+    [made] = derive([machine_set(kind=kind)], instance_type="big", instance_type_field=name)
+    assert made["spec"]["template"]["spec"]["providerSpec"]["value"][field] == "big"
+
+
+def test_a_field_may_lie_deeper():
+    [made] = derive([machine_set(kind="X", a={"c": 1})], instance_type="big", instance_type_field="a.b")
+    assert made["spec"]["template"]["spec"]["providerSpec"]["value"]["a"] == {"c": 1, "b": "big"}
+
+
+@pytest.mark.parametrize(("chosen", "kept"), [(0, 1), (3, 3), (9, 4)])
+def test_what_an_autoscaler_chose_stays(chosen, kept):
+    present = machine_set("cards-a")
+    present["metadata"]["labels"] = dict(LABELS)
+    present["spec"]["replicas"] = chosen
+    made, autoscaler = derive([machine_set(), present], replicas=2, autoscale={"min": 1, "max": 4})
+    assert made["spec"]["replicas"] == kept
+    assert autoscaler["metadata"] == {"name": "cards-a", "namespace": "openshift-machine-api", "labels": LABELS}
+    assert autoscaler["spec"] == {
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "scaleTargetRef": {"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": "cards-a"},
+    }
+
+
+def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
+    [made] = write_machine_objects([], [], LABELS, {"resourceLimits": {"maxNodesTotal": 9}})
+    assert (made["kind"], made["metadata"]["name"]) == ("ClusterAutoscaler", "default")
+    assert made["spec"] == {"resourceLimits": {"maxNodesTotal": 9}}
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ({"source": "none"}, "there is no MachineSet none.*name one of worker-a"),
+        ({"instance_type": "big"}, "whose field for the type of an instance is not known.*instance_type_field"),
+        ({"replicas": -1}, "Expected `int` >= 0"),
+        ({"autoscale": {"min": 3, "max": 2}}, "a least number above its greatest"),
+        ({"name": "worker-a"}, "the name of another set"),
+        ({"replica": 1}, "unknown field `replica`"),
+    ],
+)
+def test_what_cannot_be_made_is_told(wish, told):
+    with pytest.raises(ConfigurationError, match=told):
+        derive([machine_set(kind="Other")], **wish)
+
+
+def test_a_set_of_others_is_not_taken():
+    with pytest.raises(ConfigurationError, match="is there, and is not ours"):
+        derive([machine_set(), machine_set("cards-a")])

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.openshift.node_group import Autoscaler, read_node_group, write_hints
+from accelkit.errors import ConfigurationError
+
+GROUP = {
+    "capacity": {"cpu": 8, "memory_mib": 1024, "cards": 2, "card_memory": 48, "vendor_cards": 2},
+    "labels": {"accelkit.io/share": "true", "a": "b"},
+    "taints": [{"key": "cards", "effect": "NoSchedule"}, {"key": "x.io/y", "value": "z", "effect": "NoExecute"}],
+}
+CLUSTER_API = "capacity.cluster-autoscaler.kubernetes.io"
+
+
+def hints(autoscaler, group=GROUP):
+    return write_hints(read_node_group(group), autoscaler)
+
+
+def test_tags_of_an_auto_scaling_group():
+    prefix = "k8s.io/cluster-autoscaler/node-template"
+    assert hints(Autoscaler.AWS) == {
+        f"{prefix}/resources/accelkit.io/memory": "48",
+        f"{prefix}/resources/accelkit.io/cards": "2",
+        f"{prefix}/resources/nvidia.com/gpu": "2",
+        f"{prefix}/label/a": "b",
+        f"{prefix}/label/accelkit.io/share": "true",
+        f"{prefix}/taint/cards": ":NoSchedule",
+        f"{prefix}/taint/x.io/y": "z:NoExecute",
+    }
+
+
+def test_tags_of_a_scale_set_have_no_slash():
+    found = hints(Autoscaler.AZURE)
+    assert found["k8s.io_cluster-autoscaler_node-template_resources_accelkit.io_memory"] == "48"
+    assert not [name for name in found if "/" in name]
+    assert len(found) == len(hints(Autoscaler.AWS))
+
+
+def test_the_environment_of_an_instance_template():
+    assert hints(Autoscaler.GCE) == {
+        "AUTOSCALER_ENV_VARS": (
+            "node_labels=a=b,accelkit.io/share=true;node_taints=cards:NoSchedule,x.io/y=z:NoExecute;"
+            "extended_resources=accelkit.io/memory=48,accelkit.io/cards=2,nvidia.com/gpu=2"
+        )
+    }
+
+
+def test_the_cluster_api_has_room_for_one_resource():
+    assert hints(Autoscaler.CLUSTER_API) == {
+        f"{CLUSTER_API}/cpu": "8",
+        f"{CLUSTER_API}/memory": "1024Mi",
+        f"{CLUSTER_API}/gpu-type": "accelkit.io/memory",
+        f"{CLUSTER_API}/gpu-count": "48",
+        f"{CLUSTER_API}/labels": "a=b,accelkit.io/share=true",
+        f"{CLUSTER_API}/taints": "cards:NoSchedule,x.io/y=z:NoExecute",
+    }
+    assert hints(Autoscaler.CLUSTER_API, {"capacity": {"cards": 1}})[f"{CLUSTER_API}/gpu-type"] == "accelkit.io/cards"
+
+
+def test_the_machine_api_has_names_of_its_own():
+    found = hints(Autoscaler.MACHINE_API)
+    assert {key: each for key, each in found.items() if key.startswith("machine.")} == {
+        "machine.openshift.io/vCPU": "8",
+        "machine.openshift.io/memoryMb": "1024",
+        "machine.openshift.io/GPU": "2",
+    }
+    assert found[f"{CLUSTER_API}/gpu-type"] == "accelkit.io/memory"
+    assert f"{CLUSTER_API}/cpu" not in found
+
+
+@pytest.mark.parametrize("autoscaler", Autoscaler)
+def test_of_nothing_nothing_is_told(autoscaler):
+    assert [each for each in hints(autoscaler, {}).values() if each] == []
+
+
+@pytest.mark.parametrize("wrong", [{"capacities": {}}, {"capacity": {"cards": -1}}, {"taints": [{"key": "a"}]}])
+def test_what_is_wrong_is_told(wrong):
+    with pytest.raises(ConfigurationError, match=r"the group of nodes is wrong: .*; its keys are"):
+        read_node_group(wrong)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.filter import (
+    autoscaler_hints,
+    constraints_problems,
+    machine_sets,
+    security_constraints,
+)
+
+WORKLOAD = {
+    "kind": "Deployment",
+    "metadata": {"name": "w", "namespace": "n"},
+    "spec": {"template": {"spec": {"serviceAccountName": "a", "containers": [{"name": "c"}]}}},
+}
+BROKEN = {**WORKLOAD, "spec": {"template": {"spec": {"containers": "c"}}}}
+SOURCE = {
+    "metadata": {"name": "s", "namespace": "m"},
+    "spec": {"selector": {}, "template": {"metadata": {}, "spec": {}}},
+}
+
+
+def test_constraints_come_before_what_needs_them():
+    needed, workload = security_constraints.security_constraints([WORKLOAD])
+    assert (needed["metadata"]["name"], workload) == ("n.a", WORKLOAD)
+    assert constraints_problems.constraints_problems([WORKLOAD], [needed]) == []
+    assert "is missing" in constraints_problems.constraints_problems([WORKLOAD], [])[0]
+    filling, _, _ = security_constraints.security_constraints([WORKLOAD], filling_for="f", labels={"a": "b"})
+    assert filling["metadata"] == {"name": "f.default", "labels": {"a": "b"}}
+
+
+def test_machines_are_made():
+    [made] = machine_sets.machine_sets([{"name": "t", "source": "s"}], [SOURCE], {"a": "b"})
+    assert made["metadata"]["name"] == "t"
+
+
+def test_hints_are_told():
+    hints = autoscaler_hints.autoscaler_hints({"capacity": {"cards": 1}}, "aws")
+    assert hints == {"k8s.io/cluster-autoscaler/node-template/resources/accelkit.io/cards": "1"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: security_constraints.security_constraints([BROKEN]), "no specification of a pod"),
+        (
+            lambda: constraints_problems.constraints_problems([BROKEN], [needed_of_default()]),
+            "no specification of a pod",
+        ),
+        (lambda: machine_sets.machine_sets([{"name": "t", "source": "x"}], [SOURCE], {}), "there is no MachineSet x"),
+        (lambda: autoscaler_hints.autoscaler_hints({}, "other"), "other is no autoscaler; choose one of aws, azure"),
+        (lambda: autoscaler_hints.autoscaler_hints({"label": {}}, "aws"), "unknown field `label`"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(wrong, told):
+    with pytest.raises(AnsibleFilterError, match=told):
+        wrong()
+
+
+def needed_of_default():
+    [needed, _] = security_constraints.security_constraints(
+        [{**WORKLOAD, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}]
+    )
+    return needed

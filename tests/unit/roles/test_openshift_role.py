@@ -1,0 +1,151 @@
+"""What OpenShift needs for the pods of every role, and the objects of the role openshift, as Ansible renders them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from narrower_constraints import tighten
+from rendering import ROOT, run_play
+from ruamel.yaml import YAML
+
+from accelkit.enablement.openshift.account_constraints import find_refused
+from accelkit.enablement.openshift.admission import find_violations
+from accelkit.enablement.openshift.constraints import read_constraints
+
+# Rendered once, by one process.
+pytestmark = [pytest.mark.xdist_group("openshift"), pytest.mark.timeout(300)]
+TEMPLATES = sorted((ROOT / "roles").glob("*/templates/*.yaml.j2"))
+ROLES = sorted({path.parents[1].name for path in TEMPLATES} | {"openshift"})
+# Settings that change what pods may have, beside the defaults, by role.
+SETTINGS = {
+    "device_plugin": [
+        {"processes": True, "cgroups": True, "mps_folder": "/mps", "cdi_folders": ["/etc/cdi"]},
+        {"privileged": True, "log_folder": ""},
+    ],
+    "extender": [{"expose": "host"}, {"log_folder": ""}],
+    "kernel_cache": [{"scan": False, "agent_former_user": 0, "webhook": False}],
+    "second_scheduler": [{"extender_url": "http://10.0.0.1:1"}],
+}
+WORKLOADS = {"Deployment", "DaemonSet", "CronJob"}
+FOUND = {"constraints": True, "machines": True, "autoscaling": True}
+SOURCE = {
+    "metadata": {"name": "worker-a", "namespace": "openshift-machine-api"},
+    "spec": {
+        "selector": {"matchLabels": {}},
+        "template": {"metadata": {}, "spec": {"providerSpec": {"value": {"kind": "AWSMachineProviderConfig"}}}},
+    },
+}
+WISH = {"name": "cards-a", "source": "worker-a", "instance_type": "big", "autoscale": {"min": 0, "max": "4"}}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """Objects by case: those of each role with its constraints, those of the role openshift by what it was given."""
+    folder = tmp_path_factory.mktemp("rendered")
+    cases = {}
+    for template in TEMPLATES:
+        role = template.parents[1].name
+        for at, settings in enumerate([{}, *SETTINGS.get(role, [])]):
+            given = {f"{role}_{name}": value for name, value in settings.items()}
+            given["scheduler_extender_url"] = "https://10.0.0.1:1"
+            given["second_scheduler_kubernetes_version"] = "v1.34.4"
+            lookup = f"lookup('ansible.builtin.template', '{template}', template_vars={given})"
+            wanted = f"{lookup} | from_yaml_all | select | accelkit.kubernetes.security_constraints"
+            cases[f"{role}/{template.stem}/{at}"] = "{{ " + wanted + " }}"
+    files = [ROOT / "roles" / role / of / "main.yml" for role in ROLES for of in ("defaults", "vars")]
+    tasks = [{"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}]
+    for name, given in {
+        "filling": {"openshift_found": FOUND, "openshift_filling": True},
+        "nothing": {"openshift_found": dict.fromkeys(FOUND, False), "openshift_filling": True},
+        "sets": {
+            "openshift_found": FOUND,
+            "openshift_sets": {"resources": [SOURCE]},
+            "openshift_machine_sets": [WISH],
+            "openshift_cluster_autoscaler": {"scaleDown": {"enabled": True}},
+        },
+    }.items():
+        copied = {"content": "{{ __openshift_objects | to_json }}", "dest": str(folder / f"{name}.json")}
+        tasks.append({"ansible.builtin.copy": copied, "vars": given})
+    run_play(
+        folder, {"vars_files": [str(path) for path in files], "vars": {"cases": cases}, "tasks": tasks}, seconds=200
+    )
+    own = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("filling", "nothing", "sets")}
+    return own | json.loads((folder / "rendered.json").read_text())
+
+
+def pods_of(objects):
+    for each in objects:
+        if each["kind"] in WORKLOADS:
+            spec = each["spec"]["jobTemplate"]["spec"] if each["kind"] == "CronJob" else each["spec"]
+            yield f"{each['metadata']['namespace']}.{spec['template']['spec']['serviceAccountName']}", spec["template"]
+
+
+def test_every_workload_is_admitted_by_the_constraints_of_its_account_and_by_nothing_narrower(rendered):
+    seen = set()
+    for case, objects in rendered.items():
+        constraints = {each["metadata"]["name"]: each for each in objects if "users" in each}
+        for account, template in pods_of(objects):
+            needed = read_constraints(constraints[account])
+            assert find_violations(template["spec"], needed) == [], case
+            for what, narrower in tighten(needed):
+                assert find_violations(template["spec"], narrower), (case, what)
+            seen.add(account.partition(".")[2])
+    assert seen == {
+        "accelkit-cache-agent",
+        "accelkit-cache-controller",
+        "accelkit-certificates",
+        "accelkit-extender",
+        "accelkit-node-agent",
+        "accelkit-scheduler",
+        "accelkit-scheduler-keeper",
+    }
+
+
+def test_nobody_gets_all_rights_by_default(rendered):
+    for case, objects in rendered.items():
+        for each in objects:
+            if "users" not in each:
+                continue
+            assert each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit"
+            assert each["allowPrivilegedContainer"] == (case == "device_plugin/objects.yaml/2"), case
+            assert not {"SYS_ADMIN", "ALL", "*"} & {*each["allowedCapabilities"]}
+            assert (each["runAsUser"]["type"] == "RunAsAny") is False, case
+
+
+def test_workloads_and_their_constraints_are_checked_together(rendered):
+    objects = [each for case in rendered if case.endswith("/0") for each in rendered[case]]
+    workloads = [each for each in objects if each["kind"] in WORKLOADS]
+    constraints = [each for each in objects if "users" in each]
+    assert find_refused(workloads, constraints) == []
+    assert len(find_refused(workloads, [])) == len(workloads)
+
+
+def test_pods_that_the_cache_controller_creates_are_admitted(rendered):
+    [filling] = rendered["filling"]
+    assert filling["metadata"]["name"] == "accelkit.default"
+    assert filling["metadata"]["labels"]["app.kubernetes.io/component"] == "openshift"
+
+
+def test_without_openshift_there_is_nothing(rendered):
+    assert rendered["nothing"] == []
+
+
+def test_sets_of_machines_come_with_their_autoscalers(rendered):
+    kinds = {each["kind"]: each for each in rendered["sets"]}
+    assert list(kinds) == ["MachineSet", "MachineAutoscaler", "ClusterAutoscaler"]
+    machine = kinds["MachineSet"]["spec"]["template"]["spec"]["providerSpec"]["value"]
+    assert machine["instanceType"] == "big"
+    assert kinds["MachineAutoscaler"]["spec"]["maxReplicas"] == 4
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "ansible" for each in kinds.values())
+
+
+def test_each_documented_variable_is_there():
+    load = YAML(typ="safe", pure=True).load
+    role = ROOT / "roles/openshift"
+    defaults = load((role / "defaults/main.yml").read_text())
+    specified = load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    assert list(defaults) == list(specified["main"]["options"]) == sorted(defaults)
+    assert specified.keys() == {"main", "apply", "preflight", "check", "remove"}
+    readme = (role / "README.md").read_text()
+    assert [name for name in defaults if f"| `{name}` |" not in readme] == []
