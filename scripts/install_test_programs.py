@@ -49,6 +49,8 @@ PROGRAMS = (
     Program(("gcc",), "build-essential", "stand-ins of the vendors' libraries"),
     Program(("mount",), "mount", "a disk that is full"),
     Program(("setpriv",), "util-linux", "processes of simulated nodes"),
+    Program(("checkmodule",), "checkpolicy", "the SELinux module"),
+    Program(("semodule_package",), "semodule-utils", "the SELinux module"),
     Program(("debootstrap",), "debootstrap", "make e2e"),
     Program(("docker",), "docker.io", "make e2e"),
 )
