@@ -66,6 +66,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
             and model tell.
         driver_version: of its vendor's driver, as `550.54.14`; empty when unknown, as that of most drivers which come
             with the kernel.
+        nic: letter of the `Nearness` of the nearest network card; empty where none is there, or nobody can tell.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_factor: float = 1.0
     target: str = ""
     driver_version: str = ""
+    nic: str = ""
 
     @property
     def placeable(self) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from accelkit.errors import InventoryError
 from accelkit.model.assignment import Share
 from accelkit.model.card import MAX_CARD_ID, MAX_MEMORY_FACTOR, Card
+from accelkit.model.nic import Network
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.texts import shorten
 
@@ -47,6 +48,7 @@ class Inventory(msgspec.Struct, frozen=True):
             cannot be written.
         former_units: the units that pods of the node were given devices in before this one, newest last.
         library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
+        network: the node's network cards; left out where there are none.
     """
 
     unit_bytes: int
@@ -58,6 +60,7 @@ class Inventory(msgspec.Struct, frozen=True):
     uncounted: tuple[Share, ...] = ()
     former_units: tuple[FormerUnit, ...] = ()
     library_problems: tuple[str, ...] = ()
+    network: Network | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def told_unit_bytes(self) -> int:

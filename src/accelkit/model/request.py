@@ -109,6 +109,7 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         beside: only cards of which one of these pods holds a share; None for any.
         apart: no card of which one of these pods holds a share; None for any.
         closed: names of the reservations whose cards it may not have.
+        nic: whether cards that share a PCI root complex with a network card are taken before others.
     """
 
     container: str
@@ -132,6 +133,7 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     beside: PodSelector | None = None
     apart: PodSelector | None = None
     closed: frozenset[str] = frozenset()
+    nic: bool = False
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:

@@ -26,6 +26,7 @@ from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import MAX_FORMER_UNITS, FormerUnit, Inventory, find_former_unit
+from accelkit.model.nic import Network
 from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import SharingPod
 from accelkit.node.device_plugin.device_list import check_list
@@ -106,6 +107,7 @@ class Advertising:
         in_use: Collection[str] = (),
         uncounted: tuple[Share, ...] | None = (),
         library_problems: tuple[str, ...] = (),
+        network: Network | None = None,
     ) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.
 
@@ -119,6 +121,7 @@ class Advertising:
             uncounted: what containers hold and no assignment says; None where that is not known yet, so that what was
                 published before stays.
             library_problems: what is wrong with the vendors' libraries, as the inventory has it.
+            network: the node's network cards; None for none.
         """
         if not await self._node.read():
             return False
@@ -138,6 +141,7 @@ class Advertising:
             topology=topology,
             uncounted=uncounted,
             library_problems=library_problems,
+            network=msgspec.UNSET if network is None else network,
         )
         if refused is not None:
             if self._unit is None or _find_oversize(cards, self._unit) is not None:

@@ -21,7 +21,7 @@ from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
 from accelkit.node.devices import DeviceIds
-from accelkit.node.discovery import compute_topology, survey
+from accelkit.node.discovery import compute_network, compute_topology, place_beside, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement.enforcer import Enforcer
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, find_enforcement
@@ -272,12 +272,15 @@ async def _watch_cards(
                 cards = [each.oversubscribe(options.memory_factor) for each in cards]
                 await errors.tell()
                 topology = await asyncio.to_thread(compute_topology, options.root, cards)
+                network = await asyncio.to_thread(compute_network, options.root, cards)
+                cards = place_beside(cards, network)
                 settled = await advertising.update(
                     cards,
                     topology=topology,
                     in_use=in_use,
                     uncounted=reconciler.uncounted,
                     library_problems=problems,
+                    network=network,
                 )
                 await labels.update([each.card for each in cards])
             if advertising.shown:

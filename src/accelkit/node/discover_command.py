@@ -10,9 +10,12 @@ from rich.table import Table
 
 from accelkit.errors import ConfigurationError
 from accelkit.model.card import Card
+from accelkit.model.nic import Network, find_nearest_nics, rate_nearest
+from accelkit.model.topology import Nearness
 from accelkit.model.units import format_bytes
-from accelkit.node.discovery import Library, survey
+from accelkit.node.discovery import Library, compute_network, survey
 from accelkit.node.discovery.drivers import list_missing_drivers
+from accelkit.node.discovery.peer_access import PeerAccess, read_peer_access
 from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles
@@ -30,12 +33,32 @@ def discover_command(host_root: Path, output: str) -> None:
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     found = survey(host_root, load_usable_profiles().profiles.values())
     cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
-    value = {"cards": cards, "libraries": found.libraries, "missing": missing}
-    print_value(value, output, lambda: _build_tables(cards, found.libraries, missing))
+    network = compute_network(host_root, found.cards)
+    peers = read_peer_access(host_root, (card.bdf for card in cards if card.bdf)) if network else None
+    value = {"cards": cards, "libraries": found.libraries, "missing": missing, "network": network, "peers": peers}
+
+    def build() -> RenderableType:
+        tables = [_build_library_table(found.libraries)] if found.libraries else []
+        shown = [_build_network_table(cards, network, peers)] if network and peers and cards else []
+        return Group(_build_card_table(cards, missing), *tables, *shown)
+
+    print_value(value, output, build)
 
 
-def _build_tables(cards: list[Card], libraries: dict[str, tuple[Library, ...]], missing: list[str]) -> RenderableType:
-    return Group(_build_card_table(cards, missing), *([_build_library_table(libraries)] if libraries else []))
+def _build_network_table(cards: list[Card], network: Network, peers: PeerAccess) -> Table:
+    table = Table("CARD", "NEAREST NETWORK CARDS", "BY", "IOMMU", "REDIRECTED", box=None, pad_edge=False)
+    for place, card in enumerate(cards):
+        nearest = find_nearest_nics(network, place)
+        names = ", ".join(nic.rdma or nic.name or nic.bdf for nic in nearest) or "unknown"
+        letter = rate_nearest(network.nearness[place])
+        by = Nearness(letter).name.lower().replace("_", " ") if letter else ""
+        table.add_row(card.id, names, by, peers.iommu.get(card.bdf) or "unknown", _say(peers.redirected.get(card.bdf)))
+    table.caption = f"nvidia_peermem: {_say(peers.peer_module)}, dma-buf for RDMA: {_say(peers.kernel_dma_buf)}"
+    return table
+
+
+def _say(fact: bool | None) -> str:  # noqa: FBT001 - the fact itself
+    return {True: "yes", False: "no", None: "unknown"}[fact]
 
 
 def _build_library_table(libraries: dict[str, tuple[Library, ...]]) -> Table:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations_with_replacement
 
 from accelkit.model.assignment import Assignment, Share
+from accelkit.model.nic import is_near
 from accelkit.model.request import MAX_CONTAINERS, ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.budget import Budget, limit_steps
@@ -169,13 +170,22 @@ class _Search:
         elif self._agree(container, pool, together=True):
             candidates = self._subsets(container, tuple(pool), [i for i in fitting if i not in pool])
             if self._links is not None and self._policy_of(container) is Policy.TOPOLOGY:
-                candidates = chain(self._look_at_links(container, pool, fitting).list_best(container), candidates)
+                candidates = chain(self._list_linked(container, pool, fitting), candidates)
         found = False
         for cards in candidates:
             found = True
             yield cards
         if not found:
             self._note(depth, Misfit(MisfitReason.CONSTRAINT, container.cards, container.container))
+
+    def _list_linked(
+        self, container: ContainerRequest, pool: list[int], fitting: list[int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield the sets that are connected best; before them those of cards near a network card, if that is asked."""
+        near = [index for index in fitting if is_near(self._states[index].card.nic)] if container.nic else []
+        if container.cards <= len(near) < len(fitting) and {*pool} <= {*near}:
+            yield from self._look_at_links(container, pool, near).list_best(container)
+        yield from self._look_at_links(container, pool, fitting).list_best(container)
 
     def _subsets(
         self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
@@ -266,10 +276,13 @@ class _Search:
         policy = self._policy_of(container)
         if isinstance(policy, PluggedPolicy):
             return policy.order_cards(fitting, self._states, self._tallies, container)
-        return sorted(
-            fitting,
-            key=lambda i: (not self._states[i].card.preferred, rank_card(policy, self._rank_bytes(container, i), i)),
-        )
+
+        def order(index: int) -> tuple[bool, bool, tuple[int, int]]:
+            card = self._states[index].card
+            far = container.nic and not is_near(card.nic)
+            return not card.preferred, far, rank_card(policy, self._rank_bytes(container, index), index)
+
+        return sorted(fitting, key=order)
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
         # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.

@@ -54,6 +54,7 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
     Attributes:
         drivers: kernel drivers with which containers can use a card; any where there are none.
+        management_drivers: kernel drivers of functions by which the host manages a card, and which are no cards.
         facts: file of `key: value` lines that the driver keeps per card, relative to the host's root, with `{bdf}`.
         identity: what names a card as the vendor's own tools do, for good.
         minor: the driver's number; `render` is that of the card's render node.
@@ -65,6 +66,7 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     vendor: str
     classes: tuple[str, ...]
     drivers: tuple[str, ...] = ()
+    management_drivers: tuple[str, ...] = ()
     facts: str | None = None
     identity: tuple[Source, ...] = ()
     model: tuple[Source, ...] = ()

@@ -60,6 +60,7 @@ class Refinement(msgspec.Struct, frozen=True, rename={"beside": "with"}):
     card_ids: tuple[str, ...] = ()
     beside: LabelSelector | None = None
     apart: LabelSelector | None = None
+    nic: bool = False
 
 
 def read_request(
@@ -185,6 +186,7 @@ def _refine(
         card_ids=_read_card_ids(name, refinement.card_ids, cards or refinement.split),
         beside=_read_selector(name, "with", refinement.beside, whole=bool(cards)),
         apart=_read_selector(name, "apart", refinement.apart, whole=bool(cards)),
+        nic=refinement.nic,
     )
 
 

@@ -34,6 +34,10 @@ class FoundCard:
     device: Path | None = None
     driver: str | None = None
 
+    def place_beside(self, nic: str) -> FoundCard:
+        """Return the card with the letter of its nearest network card."""
+        return self if self.card.nic == nic else replace(self, card=msgspec.structs.replace(self.card, nic=nic))
+
     def oversubscribe(self, memory_factor: float) -> FoundCard:
         """Return the card with so many times its memory for all shares together."""
         if self.card.memory_factor == memory_factor:

@@ -78,8 +78,8 @@ def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], 
         read_model(device),
         override.memory_bytes if said else memory.total_bytes if memory else None,
         reserved_bytes=_reserved_bytes(override, memory.reserved_bytes if memory else None, discovery),
-        numa=_read_numa(device.folder),
-        pci_root=_find_pci_root(device.folder),
+        numa=read_numa(device.folder),
+        pci_root=find_pci_root(device.folder),
         links=links,
         index=index,
         minor=read_number(discovery.minor, device),
@@ -99,7 +99,9 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
     if class_id is None or device_id is None:
         # It has just gone.
         return None
-    if class_id[:4] not in discovery.classes or _is_split_or_unused(folder, driver, discovery):
+    if class_id[:4] not in discovery.classes or driver in discovery.management_drivers:
+        return None
+    if _is_split_or_unused(folder, driver, discovery):
         return None
     device = Device(
         host,
@@ -139,11 +141,13 @@ def _read_driver(folder: Path) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _read_numa(folder: Path) -> int | None:
+def read_numa(folder: Path) -> int | None:
+    """Return a device's NUMA node; None where it is unknown."""
     found = read_integer(folder / "numa_node")
     # The kernel writes -1 for unknown, which is not node 0.
     return None if found is None or found < 0 else found
 
 
-def _find_pci_root(folder: Path) -> str:
+def find_pci_root(folder: Path) -> str:
+    """Return the root complex above a device, as `pci0000:00`; empty where none is seen."""
     return next((part for part in folder.resolve().parts if _PCI_ROOT.fullmatch(part)), "")

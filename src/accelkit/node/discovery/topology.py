@@ -1,4 +1,4 @@
-"""Computes how near the cards of a host are to each other, from their links, their PCI paths and their NUMA nodes.
+"""Computes how near devices of a host are to each other, from their links, their PCI paths and their NUMA nodes.
 
 Where a virtual machine shows a flat tree, PCI says nothing: unknown is better than a wrong near.
 """
@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from accelkit.model.card import Card
+from accelkit.model.nic import Nic
 from accelkit.model.topology import FABRICS, Nearness
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.sysfs import read_text
@@ -31,6 +32,15 @@ class PciPath:
     bridges: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a device is; `pci` says whether it is a PCI device, whose path may be unknown all the same."""
+
+    numa: int | None
+    path: PciPath | None
+    pci: bool
+
+
 def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
     """Return the matrix of all pairs in the order given: row i, column j is the letter of a `Nearness`.
 
@@ -38,19 +48,29 @@ def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
         root: the host's root folder.
         found: its cards.
     """
-    paths = {each.card.id: _read_pci_path(root, each.card) for each in found}
+    places = {each.card.id: find_place(root, each.card) for each in found}
     return tuple(
-        "".join(_compare_cards(a.card, b.card, paths[a.card.id], paths[b.card.id]) for b in found) for a in found
+        "".join(_compare_cards(a.card, b.card, places[a.card.id], places[b.card.id]) for b in found) for a in found
     )
 
 
-def _compare_cards(a: Card, b: Card, path_a: PciPath | None, path_b: PciPath | None) -> Nearness:
+def find_place(root: Path, device: Card | Nic) -> Place:
+    """Return where a device of the host is."""
+    return Place(device.numa, _read_pci_path(root, device.bdf, device.pci_root), pci=bool(device.bdf))
+
+
+def compare_places(a: Place, b: Place) -> Nearness:
+    """Return how near two devices are that nothing but PCI connects."""
+    return compare_pci(a.path, b.path) or _compare_numa(a, b)
+
+
+def _compare_cards(a: Card, b: Card, place_a: Place, place_b: Place) -> Nearness:
     if a.id == b.id:
         return Nearness.SAME
     fabrics = [FABRICS[link.kind] for x, y in ((a, b), (b, a)) for link in x.links if link.to == y.id]
     if fabrics:
         return min(fabrics, key=list(Nearness).index)
-    return compare_pci(path_a, path_b) or _compare_numa(a, b, flat=path_a is None or path_b is None)
+    return compare_places(place_a, place_b)
 
 
 def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
@@ -65,19 +85,20 @@ def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
     return Nearness.PCI_SWITCH if apart <= 1 else Nearness.PCI_MULTI
 
 
-def _compare_numa(a: Card, b: Card, *, flat: bool) -> Nearness:
+def _compare_numa(a: Place, b: Place) -> Nearness:
     if a.numa is None or b.numa is None:
         return Nearness.UNKNOWN
     if a.numa != b.numa:
         return Nearness.CROSS_NUMA
     # A machine that shows a flat tree commonly shows one NUMA node too, whatever is below it.
-    return Nearness.UNKNOWN if flat and (a.bdf or b.bdf) else Nearness.NUMA
+    flat = a.path is None or b.path is None
+    return Nearness.UNKNOWN if flat and (a.pci or b.pci) else Nearness.NUMA
 
 
-def _read_pci_path(root: Path, card: Card) -> PciPath | None:
-    if not card.bdf or not card.pci_root:
+def _read_pci_path(root: Path, bdf: str, pci_root: str) -> PciPath | None:
+    if not bdf or not pci_root:
         return None
-    folder = (root / "sys/bus/pci/devices" / card.bdf).resolve()
+    folder = (root / "sys/bus/pci/devices" / bdf).resolve()
     above = [parent for parent in reversed(folder.parents) if _ADDRESS.fullmatch(parent.name)]
     bridges = tuple(
         (parent.name, read_text(parent / "vendor") or "")
@@ -86,4 +107,4 @@ def _read_pci_path(root: Path, card: Card) -> PciPath | None:
     )
     if not bridges or any(vendor in _HYPERVISORS for _, vendor in bridges):
         return None
-    return PciPath(card.pci_root, read_text(folder / "vendor") or "", bridges)
+    return PciPath(pci_root, read_text(folder / "vendor") or "", bridges)

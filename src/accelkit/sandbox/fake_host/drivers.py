@@ -21,6 +21,7 @@ DRIVER_ENTRIES = (
     "product_name",
     "mem_info_vram_total",
     "ras",
+    "rom.u.0",
 )
 
 
@@ -78,6 +79,11 @@ def _write_enflame(host: HostFiles, card: FakeCard) -> None:
     host.make_device_node("gcuctl", _GCU, 255)
 
 
+def _write_xilinx(host: HostFiles, card: FakeCard) -> None:
+    host.write(host.find_device_folder(card.bdf) / "rom.u.0" / "VBNV", card.model.name)
+    _write_drm(host, card)
+
+
 def _write_drm(host: HostFiles, card: FakeCard) -> None:
     # DRM numbers the cards of all vendors together.
     folder = host.find_device_folder(card.bdf)
@@ -131,4 +137,5 @@ _WRITERS = {
     "intel": _write_intel,
     "gaudi": _write_gaudi,
     "enflame": _write_enflame,
+    "xilinx": _write_xilinx,
 }

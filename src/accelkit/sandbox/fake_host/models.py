@@ -71,6 +71,9 @@ MODELS: Final[Mapping[str, Mapping[str, FakeModel]]] = {
         "I20": FakeModel("1e36", "8001", "120000", "enflame", "I20"),
         "S60": FakeModel("1e36", "c035", "120000", "enflame", "S60"),
     },
+    "xilinx": {
+        "U250": FakeModel("10ee", "5005", "120000", "xocl", "xilinx_u250_gen3x16_xdma_shell_4_1"),
+    },
 }
 
 

@@ -28,6 +28,8 @@ def test_a_host_without_cards_says_so(tmp_path):
         "cards": [],
         "libraries": {},
         "missing": [],
+        "network": None,
+        "peers": None,
     }
 
 

@@ -9,6 +9,7 @@ from accelkit.placement.card_state import CardState, build_empty_states
 from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
+from accelkit.placement.topology.links import find_links
 
 BINPACK, SPREAD = Policy.BINPACK, Policy.SPREAD
 
@@ -275,3 +276,28 @@ def test_a_card_that_a_later_container_needs_is_left_to_it(states, first, second
 def test_compute_that_others_took_too_much_of_is_nothing_to_those_who_ask_for_none():
     assert chosen([used("a", 16, compute=-1)], pod(wants(4))) == {"c": "a"}
     assert reason([used("a", 16, compute=-1)], pod(wants(4, compute=1))) is MisfitReason.COMPUTE
+
+
+@pytest.mark.parametrize("policy", [Policy.BINPACK, Policy.SPREAD, Policy.TOPOLOGY])
+@pytest.mark.parametrize(("nic", "expected"), [(True, "c"), (False, "a")])
+def test_who_asks_for_a_network_card_gets_a_card_near_one(policy, nic, expected):
+    states = build_empty_states([card("a"), card("b", nic="C"), card("c", nic="H"), card("d", nic="S")])
+    assert chosen(states, pod(wants(nic=nic)), policy) == {"c": expected}
+
+
+@pytest.mark.parametrize("policy", [Policy.BINPACK, Policy.TOPOLOGY])
+def test_near_a_network_card_is_a_wish_and_no_condition(policy):
+    states = build_empty_states([card("a"), card("b"), card("c", nic="S")])
+    assert chosen(states, pod(wants(nic=True)), policy) == {"c": "c"}
+    assert len(chosen(states, pod(wants(nic=True, cards=2)), policy)["c"]) == 2
+
+
+def test_sets_of_linked_cards_are_sought_among_those_near_a_network_card_first():
+    pairs = {"a": "b", "b": "a", "c": "d", "d": "c"}
+    cards = [
+        card(name, links=(Link(other, "NVLink"),), nic="S" if name in "cd" else "C") for name, other in pairs.items()
+    ]
+    states, links = build_empty_states(cards), find_links(cards)
+    for nic, expected in ((False, "ab"), (True, "cd")):
+        placed = place(states, pod(wants(cards=2, nic=nic)), Policy.TOPOLOGY, links=links)
+        assert "".join(share.card for share in placed.containers["c"]) == expected

@@ -112,7 +112,8 @@ def test_a_profile_that_makes_no_sense_is_refused_by_name(changes):
 
 def test_there_is_a_profile_for_every_vendor_in_the_order_of_their_names():
     assert list(load_profiles()) == [
-        *("amd", "enflame", "gaudi", "huawei", "hygon", "intel", "metax", "moorethreads", "nvidia", "simulated")
+        *("amd", "enflame", "gaudi", "huawei", "hygon", "intel", "metax", "moorethreads", "nvidia", "simulated"),
+        "xilinx",
     ]
 
 

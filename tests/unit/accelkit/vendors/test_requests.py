@@ -263,3 +263,9 @@ def test_a_misspelt_key_is_told_the_nearest_one():
 def test_containers_without_cards_that_an_annotation_refines_are_all_named():
     sentence = refusal(container("a", memory=1), container("b", cards=1), request={"z": {}, "y": {}})
     assert "names y, z, which asks for no card; containers that do: a, b" in sentence
+
+
+def test_a_container_may_wish_for_a_network_card_nearby():
+    assert read(container(cards="1"), request={"c": {"nic": True}})[0].nic
+    assert not read(container(cards="1"))[0].nic
+    assert "Expected `bool`" in refusal(container(cards="1"), request={"c": {"nic": "near"}})

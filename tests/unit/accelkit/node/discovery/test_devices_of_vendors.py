@@ -153,3 +153,16 @@ def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node, 
 def test_a_profile_that_says_what_nobody_understands_is_refused(line):
     with pytest.raises(ProfileError, match="profile new is wrong"):
         parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/x") + line)
+
+
+def test_an_fpga_is_given_whole_and_the_function_that_flashes_it_is_none(host, find):
+    user, management = host.add("xilinx", 2, "U250").cards
+    folder = host.find_device_folder(management.bdf)
+    drivers = host.root / "sys/bus/pci/drivers"
+    (drivers / "xclmgmt").mkdir()
+    (folder / "driver").unlink()
+    (folder / "driver").symlink_to(drivers / "xclmgmt")
+    [found] = find()
+    assert (found.card.bdf, found.card.vendor, found.card.memory_bytes) == (user.bdf, "xilinx", None)
+    assert found.card.model == "xilinx_u250_gen3x16_xdma_shell_4_1"
+    assert list_card_nodes(found) == ["/dev/dri/renderD128"]

@@ -19,6 +19,7 @@ HOSTS = {
     "intel": [("intel", 2, "Max 1550"), ("intel", 1, "B580"), ("intel", 1, "UHD 770")],
     "gaudi": [("gaudi", 8, "Gaudi2")],
     "enflame": [("enflame", 2, "S60")],
+    "xilinx": [("xilinx", 2, "U250")],
     "mixed": [("nvidia", 1, "T4"), ("amd", 2, "W7900"), ("enflame", 1, "I20")],
 }
 

@@ -1,0 +1,79 @@
+"""Finds the network cards of a host, with their RDMA devices, and how near they are to its cards, in sysfs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from accelkit.model.nic import MAX_NIC_NAME, MAX_NICS, Network, Nic, rate_nearest
+from accelkit.node.discovery.found_card import FoundCard
+from accelkit.node.discovery.pci import find_pci_root, read_numa
+from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer
+from accelkit.node.discovery.topology import compare_places, find_place
+
+_DEVICES: Final = "sys/bus/pci/devices"
+_RDMA: Final = "sys/class/infiniband"
+_ETHERNET, _INFINIBAND = "0200", "0207"
+
+
+def find_nics(root: Path) -> tuple[Nic, ...]:
+    """Return the network cards of a host, those with RDMA first, each by address; at most MAX_NICS.
+
+    Virtual functions are left out: they are where their physical function is, and there may be hundreds.
+
+    Raises:
+        DevicePluginError: what must be readable of a device is not.
+    """
+    rdma = _find_rdma(root)
+    found = [nic for folder in list_entries(root / _DEVICES) if (nic := _read_nic(folder, rdma)) is not None]
+    return tuple(sorted(found, key=lambda nic: (not nic.rdma, nic.bdf))[:MAX_NICS])
+
+
+def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
+    """Return the network cards and how near they are to the cards; None where there are none.
+
+    Where one has RDMA, those without are left out: nobody moves a card's memory through a port for management.
+
+    Raises:
+        DevicePluginError: what must be readable of a device is not.
+    """
+    found = find_nics(root)
+    nics = tuple(nic for nic in found if nic.rdma) or found
+    if not nics:
+        return None
+    places = [find_place(root, nic) for nic in nics]
+    ours = [find_place(root, each.card) for each in cards]
+    return Network(nics, tuple("".join(compare_places(card, place) for place in places) for card in ours))
+
+
+def place_beside(cards: Sequence[FoundCard], network: Network | None) -> list[FoundCard]:
+    """Return the cards, each with the letter of its nearest network card."""
+    rows = network.nearness if network else [""] * len(cards)
+    return [card.place_beside(rate_nearest(row)) for card, row in zip(cards, rows, strict=True)]
+
+
+def _find_rdma(root: Path) -> Mapping[str, str]:
+    """Return the name of each PCI device's RDMA device, by the address; of several the first."""
+    found: dict[str, str] = {}
+    for entry in list_entries(root / _RDMA):
+        device = entry / "device"
+        if device.exists():
+            found.setdefault(device.resolve().name, entry.name[:MAX_NIC_NAME])
+    return found
+
+
+def _read_nic(folder: Path, rdma: Mapping[str, str]) -> Nic | None:
+    kind = (read_hex(folder / "class") or "")[:4]
+    if kind not in {_ETHERNET, _INFINIBAND} or (folder / "physfn").exists():
+        return None
+    interfaces = list_entries(folder / "net")
+    return Nic(
+        folder.name,
+        name=interfaces[0].name[:MAX_NIC_NAME] if interfaces else "",
+        rdma=rdma.get(folder.name, ""),
+        infiniband=kind == _INFINIBAND,
+        numa=read_numa(folder),
+        pci_root=find_pci_root(folder),
+        virtual_functions=max(0, read_integer(folder / "sriov_numvfs") or 0),
+    )
