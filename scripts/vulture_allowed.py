@@ -21,6 +21,11 @@ _.renew_time  # a Lease's
 _.FailedAndUnresolvableNodes  # kube-scheduler's
 _.Score
 _.memory_source  # an inventory's
+_.infiniband
+_.virtual_functions
+_.default_add_capabilities  # SecurityContextConstraints'
+_.machines  # what a module answers
+_.autoscaling
 _.tiles  # a key of the dialect gas
 _.SPREAD  # a value of an annotation
 
@@ -36,7 +41,10 @@ _.log_errors
 _.never_nl
 _.mtime  # tarfile's
 
-# Methods and attributes that a library calls or reads: prometheus_client, aiohttp, h2, asyncio, sigstore, grpc.
+# Methods and attributes that a library calls or reads: prometheus_client, aiohttp, h2, asyncio, sigstore, grpc,
+# openshift.
+_.ocp_username
+_.ocp_password
 _.local_settings
 _.max_header_list_size
 _.max_inbound_frame_size

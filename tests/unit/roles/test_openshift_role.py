@@ -149,3 +149,92 @@ def test_each_documented_variable_is_there():
     assert specified.keys() == {"main", "apply", "preflight", "check", "remove"}
     readme = (role / "README.md").read_text()
     assert [name for name in defaults if f"| `{name}` |" not in readme] == []
+
+
+OWNED = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
+NONE = dict.fromkeys(FOUND, False)
+CLUSTER = {"openshift_found": FOUND, "accelkit_mode": "second-scheduler", "openshift_sets": {"resources": [SOURCE]}}
+SCALED = {**CLUSTER, "openshift_cluster_autoscaler": {"a": 1}}
+MADE = {"openshift_set": {"name": "cards-a"}, "resources": [{"spec": {"replicas": 3}, "status": {"readyReplicas": 1}}]}
+REFUSED = {
+    "kind": "DaemonSet",
+    "metadata": {"name": "d", "namespace": "n"},
+    "spec": {"template": {"spec": {"containers": [{}]}}},
+}
+# By name: the file of tasks, what is given and found, and a part of what is told; empty where it passes.
+CASES = {
+    "nothing there": ("preflight", {"openshift_found": NONE}, ""),
+    "all": ("preflight", {**CLUSTER, "openshift_machine_sets": [WISH]}, ""),
+    "own scheduler": ("preflight", {"openshift_found": FOUND}, "an operator of OpenShift manages kube-scheduler"),
+    "no machines": ("preflight", {"openshift_found": NONE, "openshift_machine_sets": [WISH]}, "has no MachineSets"),
+    "nobody scales": (
+        "preflight",
+        {**CLUSTER, "openshift_found": {**FOUND, "autoscaling": False}, "openshift_machine_sets": [WISH]},
+        "leave openshift_cluster_autoscaler and the autoscale of cards-a out",
+    ),
+    "no source": (
+        "preflight",
+        {**CLUSTER, "openshift_machine_sets": [{**WISH, "source": "gone"}]},
+        "there is no MachineSet gone",
+    ),
+    "autoscaler of others": (
+        "preflight",
+        {**SCALED, "openshift_autoscalers": {"resources": [{"metadata": {"labels": {"a": "b"}}}]}},
+        "the ClusterAutoscaler default is there, and is not ours",
+    ),
+    "our autoscaler": (
+        "preflight",
+        {**SCALED, "openshift_autoscalers": {"resources": [{"metadata": {"labels": OWNED}}]}},
+        "",
+    ),
+    "refused": (
+        "check",
+        {"openshift_found": FOUND, "openshift_looked": {"results": [{"resources": []}, {"resources": [REFUSED]}]}},
+        "DaemonSet n/d: SecurityContextConstraints n.default is missing",
+    ),
+    "checked": (
+        "check",
+        {"openshift_found": FOUND, "openshift_looked": {"results": [{"resources": []}, {"resources": []}]}},
+        "",
+    ),
+    "few machines": (
+        "check",
+        {"openshift_found": NONE, "openshift_made": {"results": [MADE]}},
+        "the MachineSet cards-a has 1 of 3 machines after 900 s",
+    ),
+    "no set": (
+        "check",
+        {"openshift_found": NONE, "openshift_made": {"results": [{**MADE, "resources": []}]}},
+        "there is no MachineSet cards-a; run site.yml",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the role's own judgements say of each case; the tasks that ask a cluster are left out."""
+    folder = tmp_path_factory.mktemp("told")
+    load = YAML(typ="safe", pure=True).load
+    tasks = []
+    for case, (file, given, _) in CASES.items():
+        asserts = [
+            each
+            for each in load((ROOT / f"roles/openshift/tasks/{file}.yml").read_text())
+            if "ansible.builtin.assert" in each
+        ]
+        said = {"content": "{{ said | default('') }}", "dest": str(folder / case)}
+        failed = "{{ ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg') | join }}"
+        tasks += [
+            {"ansible.builtin.set_fact": {"said": ""}},
+            {"block": asserts, "vars": given, "rescue": [{"ansible.builtin.set_fact": {"said": failed}}]},
+            {"ansible.builtin.copy": said},
+        ]
+    files = [str(ROOT / f"roles/openshift/{of}/main.yml") for of in ("defaults", "vars")]
+    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    return {case: (folder / case).read_text() for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_stops_the_installation_is_told(told, case):
+    expected = CASES[case][2]
+    assert (expected in told[case]) if expected else told[case] == ""

@@ -46,3 +46,16 @@ def test_a_root_that_is_none_is_refused(tmp_path):
     done = run("--host-root", tmp_path / "none")
     assert done.exit_code == 1
     assert "is not a folder; set ACCELKIT_HOST_ROOT" in done.stderr
+
+
+def test_network_cards_are_shown_with_what_their_way_to_the_cards_needs(tmp_path):
+    host = FakeHost(tmp_path).add("nvidia", 1, "T4")
+    nic = host.find_device_folder(host.cards[0].bdf).parents[1] / "0000:1e:00.0"
+    host._write_pci_device(nic, "15b3", "1021", "020700", 0)
+    (nic / "net" / "ib0").mkdir(parents=True)
+    lines = [line.split() for line in run("--host-root", tmp_path).stdout.splitlines()]
+    assert ["ib0", "pci", "switch", "unknown", "unknown"] in [line[1:] for line in lines]
+    assert ["nvidia_peermem:", "unknown,", "dma-buf", "for", "RDMA:", "unknown"] in lines
+    shown = json.loads(run("--host-root", tmp_path, "-o", "json").stdout)
+    assert shown["network"]["nearness"] == ["S"]
+    assert shown["peers"]["peer_module"] is None
