@@ -37,6 +37,7 @@ _COMMANDS = {
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
     "simulate": "accelkit.simulator.command:simulate",
+    "verify": "accelkit.enablement.command:verify",
 }
 
 

@@ -36,7 +36,7 @@ class ClusterFacts:
     """
 
     namespace: str
-    nodes: Sequence[SeenNode]
+    nodes: Sequence[SeenNode] | Unread
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None = None
     monitoring: Mapping[str, StageResult] | None = None
@@ -101,7 +101,8 @@ def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
     """Yield what is known of each node, by name."""
     pods = _group_pods(cluster.pods)
     caches = _group_caches(cluster.caches)
-    for node in sorted(cluster.nodes, key=lambda each: each.metadata.name):
+    nodes = () if isinstance(cluster.nodes, Unread) else cluster.nodes
+    for node in sorted(nodes, key=lambda each: each.metadata.name):
         name = node.metadata.name
         inventory = read_inventory(node)
         yield NodeFacts(

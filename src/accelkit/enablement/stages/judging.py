@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.facts.node_facts import NodeFacts
-from accelkit.enablement.reasons import StageReason
+from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
 from accelkit.enablement.stages.device_plugin import judge_device_plugin
 from accelkit.enablement.stages.discover import judge_discover
 from accelkit.enablement.stages.driver import judge_driver, judge_driver_check
@@ -17,9 +17,9 @@ from accelkit.enablement.stages.feature_labels import judge_feature_labels
 from accelkit.enablement.stages.kernel_caches import judge_kernel_caches
 from accelkit.enablement.stages.monitoring import judge_monitoring
 from accelkit.enablement.stages.recorded import judge_extender_check, judge_plugin_check
-from accelkit.enablement.stages.results import skipped
 from accelkit.enablement.stages.runtime_hook import judge_runtime_hook
-from accelkit.model.stage import NEEDS, Outcome, Stage, StageResult
+from accelkit.model.stage import MAX_EVIDENCE, NEEDS, Outcome, Stage, StageResult
+from accelkit.texts import shorten
 
 _JUDGES: Final[Mapping[Stage, Callable[[NodeFacts], StageResult]]] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
     results: dict[Stage, StageResult] = {}
     for stage in Stage:
         cause = find_cause(stage, results)
-        result = _JUDGES[stage](facts) if cause is None else _skip(facts, cause, results[cause])
+        result = _JUDGES[stage](facts) if cause is None else skip_for(cause, results[cause])
         results[stage] = result if result.found_at else msgspec.structs.replace(result, found_at=now)
     return results
 
@@ -62,6 +62,8 @@ def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | No
     return None
 
 
-def _skip(facts: NodeFacts, cause: Stage, result: StageResult) -> StageResult:
+def skip_for(cause: Stage, result: StageResult) -> StageResult:
+    """Return that a stage was left out because of what another one found."""
     evidence = f"{cause} did not pass: it is {result.outcome}{f' ({result.reason})' if result.reason else ''}"
-    return skipped(facts, StageReason.NEED_NOT_PASSED, evidence)
+    reason = StageReason.NEED_NOT_PASSED
+    return StageResult(Outcome.SKIPPED, reason, shorten(evidence, MAX_EVIDENCE), NEXT_ACTIONS[reason])

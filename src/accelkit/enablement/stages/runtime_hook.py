@@ -13,7 +13,7 @@ from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed
 from accelkit.model.stage import StageResult
-from accelkit.vendors.profiles import find_profiles
+from accelkit.texts import list_some
 
 # The first releases that know CDI names, and of containerd the first that knows them unless it is told not to.
 _FIRST: Final = {"containerd": (1, 7), "cri-o": (1, 23)}
@@ -23,25 +23,16 @@ _RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d+)\.(\d+)")
 
 def judge_runtime_hook(facts: NodeFacts) -> StageResult:
     """Judge whether the runtime takes what the agent gives."""
-    cards = facts.cards.cards
-    profiles = find_profiles().profiles
-    kinds = sorted({kind for card in cards if card.vendor in profiles and (kind := profiles[card.vendor].cdi)})
-    if not kinds:
+    described, runtime = facts.cards.cdi, facts.node.status.node_info.container_runtime_version
+    if not described:
         return passed("containers get plain device nodes, which every runtime takes")
-    listed, runtime = ", ".join(kinds), facts.node.status.node_info.container_runtime_version
+    listed = list_some(described)
     found = _RUNTIME.match(runtime)
     if found is None or found[1] not in _FIRST:
-        return passed(f"containers get plain device nodes, or {listed} where the host describes them")
+        return passed(f"containers get {listed} by CDI from {runtime or 'a runtime that its kubelet does not name'}")
     version = int(found[2]), int(found[3])
-    if facts.cards.cdi and version < _FIRST[found[1]]:
-        return failed(
-            facts,
-            StageReason.RUNTIME_WITHOUT_CDI,
-            f"the host describes {', '.join(facts.cards.cdi)}, and {runtime} does not know CDI names",
-        )
-    if facts.cards.cdi is None:
-        return passed(f"{runtime}; containers get plain device nodes, or {listed} where the host describes them")
-    if not facts.cards.cdi:
-        return passed(f"{runtime}; containers get plain device nodes, since the host describes no {listed}")
-    told = "" if version >= _BY_DEFAULT[found[1]] else ", where its option enable_cdi is true"
-    return passed(f"{runtime} gives containers {', '.join(facts.cards.cdi)} by CDI{told}")
+    if version < _FIRST[found[1]]:
+        evidence = f"the host describes {listed}, and {runtime} does not know CDI names"
+        return failed(facts, StageReason.RUNTIME_WITHOUT_CDI, evidence)
+    option = "" if version >= _BY_DEFAULT[found[1]] else ", where its option enable_cdi is true"
+    return passed(f"containers get {listed} by CDI from {runtime}{option}")
