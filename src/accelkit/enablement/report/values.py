@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -79,9 +79,11 @@ class StageReport(msgspec.Struct, frozen=True):
     version: int = REPORT_VERSION
 
 
-def find_worst(outcomes: Iterator[Outcome]) -> Outcome:
-    """Return the worst outcome; `pass` of none."""
-    return max(outcomes, key=_ORDER.index, default=Outcome.PASS)
+def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the worst outcome; what was left out beside what passed makes nothing worse, and of none it is `pass`."""
+    found = set(outcomes)
+    worst = max(found, key=_ORDER.index, default=Outcome.PASS)
+    return Outcome.PASS if worst is Outcome.SKIPPED and Outcome.PASS in found else worst
 
 
 def find_exit_code(outcome: Outcome) -> int:

@@ -47,7 +47,7 @@ class EnabledNode:
         self.allocatable = {"accelkit.io/memory": "160", "accelkit.io/cards": "2"}
         self.capacity = dict(self.allocatable)
         self.pods = [self.build_pod("node-agent")]
-        self.checked = {stage: Outcome.PASS for stage in (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK)}
+        self.checked = dict.fromkeys((Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK), Outcome.PASS)
         self.checked_in = None
 
     def build_pod(self, component, **more):
