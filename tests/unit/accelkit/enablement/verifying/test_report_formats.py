@@ -17,8 +17,10 @@ from accelkit.enablement.report.values import StageReport, find_exit_code, find_
 from accelkit.model.card import Health
 from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult
 
-HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> ]]> &lt; $style "
+HOSTILE = (
+    "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> ]]> &lt; $style "
     "\x1b[31mred\x00\ud83d\ufffe\u202e"
+)
 
 
 @pytest.fixture
