@@ -14,6 +14,7 @@ from accelkit.enablement.facts.node_facts import ClusterFacts, Unread
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
 from accelkit.enablement.report.make import make_report
 from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
 from accelkit.errors import ApiError, ServiceError
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
@@ -71,12 +72,12 @@ async def _read(
     monitoring: Mapping[str, StageResult] | None,
     owners: Mapping[str, str],
 ) -> ClusterFacts:
-    nodes = await _list_nodes(api, named)
+    nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
     return ClusterFacts(
         namespace=namespace,
         nodes=nodes,
-        pods=await _list_pods(api, namespace),
-        caches=await _list_caches(api),
+        pods=pods,
+        caches=await _list_caches(api, pods),
         monitoring=monitoring,
         owners=owners,
         named=named,
@@ -105,13 +106,15 @@ async def _list_pods(api: ApiClient, namespace: str) -> list[OwnPod] | Unread:
         return Unread(str(exc))
 
 
-async def _list_caches(api: ApiClient) -> list[CacheNode] | Unread | None:
+async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[CacheNode] | Unread | None:
     found: list[CacheNode] = []
     for path in (CLUSTER_CACHE_NODES, CACHE_NODES):
         try:
             found += (await list_all(api, path, CacheNode))[0]
         except ApiError as exc:
-            if exc.not_found:
+            # Who has no right to list a kind is not told whether it is defined.
+            used = isinstance(pods, Unread) or any(pod.component == CACHE_COMPONENT for pod in pods)
+            if exc.not_found or (exc.forbidden and not used):
                 return None
             return Unread(str(exc))
     return found

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.enablement.report.values import Cell, NodeReport, StageReport
+from accelkit.enablement.report.told import list_told
+from accelkit.enablement.report.values import StageReport
 from accelkit.model.stage import Outcome, Stage
-from accelkit.texts import list_some
 
 # Words tell without colours; that of what failed is found at a glance.
 _WORDS: Final = {
@@ -29,15 +28,13 @@ _STYLES: Final = {
     Outcome.FAIL: "bold red",
 }
 _WIDTH: Final = 8
-_SHOWN_NODES: Final = 8
 
 
 def build_table(report: StageReport) -> RenderableType:
     """Return what a person reads."""
     parts = [*_draw_summary(report), Text(""), *_draw_nodes(report)]
-    faults = list(_draw_faults(report))
-    if faults:
-        parts += [Text(""), *faults]
+    if told := list(_draw_told(report)):
+        parts += [Text(""), *told]
     return Group(*parts, Text(""), _draw_end(report))
 
 
@@ -63,27 +60,12 @@ def _draw_nodes(report: StageReport) -> Iterator[Text]:
         yield line
 
 
-def _draw_faults(report: StageReport) -> Iterator[Text]:
-    """Yield what is not in order, the worst first, each once with its nodes; not what was left out for it."""
-    found: defaultdict[tuple[int, int, str, str, str], list[str]] = defaultdict(list)
-    stages, outcomes = list(Stage), list(Outcome)
-    for node, cell in _list_told(report):
-        order = len(outcomes) - outcomes.index(cell.outcome)
-        key = order, stages.index(cell.stage), cell.reason, cell.evidence, cell.next_action
-        found[key].append(node.name)
-    for (order, stage, reason, evidence, next_action), nodes in sorted(found.items()):
-        outcome = outcomes[len(outcomes) - order]
-        line = Text(_WORDS[outcome], style=_STYLES[outcome])
-        line.append(f"  {stages[stage]} {reason}: {evidence} [{list_some(nodes, most=_SHOWN_NODES)}]", style="default")
+def _draw_told(report: StageReport) -> Iterator[Text]:
+    for each in list_told(report):
+        line = Text(_WORDS[each.outcome], style=_STYLES[each.outcome])
+        line.append(f"  {each.stage} {each.reason}: {each.evidence} [{each.listed}]", style="default")
         yield line
-        yield Text(f"      {next_action}", style="bright_black")
-
-
-def _list_told(report: StageReport) -> Iterator[tuple[NodeReport, Cell]]:
-    for node in report.nodes:
-        for cell in node.stages:
-            if cell.outcome is not Outcome.PASS and cell.because is None:
-                yield node, cell
+        yield Text(f"      {each.next_action}", style="bright_black")
 
 
 def _draw_end(report: StageReport) -> Text:

@@ -89,13 +89,3 @@ def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
 def find_exit_code(outcome: Outcome) -> int:
     """Return with what a program ends that has found this."""
     return _EXIT_CODES[outcome]
-
-
-def list_faults(report: StageReport) -> list[str]:
-    """Return a sentence for each stage that failed on a node, but for those that were left out for it."""
-    return [
-        f"{node.name}: {cell.stage} failed ({cell.reason}): {cell.evidence}; {cell.next_action}"
-        for node in report.nodes
-        for cell in node.stages
-        if cell.outcome is Outcome.FAIL
-    ]

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
-from accelkit.enablement.report.values import StageReport, find_exit_code, find_worst, list_faults
+from accelkit.enablement.report.told import list_told
+from accelkit.enablement.report.values import StageReport, find_exit_code, find_worst
 from accelkit.model.card import Health
 from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult
 
@@ -75,12 +76,14 @@ def test_counts_by_stage_have_every_outcome(mixed):
     assert counts[Stage.PLUGIN_CHECK] == {"pass": 1, "skipped": 1, "stale": 1, "unknown": 0, "fail": 0}
 
 
-def test_faults_are_sentences_without_what_was_left_out_for_them(mixed):
-    (fault,) = list_faults(mixed)
-    assert fault == (
-        "b: driver-check failed (CardLost): card GPU-b-0: the card is gone from the PCI bus; "
+def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for_it(mixed):
+    told = [str(each) for each in list_told(mixed) if each.outcome is not Outcome.SKIPPED]
+    assert told[0] == (
+        "stage driver-check: fail (CardLost) on b: card GPU-b-0: the card is gone from the PCI bus; "
         "Start the node anew; where the card stays away, have it looked at"
     )
+    assert told[1].startswith("stage plugin-check: stale (StateChanged) on c: boot boot-1 is boot-2 now")
+    assert len(told) == 2
 
 
 def test_the_text_has_counts_first_then_nodes_then_each_fault_once(mixed):

@@ -69,6 +69,13 @@ async def test_one_list_that_is_refused_leaves_unknown_what_rests_on_it_alone(cl
     assert report.exit_code == 3
 
 
+async def test_who_may_not_list_caches_is_not_told_of_an_installation_that_there_is_not(cluster):
+    api = cluster.serve()
+    api.fail(ApiError("it is forbidden", status=403), path="clustergkmcachenodes", times=None)
+    report = await verify_stages(api, namespace="accelkit")
+    assert outcomes(report, Stage.KERNEL_CACHE_CHECK) == {"n": "skipped"}
+
+
 async def test_without_nodes_there_is_no_report_of_them_all(cluster):
     api = cluster.serve()
     api.fail(ApiError("connection refused"), path="/nodes", times=None)
