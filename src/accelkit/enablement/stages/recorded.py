@@ -8,7 +8,7 @@ from __future__ import annotations
 from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import stale, unknown
-from accelkit.model.stage import Stage, StageResult, judge_recorded
+from accelkit.model.stage import Outcome, Stage, StageResult, judge_recorded
 
 
 def judge_plugin_check(facts: NodeFacts) -> StageResult:
@@ -27,6 +27,8 @@ def _judge(facts: NodeFacts, stage: Stage) -> StageResult:
     result = facts.record.results.get(stage)
     if result is None:
         return unknown(facts, StageReason.NEVER_CHECKED, "no check has run on this node")
+    if result.outcome is Outcome.SKIPPED:
+        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check left it out: {result.evidence}")
     if result.state is None:
         return stale(
             facts, StageReason.STATE_CHANGED, f"nobody knows for which state of the node it was {result.outcome}"

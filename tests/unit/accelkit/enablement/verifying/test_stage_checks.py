@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from accelkit.model.card import Card
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.model.stage import STAGES_ANNOTATION, NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 
 CHECK, PLACED = Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK
 
@@ -83,6 +85,23 @@ def test_a_result_without_a_state_proves_nothing(cluster, told):
     record = StageRecord({CHECK: StageResult(Outcome.PASS)})
     cluster.node.annotations[STAGES_ANNOTATION] = write_record(record)
     assert told(cluster.judge(), CHECK) == ("stale", "StateChanged")
+
+
+def test_a_check_that_was_left_out_found_nothing(cluster, told):
+    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: Outcome.SKIPPED}
+    assert told(cluster.judge(), PLACED) == ("unknown", "NeverChecked")
+
+
+def test_the_state_of_a_node_is_what_programs_that_record_results_take_it_for(cluster):
+    """Another way to write it would make all results stale."""
+    cluster.node.change_card(driver_version="535.1")
+    cards = hashlib.sha256(b"GPU-n-0\nGPU-n-1").hexdigest()[:16]
+    assert cluster.node.state == NodeState("boot-1", "6.8.0-45", "535.1,550.54", cards)
+
+
+def test_of_a_node_whose_cards_are_not_known_the_state_has_none(cluster):
+    cluster.node.annotations["accelkit.io/inventory"] = "{"
+    assert cluster.node.state == NodeState("boot-1", "6.8.0-45")
 
 
 @pytest.mark.parametrize(
