@@ -9,7 +9,7 @@ import numpy as np
 from accelkit.enablement.work.share_check.evidence import WorkError
 
 # Of host memory, in all.
-_MOST_BYTES: Final = 48 * 2**20
+_MOST_BYTES: Final = 12 * 2**20
 _LEAST_COUNT: Final = 1024
 _FLOAT_BYTES: Final = 4
 

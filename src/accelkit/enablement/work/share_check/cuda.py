@@ -20,7 +20,7 @@ from accelkit.enablement.work.share_check.evidence import WorkError
 LIBRARY: Final = "libcuda.so.1"
 _REASON: Final = "CudaFailed"
 _THREADS: Final = 256
-_MOST_BYTES: Final = 192 * 2**20
+_MOST_BYTES: Final = 48 * 2**20
 _NAME_BYTES: Final = 128
 
 PTX: Final = b"""

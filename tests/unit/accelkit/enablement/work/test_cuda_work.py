@@ -17,6 +17,7 @@ from accelkit.vendors.profiles import load_profiles
 
 IDENTITY = "GPU-12345678-1234-5678-1234-567812345678"
 GIB = 2**30
+SHARE = 2**22
 
 
 def target(reference):
@@ -125,13 +126,13 @@ class FakeDriver:
 
 def test_vectors_are_added_on_each_card_and_nothing_stays():
     driver = FakeDriver(cards=2)
-    work, identities = add_on_cards(driver, GIB)
+    work, identities = add_on_cards(driver, SHARE)
     assert identities == (IDENTITY, IDENTITY)
     assert work.count("numbers added on H100 by CUDA, 2.0 GiB shown") == 2
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
 
 
-@pytest.mark.parametrize("share", [2**20, 64 * 2**20, GIB])
+@pytest.mark.parametrize("share", [2**20, 2**24])
 def test_it_takes_no_more_than_a_quarter_of_the_share(share):
     driver = FakeDriver()
     add_on_cards(driver, share)
@@ -149,7 +150,7 @@ def test_it_takes_no_more_than_a_quarter_of_the_share(share):
 def test_each_failure_is_told_with_the_drivers_name_of_it_and_leaves_nothing(name):
     driver = FakeDriver(**{name: 100})
     with pytest.raises(WorkError) as refused:
-        add_on_cards(driver, GIB)
+        add_on_cards(driver, SHARE)
     assert refused.value.reason == "CudaFailed"
     assert refused.value.message == f"{name} failed with CUDA_ERROR_NO_DEVICE (100)"
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
@@ -157,16 +158,16 @@ def test_each_failure_is_told_with_the_drivers_name_of_it_and_leaves_nothing(nam
 
 def test_a_library_that_lacks_a_function_or_names_no_errors_is_told():
     with pytest.raises(WorkError, match="has no cuCtxCreate_v2"):
-        add_on_cards(FakeDriver(cuCtxCreate_v2=None), GIB)
+        add_on_cards(FakeDriver(cuCtxCreate_v2=None), SHARE)
     with pytest.raises(WorkError, match="cuInit failed with error 3"):
-        add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=None), GIB)
+        add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=None), SHARE)
     with pytest.raises(WorkError, match="cuInit failed with error 3"):
-        add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=1), GIB)
+        add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=1), SHARE)
 
 
 def test_a_driver_without_cards_fails():
     with pytest.raises(WorkError, match="shows this container no card"):
-        add_on_cards(FakeDriver(cards=0), GIB)
+        add_on_cards(FakeDriver(cards=0), SHARE)
 
 
 @pytest.mark.parametrize("fault", ["wrong_sum", "forgetful"])
@@ -174,7 +175,7 @@ def test_a_card_that_computes_or_remembers_wrongly_fails(fault):
     driver = FakeDriver()
     setattr(driver, fault, True)
     with pytest.raises(WorkError) as refused:
-        add_on_cards(driver, GIB)
+        add_on_cards(driver, SHARE)
     assert refused.value.reason == "WrongResult"
 
 
