@@ -197,7 +197,7 @@ def main():
     for node, problem in sorted(run.problems.items()):
         module.warn(f"the results of node {node} are not recorded: {problem}")
     module.exit_json(
-        changed=bool(run.worked if module.check_mode else run.written),
+        changed=bool(run.written),
         nodes=list(run.results),
         checked=list(run.worked),
         results=msgspec.to_builtins(run.results),

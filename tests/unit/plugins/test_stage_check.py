@@ -55,12 +55,12 @@ def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, run
 
 
 def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
-    runs(StageRun({"a": PASSED}))
+    runs(StageRun({"a": PASSED}, worked=("a",)))
     assert run_module(stage_check, {"image": "i"})["changed"] is False
 
 
 def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, warnings):
-    asked = runs(StageRun({"a": FAILED}, worked=("a",)))
+    asked = runs(StageRun({"a": FAILED}, worked=("a",), written=("a",)))
     given = {"image": "i", "scheduler": "second", "runtime_class": "nvidia", "timeout": 9, "max_age": 0, "at_once": 2}
     answer = run_module(stage_check, given, check=True)
     assert (answer["changed"], answer["checked"], warnings) == (True, ["a"], [])

@@ -16,7 +16,7 @@ from accelkit.enablement.work.run import AT_ONCE, check_nodes
 from accelkit.errors import ConfigurationError
 from accelkit.install.nodes import for_each_node
 from accelkit.kube.client import ApiClient
-from accelkit.model.stage import Stage, StageResult, judge_recorded, read_record
+from accelkit.model.stage import NodeState, Stage, StageResult, judge_recorded, read_record
 
 Results = Mapping[Stage, StageResult]
 
@@ -28,7 +28,7 @@ class StageRun:
     Attributes:
         results: of both checks, by node, sorted.
         worked: the nodes on which work was done, or would be.
-        written: the nodes whose annotation was written, or would be taken away.
+        written: the nodes whose annotation was written or taken away; in check mode, would be for certain.
         problems: by node, why its results could not be written.
         pods: how many check pods a removal has deleted, or would delete.
     """
@@ -75,7 +75,8 @@ async def run_stages(
     }
     worked = tuple(name for name in nodes if name not in believed)
     if check:
-        return StageRun({name: read_results(node) for name, node in nodes.items()}, worked)
+        found = {name: read_results(node) for name, node in nodes.items()}
+        return StageRun(found, worked, tuple(name for name in worked if _is_outdated(found[name], nodes[name].state)))
     if not worked:
         return StageRun(believed)
     checks = await check_nodes(api, worked, pods, ledger=ledger, at_once=at_once)
@@ -133,6 +134,13 @@ def read_results(node: CheckedNode) -> Results:
     never = build_result(unknown("NeverChecked", f"{node.name} was never checked"), node.state, 0.0)
     found = {stage: record.results.get(stage, never) for stage in WORK_STAGES}
     return {stage: judge_recorded(result, node.state) for stage, result in found.items()}
+
+
+def _is_outdated(results: Results, state: NodeState) -> bool:
+    """Tell whether a check finds another result than what is recorded, whatever it finds."""
+    return any(
+        result.state != state or result.reason in {"NeverChecked", "RecordUnreadable"} for result in results.values()
+    )
 
 
 async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNode]:

@@ -37,6 +37,8 @@ AT_ONCE: Final = 32
 AGREE_SECONDS: Final = 30.0
 # What kube-scheduler cannot place now may have room in a moment, as when other pods end.
 PATIENCE_SECONDS: Final = 30.0
+# What is counted of a node that nothing has been asked of yet may be so old.
+_FRESH_SECONDS: Final = 5.0
 _Findings = tuple[Finding, Finding]
 
 
@@ -141,7 +143,7 @@ class _NodeCheck:
 
     async def run(self) -> _Findings:
         """Return what was found of the device plug-in and of the extender; the pod is gone."""
-        view = await self._sides.look(0.0)
+        view = await self._sides.look(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:
             # Of a node that is full nothing is known, and without devices there is nothing to place.

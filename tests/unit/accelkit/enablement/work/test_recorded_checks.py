@@ -89,10 +89,20 @@ async def test_what_did_not_pass_is_tried_again_and_not_written_again(cluster, r
 async def test_a_check_says_what_it_would_do_and_does_nothing(cluster, run_all):
     cluster.add("a")
     found = await run_all(check=True)
-    assert (found.worked, found.written) == (("a",), ())
+    assert (found.worked, found.written) == (("a",), ("a",))
     assert {each.reason for each in found.results["a"].values()} == {"NeverChecked"}
     assert cluster.writes == []
     assert cluster.asked == 0
+
+
+async def test_a_check_does_not_promise_another_result_of_the_same_state(cluster, run_all):
+    cluster.add("a")
+    cluster.counted["a"] = None
+    await run_all()
+    same = await run_all(check=True)
+    assert (same.worked, same.written) == (("a",), ())
+    cluster.node("a")["status"]["nodeInfo"]["kernelVersion"] = "6.2"
+    assert (await run_all(check=True)).written == ("a",)
 
 
 async def test_shared_nodes_with_cards_are_chosen_where_none_are_named(cluster, run_all):
