@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from work_cluster import evidence_of
 
 from accelkit.enablement.work import run
 from accelkit.enablement.work.pods import RUN_ANNOTATION, name_pod
@@ -354,7 +353,7 @@ async def test_what_the_container_says_is_judged(cluster, check, vendor, ended, 
         cluster.admit(node, pod)
         given = dict(ended)
         if "told" in given:
-            given["message"] = evidence_of(vendor, cluster.nodes[node]["id"], **given.pop("told"))
+            given["message"] = cluster.evidence(vendor, cluster.nodes[node]["id"], **given.pop("told"))
         cluster.end(node, pod, **given)
 
     cluster.steps["a"] = end
@@ -370,7 +369,7 @@ async def test_a_variable_that_the_runtime_has_answered_says_nothing(cluster, ch
     def end(cluster, node, pod):
         cluster.bind(node, pod)
         cluster.admit(node, pod)
-        told = evidence_of("nvidia", "GPU-a", variables={"NVIDIA_VISIBLE_DEVICES": "void"}, identities=["GPU-a"])
+        told = cluster.evidence("nvidia", "GPU-a", variables={"NVIDIA_VISIBLE_DEVICES": "void"}, identities=["GPU-a"])
         cluster.end(node, pod, message=f"a warning\n{told}\n")
 
     cluster.steps["a"] = end
