@@ -75,8 +75,9 @@ async def run_stages(
     }
     worked = tuple(name for name in nodes if name not in believed)
     if check:
-        found = {name: read_results(node) for name, node in nodes.items()}
-        return StageRun(found, worked, tuple(name for name in worked if _is_outdated(found[name], nodes[name].state)))
+        recorded = {name: read_results(node) for name, node in nodes.items()}
+        outdated = tuple(name for name in worked if _is_outdated(recorded[name], nodes[name].state))
+        return StageRun(recorded, worked, outdated)
     if not worked:
         return StageRun(believed)
     checks = await check_nodes(api, worked, pods, ledger=ledger, at_once=at_once)
@@ -92,20 +93,6 @@ async def run_stages(
     await for_each_node(worked, record)
     results = {name: checks[name].results if name in checks else believed[name] for name in nodes}
     return StageRun(results, worked, tuple(sorted(written)), problems)
-
-
-async def read_stages(api: ApiClient, names: Collection[str]) -> StageRun:
-    """Return the recorded results of nodes as they stand for the state that each is in now.
-
-    Args:
-        api: an open client.
-        names: of the nodes; empty for all that are shared.
-
-    Raises:
-        ConfigurationError: a named node does not exist.
-        ApiError: the API server refused or did not answer.
-    """
-    return StageRun({name: read_results(node) for name, node in (await _choose(api, names)).items()})
 
 
 async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:

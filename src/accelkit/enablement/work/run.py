@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelkit.audit.evidence import Ledger
-from accelkit.enablement.work.findings import Finding, build_result, skip_for, unknown
+from accelkit.enablement.work.findings import Finding, build_result, failed, skip_for, unknown
 from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
 from accelkit.enablement.work.offer import judge_offer
 from accelkit.enablement.work.placement_judgement import judge_ledger, judge_placement, read_share
@@ -24,7 +24,7 @@ from accelkit.enablement.work.pod_board import PodBoard, Sight
 from accelkit.enablement.work.pod_life import create_pod, delete_all, delete_own
 from accelkit.enablement.work.pods import CheckPods, build_pod, name_pod
 from accelkit.enablement.work.sides import Sides, View
-from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.errors import ApiError, AssignmentError, ServiceError, raise_first
 from accelkit.inspection.inspection import NodeView
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_pod_path
@@ -100,7 +100,7 @@ async def check_nodes(
             watching.cancel()
     try:
         await delete_all(api, pods.namespace)
-    except ServiceError as exc:
+    except (ApiError, ServiceError) as exc:
         # They were told to go, and end by themselves; what was found stands.
         log.warning("%s", exc)
     after = await list_checked_nodes(api)
@@ -153,11 +153,18 @@ class _NodeCheck:
                 body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
                 return await self._judge(await create_pod(self._api, body))
             finally:
-                await delete_own(self._api, build_pod_path(self._pods.namespace, name_pod(self._node.name)), self._run)
+                await self._delete()
         except ApiError as exc:
             reason = "OtherRun" if exc.already_exists else "ApiUnanswered" if exc.unanswered else "PodRefused"
             problem = unknown(reason, f"the check pod of {self._node.name}: {exc.message}")
             return problem, problem
+
+    async def _delete(self) -> None:
+        try:
+            await delete_own(self._api, build_pod_path(self._pods.namespace, name_pod(self._node.name)), self._run)
+        except ApiError as exc:
+            # What was found stands, and all that is left is deleted at the end.
+            log.warning("the check pod of %s is not deleted yet: %s", self._node.name, exc)
 
     async def _judge(self, uid: str) -> _Findings:
         deadline = time.monotonic() + self._pods.seconds
@@ -180,7 +187,12 @@ class _NodeCheck:
             if pod is None:
                 gone = unknown("PodGone", f"the check pod of {self._node.name} was not seen")
                 return gone, gone
-            share = read_share(pod, sight)
+            try:
+                share = read_share(pod, sight)
+            except AssignmentError as exc:
+                # Somebody has written it anew, which its agent will correct.
+                broken = failed("AssignmentUnreadable", f"the assignment of {self._node.name}'s pod: {exc.message}")
+                return unknown("NotPlaced", broken.evidence), broken
             work = judge_container(self._node, sight, share)
             if work.outcome is not Outcome.PASS:
                 # What it was given is in doubt, and is gone from ledger and kubelet where the pod has ended.

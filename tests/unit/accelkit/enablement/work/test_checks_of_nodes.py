@@ -533,3 +533,27 @@ async def test_the_looks_at_ledger_and_kubelets_are_shared(cluster, check):
     await check(*(f"n{number}" for number in range(8)))
     maps = [each for each in cluster.requests if each.path.endswith("/configmaps")]
     assert len(maps) < 8, json.dumps(len(maps))
+
+
+async def test_what_was_found_stands_where_a_deletion_is_not_answered(cluster, check):
+    cluster.add("a")
+    cluster.fail(ApiError("no answer"), "DELETE", times=3)
+    assert outcomes(await check("a")) == PASSED
+
+
+async def test_an_assignment_that_is_broken_meanwhile_stops_no_other_node(cluster, check):
+    cluster.add("a")
+    cluster.add("b")
+    cluster.held["a"] = None
+
+    def end(cluster, node, pod):
+        cluster.bind(node, pod)
+        cluster.admit(node, pod)
+        cluster.end(node, pod)
+        annotations = pod["metadata"]["annotations"]
+        asyncio.get_running_loop().call_later(0.02, lambda: annotations.update({ASSIGNMENT_ANNOTATION: "{"}))
+
+    cluster.steps["a"] = end
+    found = await check("a", "b")
+    assert outcomes(found) == (("unknown", "NotPlaced"), ("fail", "AssignmentUnreadable"))
+    assert outcomes(found, "b") == PASSED

@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from accelkit.enablement.work.node_stages import read_stages, remove_stages, run_stages
+from accelkit.enablement.work.node_stages import remove_stages, run_stages
 from accelkit.enablement.work.node_view import InformedNode, find_resource, view_node
 from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
 from accelkit.errors import ApiError, ConfigurationError
@@ -69,11 +69,11 @@ async def test_another_state_is_checked_anew_and_stands_as_stale_until_then(clus
     cluster.add("a")
     await run_all()
     cluster.node("a")["status"]["nodeInfo"]["bootID"] = "c"
-    read = await read_stages(cluster, [])
+    read = await run_all(check=True)
     assert {each.outcome for each in read.results["a"].values()} == {Outcome.STALE}
     again = await run_all()
     assert (again.worked, again.written) == (("a",), ("a",))
-    assert {each.outcome for each in (await read_stages(cluster, [])).results["a"].values()} == {Outcome.PASS}
+    assert {each.outcome for each in (await run_all(check=True)).results["a"].values()} == {Outcome.PASS}
 
 
 async def test_what_did_not_pass_is_tried_again_and_not_written_again(cluster, run_all):
@@ -167,9 +167,9 @@ async def test_a_conflict_for_ever_is_an_error(cluster, record):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 0, "results": {}}', "x" * 20000])
-async def test_what_nobody_can_read_is_replaced(cluster, record, text):
+async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
     cluster.node("a")["metadata"]["annotations"][STAGES] = text
-    assert {each.reason for each in (await read_stages(cluster, [])).results["a"].values()} == {"RecordUnreadable"}
+    assert {each.reason for each in (await run_all(check=True)).results["a"].values()} == {"RecordUnreadable"}
     assert (await record()).changed
     assert read_record(annotation(cluster)).results == GOOD
 
