@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
@@ -17,6 +17,7 @@ from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override
+from accelkit.node.discovery.partitions import find_partitions
 from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer, read_key_values
 from accelkit.vendors.profiles import PciDiscovery, Profile
 
@@ -33,6 +34,12 @@ class _Seen:
     driver: str | None
     uuid: str | None
 
+    @property
+    def place(self) -> str:
+        """Where it is: a PCI address, with the part of it."""
+        part = self.device.partition
+        return self.device.bdf if part is None else f"{self.device.bdf}-{part.key}"
+
 
 def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[FoundCard]:
     """Return the cards of these profiles in the order of their PCI addresses, numbered from `first_index`.
@@ -41,27 +48,30 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
         DevicePluginError: what must be readable of a device is not.
     """
     seen = [
-        device
+        part
         for folder in list_entries(host.root / _DEVICES)
         for profile in profiles
         if (device := _read_device(folder, profile, host)) is not None
+        for part in _split(device)
     ]
     # Boards with the same serial number are told apart by where they are.
     uuids = Counter(each.uuid for each in seen)
-    ids = {each.device.bdf: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
-    links = find_fabric_links(ids, {each.device.bdf: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
+    ids = {each.place: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
+    links = find_fabric_links(ids, {each.place: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
     named = {each.profile.name: each.profile for each in seen}
     named = {name: apply_nodes_file(host.root, profile) for name, profile in named.items()}
     return [
         FoundCard(
-            card := _build_card(each, host, ids[each.device.bdf], links[each.device.bdf], index),
+            _build_card(each, host, ids[each.place], links[each.place], index),
             index,
-            card.minor,
+            read_number(each.device.discovery.minor, each.device),
             named[each.profile.name],
             render=read_number(each.device.discovery.render, each.device),
             uuid=each.uuid,
             device=each.device.folder,
             driver=each.driver,
+            part_of=each.device.partition.part_of if each.device.partition else None,
+            part_nodes=each.device.partition.nodes if each.device.partition else (),
         )
         for index, each in enumerate(seen, first_index)
     ]
@@ -70,7 +80,9 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
 def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
     device, discovery = seen.device, seen.device.discovery
     memory = read_memory(device)
-    override = host.overrides.find_override(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
+    # What is said of a place or a kind is said of whole cards.
+    whole = () if device.partition else (device.bdf, f"{discovery.vendor}:{device.device_id}")
+    override = host.overrides.find_override(card_id, *whole)
     said = override.memory_bytes is not None
     return Card(
         card_id,
@@ -82,7 +94,8 @@ def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], 
         pci_root=_find_pci_root(device.folder),
         links=links,
         index=index,
-        minor=read_number(discovery.minor, device),
+        # Parts of a card have the driver's number in common, and it names none of them.
+        minor=None if device.partition else read_number(discovery.minor, device),
         bdf=device.bdf,
         memory_source="admin" if said else memory.source if memory else "",
         estimated=memory is not None and memory.estimated and not said,
@@ -113,6 +126,18 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
     return _Seen(device, profile, driver, read_identity(device))
 
 
+def _split(seen: _Seen) -> Iterator[_Seen]:
+    """Yield the parts of a card, or the card that is in one piece."""
+    parts = find_partitions(seen.device.host.root, seen.device.nvml)
+    if parts is None:
+        yield seen
+        return
+    for part in parts:
+        # What the driver writes in its files, it says of the whole card.
+        device = replace(seen.device, nvml=part.nvml, facts={}, partition=part)
+        yield replace(seen, device=device, uuid=read_identity(device))
+
+
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
     # A card split into virtual functions is given as those; one without a driver of ours is meant for a machine.
     if (folder / "physfn").exists():
@@ -124,7 +149,7 @@ def _name_card(seen: _Seen, machine: str | None, *, alone: bool) -> str:
     if seen.uuid and alone and len(seen.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(seen.uuid):
         return seen.uuid
     # Without an identity of the card, its place is the best there is; the machine keeps cards of two nodes apart.
-    place = f"{seen.device.bdf}-{seen.device.device_id}"
+    place = f"{seen.place}-{seen.device.device_id}"
     return f"{machine}-{place}" if machine else place
 
 
