@@ -137,7 +137,7 @@ def list_own_nodes(found: FoundCard) -> Sequence[str]:
         DevicePluginError: its driver's number is not known.
     """
     nodes = list_card_nodes(found)
-    return nodes if found.part_of is None else list(found.part_nodes or ())
+    return list(found.part_nodes) if found.part_nodes else nodes
 
 
 def find_cards_by_address(cards: Sequence[FoundCard]) -> dict[str, str]:

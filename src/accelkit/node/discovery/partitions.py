@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from accelkit.node.discovery.kfd import KfdCard, KfdPart
 from accelkit.node.discovery.nvml import NvmlCard, NvmlInstance
-from accelkit.node.discovery.sysfs import read_key_values
+from accelkit.node.discovery.sysfs import find_trailing_number, read_key_values, read_text
 
 _CAPABILITIES: Final = "proc/driver/nvidia/capabilities"
 _MINOR: Final = "DeviceFileMinor"
@@ -28,17 +29,53 @@ class Partition:
     Attributes:
         key: tells it from the other parts of the same card, where it has no identity of its own.
         part_of: what the vendor's tools call the card that it is a part of; empty when unknown.
-        nvml: what NVIDIA's library says of it, as of a card.
+        nvml: what NVIDIA's library says of it, as of a card; None of another vendor's.
+        kfd: what AMD's compute driver says of it; None of another vendor's.
+        minor: the driver's number of this part; None where it has none, or where it is not known.
+        suffix: of the model's name.
         nodes: device nodes that it needs beside those of the card; None where they are not known.
     """
 
     key: str
     part_of: str
-    nvml: NvmlCard
-    nodes: tuple[str, ...] | None
+    nvml: NvmlCard | None = None
+    kfd: KfdPart | None = None
+    minor: int | None = None
+    suffix: str = ""
+    nodes: tuple[str, ...] | None = ()
 
 
-def find_partitions(root: Path, card: NvmlCard | None) -> Sequence[Partition] | None:
+def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: str | None) -> Sequence[Partition]:
+    """Return the parts of an AMD card by number; none of a card that is in one piece.
+
+    Args:
+        root: the host's root folder.
+        folder: the card's, in sysfs.
+        card: what the compute driver says of it; None where it does not know it.
+        uuid: what the vendor's tools call it; its parts have the same name there.
+    """
+    parts = card.parts if card else ()
+    mode = read_text(folder / "current_compute_partition")
+    return [
+        Partition(
+            key=f"p{part.number}",
+            part_of=uuid or "",
+            kfd=part,
+            minor=_find_card_number(root, part.render),
+            suffix=f" {mode}" if mode else f" 1/{len(parts)}",
+        )
+        for part in parts
+    ]
+
+
+def _find_card_number(root: Path, render: int) -> int | None:
+    """Return the number of the card's node beside a render node: both lie in one folder; None where it is not known."""
+    entry = root / f"sys/class/drm/renderD{render}"
+    # Without the link, its folder would be that of all cards, and the first of them another one.
+    return find_trailing_number(entry.resolve().parent, "card*") if entry.is_symlink() and entry.exists() else None
+
+
+def find_mig_partitions(root: Path, card: NvmlCard | None) -> Sequence[Partition] | None:
     """Return the parts of an NVIDIA card, in the library's order; None of a card that is in one piece.
 
     A card in MIG mode without any instance has no parts, and nothing can run on it.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
-from accelkit.node.discovery.card_facts import read_identity, read_memory, read_model, read_number
+from accelkit.node.discovery.card_facts import read_identity, read_memory, read_minor, read_model, read_render
 from accelkit.node.discovery.card_sources import Device
 from accelkit.node.discovery.driver_version import read_driver_version
 from accelkit.node.discovery.fabric_links import find_fabric_links
@@ -17,7 +17,7 @@ from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override
-from accelkit.node.discovery.partitions import find_partitions
+from accelkit.node.discovery.partitions import find_kfd_partitions, find_mig_partitions
 from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer, read_key_values
 from accelkit.vendors.profiles import PciDiscovery, Profile
 
@@ -64,10 +64,11 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
         FoundCard(
             _build_card(each, host, ids[each.place], links[each.place], index),
             index,
-            read_number(each.device.discovery.minor, each.device),
+            read_minor(each.device),
             named[each.profile.name],
-            render=read_number(each.device.discovery.render, each.device),
-            uuid=each.uuid,
+            render=read_render(each.device),
+            # Parts of AMD's cards have one name in common there, which would name any of them.
+            uuid=None if each.device.partition and each.device.partition.kfd else each.uuid,
             device=each.device.folder,
             driver=each.driver,
             part_of=each.device.partition.part_of if each.device.partition else None,
@@ -94,8 +95,8 @@ def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], 
         pci_root=_find_pci_root(device.folder),
         links=links,
         index=index,
-        # Parts of a card have the driver's number in common, and it names none of them.
-        minor=None if device.partition else read_number(discovery.minor, device),
+        # Instances of MIG have the driver's number in common, and it names none of them.
+        minor=None if device.partition and device.partition.nvml else read_minor(device),
         bdf=device.bdf,
         memory_source="admin" if said else memory.source if memory else "",
         estimated=memory is not None and memory.estimated and not said,
@@ -128,14 +129,21 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
 
 def _split(seen: _Seen) -> Iterator[_Seen]:
     """Yield the parts of a card, or the card that is in one piece."""
-    parts = find_partitions(seen.device.host.root, seen.device.nvml)
-    if parts is None:
+    host, device = seen.device.host, seen.device
+    if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), seen.uuid):
+        for part in amd:
+            # Their names tell them apart where the vendor's do not.
+            name = f"{seen.uuid}-{part.key}" if seen.uuid else None
+            yield replace(seen, device=replace(device, partition=part), uuid=name)
+        return
+    instances = find_mig_partitions(host.root, device.nvml)
+    if instances is None:
         yield seen
         return
-    for part in parts:
+    for part in instances:
         # What the driver writes in its files, it says of the whole card.
-        device = replace(seen.device, nvml=part.nvml, facts={}, partition=part)
-        yield replace(seen, device=device, uuid=read_identity(device))
+        of_part = replace(device, nvml=part.nvml, facts={}, partition=part)
+        yield replace(seen, device=of_part, uuid=read_identity(of_part))
 
 
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:

@@ -126,3 +126,56 @@ def test_an_address_names_no_part(parted, find, host):
     assert find_cards_by_address(found) == {found[0].card.bdf: "GPU-whole"}
     assert len(compute_topology(host.root, found)) == 3
     assert all(each.card.links == () for each in found[1:])
+
+
+@pytest.fixture
+def cpx(host):
+    """A host with two of AMD's cards, the first of them in two partitions as the compute driver tells them."""
+    first, _ = host.add("amd", 2, "MI300X").cards
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    properties = (host.root / nodes / "1/properties").read_text()
+    location = int(dict(line.split() for line in properties.splitlines())["location_id"])
+    for node, number, render in ((1, 0, 128), (9, 1, 140)):
+        text = properties.replace(f"location_id {location}", f"location_id {location + number}")
+        host.write(f"{nodes}/{node}/properties", f"{text}\ndrm_render_minor {render}")
+        host.write(f"{nodes}/{node}/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {96 * GIB}")
+    # Further partitions are devices of the platform.
+    for entry in ("card12", "renderD140"):
+        folder = host.root / "sys/devices/platform/amdgpu_xcp_0/drm" / entry
+        folder.mkdir(parents=True)
+        host.link(f"sys/class/drm/{entry}", folder)
+    host.write(host.find_device_folder(first.bdf) / "current_compute_partition", "CPX")
+    return first
+
+
+def test_partitions_of_amds_cards_with_nodes_of_their_own_are_cards(cpx, find):
+    one, two, whole = find()
+    assert one.card.id.startswith("GPU-")
+    assert (one.card.id[-3:], two.card.id[:-3]) == ("-p0", one.card.id[:-3])
+    assert (one.card.model, whole.card.model) == ("AMD Instinct MI300X CPX", "AMD Instinct MI300X")
+    # What the driver's files say is the whole card's.
+    assert [each.card.memory_bytes for each in (one, two, whole)] == [96 * GIB, 96 * GIB, 192 * GIB]
+    assert one.card.memory_source == "kfd"
+    assert list_card_nodes(two) == ["/dev/dri/card12", "/dev/dri/renderD140"] == list_own_nodes(two)
+    assert list_card_nodes(one) == ["/dev/dri/card0", "/dev/dri/renderD128"]
+    assert (two.card.minor, two.card.bdf, two.part_of) == (12, cpx.bdf, one.card.id[:-3])
+    assert one.card.links == two.card.links == ()
+
+
+def test_a_container_is_told_no_name_that_all_parts_have(cpx, find, host):
+    found = find()
+    answer = build_container_response(one_unit(found[1].card.id, found), found, host.root, unit_bytes=GIB)
+    assert "ROCR_VISIBLE_DEVICES" not in answer.envs
+    assert {each.host_path for each in answer.devices} == {"/dev/dri/card12", "/dev/dri/renderD140", "/dev/kfd"}
+
+
+def test_a_partition_whose_card_node_is_not_known_is_given_to_nobody(cpx, find, host):
+    (host.root / "sys/class/drm/renderD140").unlink()
+    with pytest.raises(DevicePluginError, match="device nodes of card"):
+        list_card_nodes(find()[1])
+
+
+def test_partitions_that_share_a_render_node_are_one_card(cpx, find, host):
+    file = host.root / "sys/class/kfd/kfd/topology/nodes/9/properties"
+    file.write_text(file.read_text().replace("drm_render_minor 140", "drm_render_minor 128"))
+    assert len(find()) == 2
