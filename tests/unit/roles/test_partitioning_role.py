@@ -116,3 +116,57 @@ def test_users_find_what_they_write_into_pods(rendered):
 def test_nothing_that_the_role_writes_evicts():
     texts = [path.read_text() for path in ROLE.rglob("*") if path.is_file()]
     assert not any("NoExecute" in text for text in texts)
+
+
+def refusals():
+    """The assertions of the role's preflight, by what they say."""
+    tasks = load((ROLE / "tasks/preflight.yml").read_text())[0]
+    return [each for each in tasks if "ansible.builtin.assert" in each]
+
+
+def there(kind, name, **labels):
+    return {"resources": [{"kind": kind, "metadata": {"name": name, "labels": labels}}]}
+
+
+OURS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "partitioning"}
+ABSENT = {"resources": []}
+# By name: the namespaces and objects that were found, and what is told; empty where it passes.
+FOUND = {
+    "new": ([], [ABSENT], ""),
+    "ours": ([there("Namespace", "a")], [there("PriorityClass", "accelkit-high", **OURS)], ""),
+    "theirs": ([], [there("PriorityClass", "accelkit-high"), ABSENT], "ObjectOfAnother: PriorityClass accelkit-high"),
+    "bare": ([], [{"resources": [{"kind": "ResourceQuota", "metadata": {"name": "q"}}]}], "ResourceQuota q"),
+    "no namespace": (
+        [{**ABSENT, "partitioning_quota": {"namespace": "gone"}}, there("Namespace", "a")],
+        [],
+        "there is no namespace gone, for which",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the preflight says in each case; run by one run."""
+    folder = tmp_path_factory.mktemp("refusals")
+    tasks = []
+    for name, (namespaces, objects, _) in FOUND.items():
+        given = {
+            "partitioning_namespaces": {"results": namespaces},
+            "partitioning_found": {"results": objects},
+            "partitioning_said": "",
+        }
+        tasks.append({"ansible.builtin.set_fact": given})
+        for each in refusals():
+            tasks.append({**each, "register": "answer", "ignore_errors": True})
+            said = "{{ partitioning_said ~ (answer.msg | default('') if answer is failed else '') }}"
+            tasks.append({"ansible.builtin.set_fact": {"partitioning_said": said}})
+        content = "{{ partitioning_said }}"
+        tasks.append({"ansible.builtin.copy": {"content": content, "dest": str(folder / f"{name}.txt")}})
+    run_play(folder, {"tasks": tasks}, seconds=200)
+    return {name: (folder / f"{name}.txt").read_text() for name in FOUND}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_somebody_else_has_is_in_the_way(told, name):
+    expected = FOUND[name][2]
+    assert expected in told[name] if expected else told[name] == ""
