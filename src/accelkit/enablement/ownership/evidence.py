@@ -8,8 +8,9 @@ kubelet offers none, are left over.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -99,11 +100,17 @@ def find_owners(
     placed = _place_daemon_sets(cluster, owners)
     # A mark in use is one whose owner has a DaemonSet anywhere: what a tenant may write only makes us more careful.
     present = _find_present(cluster.daemon_sets, owners)
+
+    @cache
+    def find_marks(key: str) -> tuple[tuple[Owner, Mark], ...]:
+        # The nodes of a cluster have the same keys.
+        return tuple((owner, mark) for owner in owners if (mark := owner.find_mark(key)))
+
     partners = {vendor for name in counted if (vendor := find_vendor_of(name))}
     return {
         node.metadata.name: tuple(
             sorted(
-                _Findings(node, owners, partners, {*counted, *read_advertised(node)}).collect(
+                _Findings(node, owners, find_marks, partners, {*counted, *read_advertised(node)}).collect(
                     devices.get(node.metadata.name, Counter()), placed.get(node.metadata.name, ()), present
                 ),
                 key=lambda each: (each.standing is Standing.LEFT_OVER, each.vendor, each.name),
@@ -130,9 +137,15 @@ class _Findings:
     """Collects what one node shows."""
 
     def __init__(
-        self, node: Node, owners: Sequence[Owner], partners: Collection[str], ignored: Collection[str]
+        self,
+        node: Node,
+        owners: Sequence[Owner],
+        find_marks: Callable[[str], Sequence[tuple[Owner, Mark]]],
+        partners: Collection[str],
+        ignored: Collection[str],
     ) -> None:
         self._node = node
+        self._find_marks = find_marks
         self._owners = {each.name: each for each in owners}
         self._partners = partners
         self._ignored = ignored
@@ -172,9 +185,8 @@ class _Findings:
         tables = {"label": self._node.metadata.labels or {}, "annotation": self._node.metadata.annotations or {}}
         for kind, table in tables.items():
             for key, value in sorted(table.items()):
-                for owner in self._owners.values():
-                    mark = owner.find_mark(key)
-                    if mark and mark.stands(value) and not self._is_partner(_vendor_of(owner, mark), mark.holds):
+                for owner, mark in self._find_marks(key):
+                    if mark.stands(value) and not self._is_partner(_vendor_of(owner, mark), mark.holds):
                         text = shorten(f"{kind} {key}={value}", _MOST_CHARACTERS)
                         yield _Trace(owner, _vendor_of(owner, mark), mark.holds, text)
 

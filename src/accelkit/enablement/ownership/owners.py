@@ -105,6 +105,7 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
     return found
 
 
+@cache
 def find_vendor_of(resource: str) -> str | None:
     """Return whose cards device plug-ins of others give by an extended resource; None where it stands for no card."""
     profiles = load_usable_profiles().profiles
