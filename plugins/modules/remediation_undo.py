@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Takes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the annotation
-    C(accelkit.io/remediation) off all nodes, as far as the record on each node says that remediation made them. What
-    others made stays.
+  - Takes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the
+    annotation C(accelkit.io/remediation) off all nodes, as far as the record on each node says that remediation made
+    them. What others made stays.
   - The service must not run meanwhile, since it would do it again.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection

@@ -161,11 +161,8 @@ class SimCluster:
         match action:
             case WriteNode():
                 patch = build_node_patch(action)
-                for key, value in patch["metadata"]["annotations"].items():
-                    if value is None:
-                        node.annotations.pop(key, None)
-                    else:
-                        node.annotations[key] = value
+                merged = {**node.annotations, **patch["metadata"]["annotations"]}
+                node.annotations = {key: value for key, value in merged.items() if value is not None}
                 if "spec" in patch:
                     node.taints = patch["spec"]["taints"] or []
             case WriteCondition():
