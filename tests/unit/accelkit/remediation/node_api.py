@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from fake_api.server import FakeApi
+from fake_api.watches import WatchedApi
 from remediation_cluster import make_card
 
 from accelkit.kube.client import PatchKind
@@ -26,7 +26,7 @@ CONFIG_MAPS = "/api/v1/namespaces/accelkit/configmaps"
 READY = {"type": "Ready", "status": "True"}
 
 
-class NodeApi(FakeApi):
+class NodeApi(WatchedApi):
     """Merges conditions by their type."""
 
     async def patch(
@@ -47,12 +47,12 @@ class NodeApi(FakeApi):
     def put_node(self, name: str, *cards: Card, **annotations: str) -> dict[str, Any]:
         """Put a node with healthy or given cards, its ready agent, and what that says of its kubelet."""
         inventory = encode_inventory(Inventory(1 << 30, cards or (make_card("GPU-0"), make_card("GPU-1"))))
+        marks = {INVENTORY_ANNOTATION: inventory} | {f"accelkit.io/{key}": value for key, value in annotations.items()}
         node = {
-            "metadata": {"name": name, "uid": f"uid-{name}", "annotations": {INVENTORY_ANNOTATION: inventory}},
+            "metadata": {"name": name, "uid": f"uid-{name}", "annotations": marks},
             "spec": {},
             "status": {"conditions": [dict(READY)], "nodeInfo": {"bootID": "b"}},
         }
-        node["metadata"]["annotations"] |= {f"accelkit.io/{key}": value for key, value in annotations.items()}
         labels = {"app.kubernetes.io/name": "accelkit-node-agent"}
         agent = {"name": f"agent-{name}", "namespace": "accelkit", "uid": f"agent-{name}", "labels": labels}
         status = {"phase": "Running", "conditions": [dict(READY)]}

@@ -22,7 +22,7 @@ from accelkit.remediation.deciding.actions import (
     WriteCondition,
     WriteNode,
 )
-from accelkit.remediation.deciding.isolation import SeenTaint, has_word
+from accelkit.remediation.deciding.isolation import has_word
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.metrics import RemediationMetrics
@@ -225,4 +225,4 @@ def make_card(name: str) -> Card:
 
 def make_taint(value: str) -> dict[str, str]:
     """Return a taint of somebody else."""
-    return msgspec.to_builtins(SeenTaint(f"example.org/{value}", value, "NoSchedule"))
+    return {"key": f"example.org/{value}", "value": value, "effect": "NoSchedule"}
