@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click import Context
+from jinja2 import Environment
 from test_roles import ROOT, documents, load, policies
 
 from accelkit.model.cordon import CORDON
@@ -108,3 +109,12 @@ def test_the_policy_names_what_the_service_writes():
 def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
     tasks = [each["name"] for each in load(ROOT / "roles/remediation/tasks/remove.yml")]
     assert tasks.index("Delete the objects of remediation") < tasks.index("Take back what was done on the nodes")
+
+
+def test_what_changes_nodes_is_refused_where_nothing_bounds_its_rights():
+    tasks = load(ROOT / "roles/remediation/tasks/preflight.yml")
+    judge = Environment(autoescape=True).compile_expression
+    for mode, admission, accepted in (("on", True, True), ("on", False, False), ("dry-run", False, True)):
+        given = {"remediation_mode": mode, "__remediation_admission": admission}
+        assert all(judge(each["ansible.builtin.assert"]["that"])(given) for each in tasks) is accepted
+    assert not judge(tasks[0]["ansible.builtin.assert"]["that"])({"remediation_mode": "off"})
