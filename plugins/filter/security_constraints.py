@@ -21,14 +21,14 @@ options:
     type: list
     elements: dict
     required: true
-  filling_for:
+  created_in:
     description:
-      - A namespace. Adds the constraints of the pods by which the cache controller fills volumes there.
+      - A namespace. Adds the constraints of the pods that programs create there, to fill volumes and to check nodes.
       - With it, O(labels) are the labels of these constraints.
     type: str
     default: ""
   labels:
-    description: Labels of the constraints of O(filling_for).
+    description: Labels of the constraints of O(created_in).
     type: dict
     default: {}
 """
@@ -54,20 +54,20 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 IMPORT_ERROR = None
 try:
-    from accelkit.enablement.openshift.account_constraints import add_constraints, write_filling_constraints
+    from accelkit.enablement.openshift.account_constraints import add_constraints, write_created_constraints
     from accelkit.errors import AccelkitError
 except ImportError as exc:
     IMPORT_ERROR = exc
 
 
-def security_constraints(definitions, filling_for="", labels=None):
+def security_constraints(definitions, created_in="", labels=None):
     """Return the constraints that the pods of these objects need, then the objects."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     # Ansible's texts and numbers are of types of its own.
     given = json.loads(json.dumps(definitions))
     try:
-        filling = [write_filling_constraints(str(filling_for), dict(labels or {}))] if filling_for else []
+        filling = [write_created_constraints(str(created_in), dict(labels or {}))] if created_in else []
         return filling + add_constraints(given)
     except AccelkitError as exc:
         raise AnsibleFilterError(str(exc)) from exc

@@ -37,7 +37,7 @@ SOURCE: dict[str, Any] = {
 }
 SETTINGS: dict[str, Any] = {
     "accelkit_mode": "second-scheduler",
-    "openshift_filling": True,
+    "openshift_created_pods": True,
     "openshift_timeout": 30,
     "openshift_cluster_autoscaler": {"scaleDown": {"enabled": True}},
     "openshift_machine_sets": [

@@ -107,6 +107,7 @@ class Advertising:
         in_use: Collection[str] = (),
         uncounted: tuple[Share, ...] | None = (),
         library_problems: tuple[str, ...] = (),
+        cdi: tuple[str, ...] = (),
         network: Network | None = None,
     ) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.
@@ -121,6 +122,7 @@ class Advertising:
             uncounted: what containers hold and no assignment says; None where that is not known yet, so that what was
                 published before stays.
             library_problems: what is wrong with the vendors' libraries, as the inventory has it.
+            cdi: kinds of CDI devices, as the inventory has them.
             network: the node's network cards; None for none.
         """
         if not await self._node.read():
@@ -141,6 +143,7 @@ class Advertising:
             topology=topology,
             uncounted=uncounted,
             library_problems=library_problems,
+            cdi=cdi,
             network=msgspec.UNSET if network is None else network,
         )
         if refused is not None:

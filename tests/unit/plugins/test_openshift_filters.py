@@ -26,7 +26,7 @@ def test_constraints_come_before_what_needs_them():
     assert (needed["metadata"]["name"], workload) == ("n.a", WORKLOAD)
     assert constraints_problems.constraints_problems([WORKLOAD], [needed]) == []
     assert "is missing" in constraints_problems.constraints_problems([WORKLOAD], [])[0]
-    filling, _, _ = security_constraints.security_constraints([WORKLOAD], filling_for="f", labels={"a": "b"})
+    filling, _, _ = security_constraints.security_constraints([WORKLOAD], created_in="f", labels={"a": "b"})
     assert filling["metadata"] == {"name": "f.default", "labels": {"a": "b"}}
 
 

@@ -56,8 +56,8 @@ def rendered(tmp_path_factory):
     files = [ROOT / "roles" / role / of / "main.yml" for role in ROLES for of in ("defaults", "vars")]
     tasks = [{"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}]
     for name, given in {
-        "filling": {"openshift_found": FOUND, "openshift_filling": True},
-        "nothing": {"openshift_found": dict.fromkeys(FOUND, False), "openshift_filling": True},
+        "filling": {"openshift_found": FOUND, "openshift_created_pods": True},
+        "nothing": {"openshift_found": dict.fromkeys(FOUND, False), "openshift_created_pods": True},
         "sets": {
             "openshift_found": FOUND,
             "openshift_sets": {"resources": [SOURCE]},
@@ -97,6 +97,7 @@ def test_every_workload_is_admitted_by_the_constraints_of_its_account_and_by_not
         "accelkit-certificates",
         "accelkit-extender",
         "accelkit-node-agent",
+        "accelkit-remediation",
         "accelkit-scheduler",
         "accelkit-scheduler-keeper",
     }

@@ -17,7 +17,8 @@ from accelkit.enablement.openshift.constraints import (
     write_constraints,
 )
 
-# What the cache controller's Jobs and DaemonSets run with; they have the namespace's default ServiceAccount.
+# What the cache controller's Jobs and DaemonSets run with; they have the namespace's default ServiceAccount, as the
+# pods that check nodes, which have no volumes.
 FILLING_POD: Final[dict[str, Any]] = {
     "automountServiceAccountToken": False,
     "securityContext": {
@@ -74,8 +75,8 @@ def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[st
     return [*_list_constraints(definitions), *definitions]
 
 
-def write_filling_constraints(namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the constraints of pods by which the cache controller fills volumes and fetches images."""
+def write_created_constraints(namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the constraints of pods that fill volumes, fetch images, and check nodes."""
     needed = needed_constraints(FILLING_POD, FETCHING_POD)
     users = [_name_user(namespace, "default")]
     return write_constraints(needed, name_constraints(namespace, "default"), users=users, labels=labels)

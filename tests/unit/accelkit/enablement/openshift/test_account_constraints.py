@@ -3,7 +3,7 @@ from __future__ import annotations
 from accelkit.enablement.openshift.account_constraints import (
     add_constraints,
     find_refused,
-    write_filling_constraints,
+    write_created_constraints,
 )
 from accelkit.enablement.openshift.admission import find_violations
 from accelkit.enablement.openshift.constraints import read_constraints
@@ -66,7 +66,7 @@ def test_the_pod_that_configures_kube_scheduler_is_admitted():
 
 
 def test_pods_of_the_cache_controller_have_the_default_account():
-    written = write_filling_constraints("accelkit", LABELS)
+    written = write_created_constraints("accelkit", LABELS)
     assert written["users"] == ["system:serviceaccount:accelkit:default"]
     assert written["runAsUser"] == {"type": "MustRunAs", "uid": 65532}
     assert written["volumes"] == ["configMap", "emptyDir", "image", "persistentVolumeClaim", "secret"]

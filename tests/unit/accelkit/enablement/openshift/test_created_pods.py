@@ -1,4 +1,4 @@
-"""The pods that the cache controller really creates, judged by the constraints that are applied for them."""
+"""The pods that programs really create, judged by the constraints that are applied for them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pretended_cluster import FIRST, OURS, SETTINGS, Cluster, cache_of
 from accelkit.cachecontroller.filling import ImageDelivery
 from accelkit.cachecontroller.filling.manifests import write_job
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target
-from accelkit.enablement.openshift.account_constraints import write_filling_constraints
+from accelkit.enablement.openshift.account_constraints import write_created_constraints
 from accelkit.enablement.openshift.admission import find_violations
 from accelkit.enablement.openshift.constraints import read_constraints
+from accelkit.enablement.work.pods import CheckPods, build_pod
 
-ALLOWED = read_constraints(write_filling_constraints(OURS, {}))
+ALLOWED = read_constraints(write_created_constraints(OURS, {}))
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -31,3 +32,9 @@ def test_what_fetches_images_is_admitted():
     cluster.carry_out(ImageDelivery(SETTINGS).plan(msgspec.structs.replace(cache, status=status), cluster))
     (body,) = cluster.all(DAEMON_SETS, OURS).values()
     assert find_violations(body["spec"]["template"]["spec"], ALLOWED) == []
+
+
+def test_what_checks_a_node_is_admitted():
+    pod = build_pod("node-1", "accelkit.io/memory", CheckPods(OURS, "image", runtime_class="nvidia"), "run")
+    assert "serviceAccountName" not in pod["spec"]
+    assert find_violations(pod["spec"], ALLOWED) == []
