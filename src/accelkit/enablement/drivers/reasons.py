@@ -20,19 +20,19 @@ REASONS: Final[dict[str, str]] = {
     "ImageWillBeBuilt": "nothing; site.yml builds it by a Job once a node runs the kernel",
     "PackageMissing": "bring the package to the repositories of the hosts, or pin another version",
     "PackageUnknown": "reach the hosts (accelkit_node_connection), or ask their package manager for it by hand",
-    "HostsOwnDriver": "see on one host that the driver's module is built for it: dkms status, or modinfo -k KERNEL MODULE",
+    "HostsOwnDriver": "see on one host whether the driver's module is there for it: modinfo -k KERNEL MODULE",
     "NoModuleManager": "install KMM, or set accelkit_driver_mode to another mode",
     # Of a driver that runs.
-    "DriverUnknown": "look at the node agent's log there; until it reports the driver's version, nothing is known of it",
+    "DriverUnknown": "look at the node agent's log there; nothing is known of the driver until it reports it",
     "DriverOther": "look at the driver's pod or package there, then run playbooks/driver.yml again",
     "DriverMissing": "look at the driver's pod or package there, and at the kernel's log (dmesg)",
     "DriverPodNotReady": "look at the driver's pod there (kubectl describe pod, kubectl logs)",
     "CardsUnhealthy": "see the card's health_reason in accelkit inspect NODE, and docs/health.md",
     "CheckFailed": "read the stage's evidence: ansible-playbook playbooks/verify.yml",
     # Of an upgrade.
-    "RecordUnreadable": "delete the annotation accelkit.io/driver-upgrade of the node, and see whether it is to be cordoned",
+    "RecordUnreadable": "delete the node's annotation accelkit.io/driver-upgrade, and see whether it is to be cordoned",
     "UncordonedByHand": "somebody uncordoned the node meanwhile; run playbooks/driver.yml again to begin anew",
-    "PodsRemain": "delete these pods, or make their PodDisruptionBudgets allow it, then run playbooks/driver.yml again",
+    "PodsRemain": "delete these pods, or have their PodDisruptionBudgets allow it, then run playbooks/driver.yml again",
     "Interrupted": "run playbooks/driver.yml again; it goes on where the last run ended",
     # Of what is to come.
     "Works": "nothing",
