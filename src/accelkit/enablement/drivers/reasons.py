@@ -48,6 +48,7 @@ REASONS: Final[dict[str, str]] = {
     "GateMissing": "stay below that version, or remove what needs the feature",
     "DevicesUnknown": "let the user of this run list resourceslices.resource.k8s.io",
     "CachesUnknown": "see that this machine reaches the registry of the caches, and that its log-in is given",
+    "CachesUncertain": "try them on one node that has the driver, or upgrade accelkit, which may know more drivers",
     "CachesUseless": "build these caches anew for the driver; until then their pods compile their kernels themselves",
     "CardsUnknown": "let the node agent run there first; without an inventory nobody knows the node's cards",
 }

@@ -1,0 +1,131 @@
+"""Plans the drivers of a cluster as it is, and writes what the plan asks of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.drivers.images import find_images
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, DriverNode, select_nodes
+from accelkit.enablement.drivers.planning.mismatch import find_mismatches
+from accelkit.enablement.drivers.planning.obsolete import DriverSet, Obsolete, find_obsolete
+from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, plan_drivers
+from accelkit.enablement.drivers.planning.rollout import DriverPod, Outdated, find_outdated
+from accelkit.enablement.drivers.reading import list_driver_nodes
+from accelkit.enablement.drivers.settings import VendorDriver
+from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
+from accelkit.install.nodes import for_each_node
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.ownership import COMPONENT_LABEL
+from accelkit.kube.paths import build_collection_path, build_node_path, build_object_path
+
+# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
+# by their own rule.
+COMPONENT: Final = "driver-container"
+_SELECTOR: Final = {"labelSelector": f"{COMPONENT_LABEL}={COMPONENT}"}
+_MODULE_DEFINITION: Final = "modules.kmm.sigs.x-k8s.io"
+_DEFINITIONS: Final = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
+
+
+class PlannedCluster(msgspec.Struct, frozen=True):
+    """The drivers of a cluster.
+
+    Attributes:
+        plan: DaemonSets, problems and labels.
+        mismatches: what runs and is not what is wanted.
+        obsolete: DaemonSets that no plan names.
+        outdated: nodes whose driver is to be upgraded.
+        images: of the planned sets, whether they are there; empty where nobody asked.
+    """
+
+    plan: DriverPlan
+    mismatches: tuple[Problem, ...]
+    obsolete: Obsolete
+    outdated: tuple[Outdated, ...]
+    images: Mapping[str, bool | None]
+
+
+async def plan_cluster(
+    api: ApiClient,
+    drivers: Mapping[str, VendorDriver],
+    *,
+    prefix: str,
+    namespace: str,
+    in_containers: bool,
+    node_selector: Mapping[str, str],
+    registries: RegistrySettings | None = None,
+) -> PlannedCluster:
+    """Read a cluster and plan its drivers.
+
+    Args:
+        api: an open client.
+        drivers: by vendor.
+        prefix: of the names of DaemonSets.
+        namespace: where they are.
+        in_containers: whether drivers run in them; otherwise none is planned, and all that are there are obsolete.
+        node_selector: labels of the nodes that count.
+        registries: where images are looked for; None for not at all.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    nodes = select_nodes(await list_driver_nodes(api), node_selector)
+    # DaemonSets find their nodes by the label in any case: where KMM or hosts have the drivers, nothing is labelled.
+    plan = plan_drivers(nodes, drivers, prefix) if in_containers else DriverPlan((), (), {})
+    sets, _ = await list_all(api, build_collection_path("apps/v1", "daemonsets", namespace), DriverSet, query=_SELECTOR)
+    pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), DriverPod, query=_SELECTOR)
+    mismatches = tuple(find_mismatches(nodes, drivers))
+    images = {} if registries is None else await find_images((each.image for each in plan.sets), registries)
+    return PlannedCluster(
+        plan,
+        mismatches,
+        find_obsolete(sets, {each.name for each in plan.sets}),
+        find_outdated(nodes, plan.sets, pods, mismatches),
+        images,
+    )
+
+
+async def record_kernels(api: ApiClient, labels: Mapping[str, str]) -> None:
+    """Write the label of the kernel to nodes, by which their DaemonSets find them.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+
+    async def write(name: str) -> None:
+        await api.patch(build_node_path(name), {"metadata": {"labels": {KERNEL_LABEL: labels[name]}}})
+
+    await for_each_node(sorted(labels), write)
+
+
+def list_recorded(nodes: list[DriverNode]) -> list[str]:
+    """Return the names of the nodes that have anything of drivers' metadata."""
+    return sorted(node.name for node in nodes if KERNEL_LABEL in node.labels or UPGRADE_ANNOTATION in node.annotations)
+
+
+async def forget_nodes(api: ApiClient, names: list[str]) -> None:
+    """Take the label of the kernel and the record of upgrades off nodes; cordons stay.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    patch = {"metadata": {"labels": {KERNEL_LABEL: None}, "annotations": {UPGRADE_ANNOTATION: None}}}
+
+    async def write(name: str) -> None:
+        await api.patch(build_node_path(name), patch)
+
+    await for_each_node(names, write)
+
+
+async def has_module_manager(api: ApiClient) -> bool:
+    """Return whether KMM's resource definition is there.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    return await get_if_present(api, build_object_path(_DEFINITIONS, _MODULE_DEFINITION)) is not None

@@ -1,0 +1,100 @@
+"""Which nodes have another driver than is wanted, by their pods, their agents and unfinished upgrades."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.planning.plan import PlannedSet, Problem
+from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
+from accelkit.model.object_meta import ObjectMeta
+
+# Of mismatches, those that an upgrade mends. A kernel that changed is mended by labelling the node anew.
+_MENDED: Final = frozenset({"DriverOther", "DriverMissing"})
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    image: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] = msgspec.field(default_factory=list)
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class DriverPod(msgspec.Struct):
+    """A pod of a driver's DaemonSet."""
+
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def image(self) -> str:
+        """Of the container that has the driver."""
+        return next((each.image for each in self.spec.containers if each.name == "driver"), "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether its startup probe has passed, and it is not being deleted."""
+        told = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
+        return told and self.metadata.deletion_timestamp is None
+
+
+class Outdated(msgspec.Struct, frozen=True):
+    """A node whose driver is to be upgraded.
+
+    Attributes:
+        node: its name.
+        why: what was seen, as a sentence.
+        cordoned: whether somebody cordoned it, and not an upgrade of ours.
+    """
+
+    node: str
+    why: str
+    cordoned: bool
+
+
+def find_outdated(
+    nodes: Iterable[DriverNode], sets: Sequence[PlannedSet], pods: Iterable[DriverPod], problems: Iterable[Problem]
+) -> tuple[Outdated, ...]:
+    """Return the nodes whose driver is to be upgraded, by name.
+
+    Args:
+        nodes: of the cluster.
+        sets: that are planned; none where drivers do not run in containers.
+        pods: of drivers.
+        problems: what `find_mismatches` found.
+    """
+    images = {(name, each.image) for each in sets for name in each.nodes}
+    wanted = {name for name, _ in images}
+    why: dict[str, str] = {}
+    for pod in pods:
+        name = pod.spec.node_name
+        if name in wanted and (name, pod.image) not in images:
+            why[name] = f"its driver's pod runs {pod.image}"
+    for problem in problems:
+        if problem.reason in _MENDED:
+            why |= {name: problem.evidence for name in problem.nodes if name not in why}
+    listed: Mapping[str, DriverNode] = {node.name: node for node in nodes}
+    for node in listed.values():
+        if UPGRADE_ANNOTATION in node.annotations:
+            why.setdefault(node.name, "an upgrade of its driver was interrupted, or failed")
+    return tuple(
+        Outdated(name, why[name], node.unschedulable and UPGRADE_ANNOTATION not in node.annotations)
+        for name in sorted(why)
+        if (node := listed.get(name)) is not None
+    )
