@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
 _AT_ONCE: Final = 4
@@ -33,7 +33,7 @@ async def find_images(images: Iterable[str], settings: RegistrySettings) -> dict
 
 async def _find(client: RegistryClient, image: str) -> bool | None:
     try:
-        await client.read_manifest(Reference.parse(image))
+        await client.read_manifest(parse_reference(image))
     except RegistryError as exc:
         return False if exc.missing and not exc.beside_mirrors else None
     except CacheError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from accelkit.enablement.drivers.planning.rollout import DriverPod
 from accelkit.enablement.drivers.reading import read_driver_node
@@ -14,10 +16,23 @@ from accelkit.enablement.drivers.upgrading.validation import validate
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
-from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 POLL_SECONDS: Final = 2.0
+
+
+class WantedPods(msgspec.Struct, frozen=True):
+    """The pods that a node's drivers run in.
+
+    Attributes:
+        namespace: of these pods.
+        selector: by which they are found there.
+        images: that they have to have, one of each vendor's.
+    """
+
+    namespace: str
+    selector: str
+    images: tuple[str, ...]
 
 
 async def wait_for_driver(
@@ -26,15 +41,13 @@ async def wait_for_driver(
     targets: Mapping[str, str],
     *,
     seconds: float,
-    images: Collection[str] = (),
-    namespace: str = "",
-    selector: str = "",
+    wanted: WantedPods | None = None,
     began_at: float = 0.0,
     check: bool = False,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Delete pods of other images, and wait until those of `images` are ready and the node's agent reports the driver.
+    """Delete pods of other images, and wait until those that are wanted are ready and the agent reports the driver.
 
     DaemonSets of drivers replace a pod only when it is deleted. What the API server does not answer is asked again.
 
@@ -43,9 +56,7 @@ async def wait_for_driver(
         name: of the node.
         targets: by vendor, the version that is wanted; empty where any will do.
         seconds: how long it may take.
-        images: that the node's driver pods have to have; none where its driver is no pod's.
-        namespace: of these pods.
-        selector: by which they are found.
+        wanted: pods of drivers; None where the drivers run in none.
         began_at: of the upgrade, Unix seconds; what a stage found before does not count.
         check: delete nothing, and do not wait.
         sleep: waits between two looks.
@@ -62,7 +73,7 @@ async def wait_for_driver(
     deleted = dict[str, None]()
     while True:
         try:
-            reason, evidence = await _replace(api, name, images, namespace, selector, deleted, check=check)
+            reason, evidence = await _replace(api, name, wanted, deleted, check=check)
             if check:
                 return list(deleted)
             if not reason:
@@ -82,31 +93,31 @@ async def wait_for_driver(
 
 
 async def _replace(
-    api: ApiClient,
-    name: str,
-    images: Collection[str],
-    namespace: str,
-    selector: str,
-    deleted: dict[str, None],
-    *,
-    check: bool,
+    api: ApiClient, name: str, wanted: WantedPods | None, deleted: dict[str, None], *, check: bool
 ) -> tuple[str, str]:
-    if not images:
+    if wanted is None or not wanted.images:
         return "", ""
-    collection = build_collection_path("v1", "pods", namespace)
-    query = {"labelSelector": selector, "fieldSelector": f"spec.nodeName={name}"}
+    collection = build_collection_path("v1", "pods", wanted.namespace)
+    query = {"labelSelector": wanted.selector, "fieldSelector": f"spec.nodeName={name}"}
     pods, _ = await list_all(api, collection, DriverPod, query=query)
     for pod in pods:
-        if pod.image not in images and pod.metadata.deletion_timestamp is None:
+        if pod.image not in wanted.images and pod.metadata.deletion_timestamp is None:
             deleted[pod.metadata.name] = None
             if not check:
-                await delete_if_present(
-                    api, build_object_path(collection, pod.metadata.name), {"kind": "DeleteOptions"}
-                )
+                await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
     ready = {pod.image for pod in pods if pod.ready}
-    if waiting := sorted(set(images) - ready):
+    if waiting := sorted(set(wanted.images) - ready):
         return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
     return "", ""
+
+
+async def _delete(api: ApiClient, path: str, uid: str) -> None:
+    try:
+        await api.delete(path, {"preconditions": {"uid": uid}})
+    except ApiError as exc:
+        # Its DaemonSet was faster.
+        if not exc.not_found and not exc.conflict:
+            raise
 
 
 async def _validate(api: ApiClient, name: str, targets: Mapping[str, str], began_at: float) -> tuple[str, str]:
