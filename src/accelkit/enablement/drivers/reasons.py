@@ -33,6 +33,7 @@ REASONS: Final[dict[str, str]] = {
     "RecordUnreadable": "delete the node's annotation accelkit.io/driver-upgrade, and see whether it is to be cordoned",
     "UncordonedByHand": "somebody uncordoned the node meanwhile; run playbooks/driver.yml again to begin anew",
     "PodsRemain": "delete these pods, or have their PodDisruptionBudgets allow it, then run playbooks/driver.yml again",
+    "UpgradeFailed": "mend what the evidence says, then run playbooks/driver.yml again",
     "Interrupted": "run playbooks/driver.yml again; it goes on where the last run ended",
     # Of what is to come.
     "Works": "nothing",

@@ -93,8 +93,8 @@ def find_outdated(
     for node in listed.values():
         if UPGRADE_ANNOTATION in node.annotations:
             why.setdefault(node.name, "an upgrade of its driver was interrupted, or failed")
-    return tuple(
-        Outdated(name, why[name], node.unschedulable and UPGRADE_ANNOTATION not in node.annotations)
-        for name in sorted(why)
-        if (node := listed.get(name)) is not None
-    )
+    return tuple(_describe(listed[name], why[name]) for name in sorted(why) if name in listed)
+
+
+def _describe(node: DriverNode, why: str) -> Outdated:
+    return Outdated(node.name, why, node.unschedulable and UPGRADE_ANNOTATION not in node.annotations)
