@@ -33,8 +33,9 @@ options:
   state:
     description:
       - V(planned) changes nothing.
-      - V(recorded) writes the label C(accelkit.io/driver-kernel) to the nodes that lack it or have another kernel's.
-      - V(absent) takes this label and the record of upgrades off all nodes. Cordons stay.
+      - V(recorded) writes the label C(accelkit.io/driver-kernel.VENDOR) to the nodes that lack it or name another
+        kernel.
+      - V(absent) takes these labels and the record of upgrades off all nodes. Cordons stay.
     type: str
     choices: [planned, recorded, absent]
     default: planned
@@ -64,6 +65,16 @@ options:
       - Labels of the nodes that count; all nodes without it.
     type: dict
     default: {}
+  packages_kernel:
+    description:
+      - The kernel that RV(packages) are for; that which each node runs without it.
+    type: str
+    default: ""
+  packages_version:
+    description:
+      - The version of drivers that RV(packages) are for; that of O(vendors) without it.
+    type: str
+    default: ""
   look_for_images:
     description:
       - Whether the registries are asked for the planned images. Otherwise all of them count as there.
@@ -99,6 +110,13 @@ missing:
   returned: success
   type: list
   elements: str
+builds:
+  description:
+    - The Jobs that build missing images, each with C(name), C(image), C(builder), C(args), C(containerfile),
+      C(push_secret) and C(entitlement_secret).
+  returned: success
+  type: list
+  elements: dict
 unknown:
   description: Images of which no registry said whether they are there.
   returned: success
@@ -119,6 +137,11 @@ outdated:
   returned: success
   type: list
   elements: dict
+packages:
+  description: The packages of drivers of each node, with O(mode=package); by node.
+  returned: success
+  type: dict
+  sample: {worker-1: [nvidia-driver-550.54.14]}
 vendors:
   description: The vendors of the cards of each node, by node.
   returned: success
@@ -156,11 +179,13 @@ with suppress(ImportError):
         plan_cluster,
         record_kernels,
     )
-    from accelkit.enablement.drivers.nodes import KERNEL_LABEL
+    from accelkit.enablement.drivers.planning.packages import list_packages
     from accelkit.enablement.drivers.reading import list_driver_nodes
     from accelkit.enablement.drivers.settings import read_drivers
 
-NOTHING = {"sets": [], "problems": [], "missing": [], "unknown": [], "deletable": [], "occupied": [], "outdated": []}
+NOTHING = {
+    name: [] for name in ("sets", "problems", "missing", "builds", "unknown", "deletable", "occupied", "outdated")
+}
 
 
 def main():
@@ -171,6 +196,8 @@ def main():
         prefix={"type": "str", "default": "accelkit-driver"},
         namespace={"type": "str", "default": "accelkit"},
         node_selector={"type": "dict", "default": {}},
+        packages_kernel={"type": "str", "default": ""},
+        packages_version={"type": "str", "default": ""},
         look_for_images={"type": "bool", "default": False},
         **REGISTRY_ARGUMENTS,
     )
@@ -189,16 +216,15 @@ async def _act(api, module):
         "vendors": {node.name: list(node.vendors) for node in nodes if node.vendors},
         "module_manager": await has_module_manager(api),
     }
-    labels = {node.name: node.labels.get(KERNEL_LABEL) for node in nodes}
     if given["state"] == "absent":
-        names = list_recorded(nodes)
+        recorded = list_recorded(nodes)
         if not module.check_mode:
-            await forget_nodes(api, names)
-        before = {name: {KERNEL_LABEL: labels[name]} for name in names}
-        return {**NOTHING, **known, "before": before, "after": {name: {} for name in names}}
+            await forget_nodes(api, recorded)
+        return {**NOTHING, **known, "packages": {}, "before": recorded, "after": {}}
+    drivers = read_drivers(given["vendors"])
     planned = await plan_cluster(
         api,
-        read_drivers(given["vendors"]),
+        drivers,
         prefix=given["prefix"],
         namespace=given["namespace"],
         in_containers=given["mode"] == "container",
@@ -209,17 +235,21 @@ async def _act(api, module):
     if not module.check_mode:
         await record_kernels(api, written)
     images = planned.images
+    pinned = {"kernel": given["packages_kernel"], "version": given["packages_version"]}
+    packages = list_packages(planned.nodes, drivers, **pinned) if given["mode"] == "package" else {}
     return {
         **known,
         "sets": to_builtins(planned.plan.sets),
         "problems": [_describe(each) for each in (*planned.plan.problems, *planned.mismatches)],
         "missing": [each.name for each in planned.plan.sets if images.get(each.image, True) is False],
+        "builds": to_builtins(planned.builds),
+        "packages": to_builtins(packages),
         "unknown": sorted(image for image, found in images.items() if found is None),
         "deletable": list(planned.obsolete.deletable),
         "occupied": list(planned.obsolete.occupied),
         "outdated": to_builtins(planned.outdated),
-        "before": {name: {KERNEL_LABEL: labels.get(name)} for name in written},
-        "after": {name: {KERNEL_LABEL: label} for name, label in written.items()},
+        "before": {node.name: node.recorded_kernels for node in nodes if node.name in written},
+        "after": {node.name: {**node.recorded_kernels, **written[node.name]} for node in nodes if node.name in written},
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from accelkit.enablement.drivers.images import find_images
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL, DriverNode, select_nodes
+from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
+from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
 from accelkit.enablement.drivers.planning.mismatch import find_mismatches
 from accelkit.enablement.drivers.planning.obsolete import DriverSet, Obsolete, find_obsolete
 from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, plan_drivers
@@ -41,6 +42,8 @@ class PlannedCluster(msgspec.Struct, frozen=True):
         obsolete: DaemonSets that no plan names.
         outdated: nodes whose driver is to be upgraded.
         images: of the planned sets, whether they are there; empty where nobody asked.
+        builds: Jobs for those that are not.
+        nodes: that count.
     """
 
     plan: DriverPlan
@@ -48,6 +51,8 @@ class PlannedCluster(msgspec.Struct, frozen=True):
     obsolete: Obsolete
     outdated: tuple[Outdated, ...]
     images: Mapping[str, bool | None]
+    builds: tuple[PlannedBuild, ...]
+    nodes: tuple[DriverNode, ...]
 
 
 async def plan_cluster(
@@ -87,39 +92,49 @@ async def plan_cluster(
         find_obsolete(sets, {each.name for each in plan.sets}),
         find_outdated(nodes, plan.sets, pods, mismatches),
         images,
+        plan_builds(plan.sets, drivers, images, {node.name: node.system for node in nodes}),
+        tuple(nodes),
     )
 
 
-async def record_kernels(api: ApiClient, labels: Mapping[str, str]) -> None:
-    """Write the label of the kernel to nodes, by which their DaemonSets find them.
+async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the labels of kernels to nodes, by which their DaemonSets find them.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
 
     async def write(name: str) -> None:
-        await api.patch(build_node_path(name), {"metadata": {"labels": {KERNEL_LABEL: labels[name]}}})
+        await api.patch(build_node_path(name), {"metadata": {"labels": labels[name]}})
 
     await for_each_node(sorted(labels), write)
 
 
-def list_recorded(nodes: list[DriverNode]) -> list[str]:
-    """Return the names of the nodes that have anything of drivers' metadata."""
-    return sorted(node.name for node in nodes if KERNEL_LABEL in node.labels or UPGRADE_ANNOTATION in node.annotations)
+def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
+    """Return the labels of kernels of all nodes that have any, or a record of an upgrade."""
+    return {
+        node.name: node.recorded_kernels
+        for node in nodes
+        if node.recorded_kernels or UPGRADE_ANNOTATION in node.annotations
+    }
 
 
-async def forget_nodes(api: ApiClient, names: list[str]) -> None:
-    """Take the label of the kernel and the record of upgrades off nodes; cordons stay.
+async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
+    """Take the labels of kernels and the record of upgrades off nodes; cordons stay.
+
+    Args:
+        api: an open client.
+        recorded: what `list_recorded` found.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    patch = {"metadata": {"labels": {KERNEL_LABEL: None}, "annotations": {UPGRADE_ANNOTATION: None}}}
 
     async def write(name: str) -> None:
-        await api.patch(build_node_path(name), patch)
+        gone = {"labels": dict.fromkeys(recorded[name]), "annotations": {UPGRADE_ANNOTATION: None}}
+        await api.patch(build_node_path(name), {"metadata": gone})
 
-    await for_each_node(names, write)
+    await for_each_node(sorted(recorded), write)
 
 
 async def has_module_manager(api: ApiClient) -> bool:

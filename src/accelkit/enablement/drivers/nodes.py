@@ -14,8 +14,9 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
-# By it the DaemonSet of a kernel finds its nodes. Kubelets tell the kernel in the status alone, which selects nothing.
-KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
+# By it, with the vendor behind, the DaemonSet of a kernel and vendor finds its nodes. Kubelets tell the kernel in
+# the status alone, which selects nothing.
+KERNEL_LABELS: Final = "accelkit.io/driver-kernel."
 
 
 class _NodeInfo(msgspec.Struct, rename="camel"):
@@ -89,6 +90,11 @@ class DriverNode(msgspec.Struct, frozen=True):
         if self.unschedulable:
             return "NodeCordoned"
         return "" if self.kernel else "KernelUnknown"
+
+    @property
+    def recorded_kernels(self) -> dict[str, str]:
+        """The labels by which DaemonSets of drivers find the node."""
+        return {key: value for key, value in self.labels.items() if key.startswith(KERNEL_LABELS)}
 
     def list_drivers(self, vendor: str) -> tuple[str, ...]:
         """Return the versions of a vendor's driver that its cards name, sorted; `""` for a card that names none."""

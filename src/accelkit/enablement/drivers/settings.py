@@ -65,6 +65,19 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entitlement_secret: str = ""
 
 
+class Mount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A folder of the node in a driver's container, at the same path; `propagation` is Kubernetes' word."""
+
+    path: str
+    read_only: bool = False
+    propagation: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what Kubernetes would."""
+        if not self.path.startswith("/") or self.propagation not in {"", "Bidirectional", "HostToContainer", "None"}:
+            raise ValueError("give an absolute path, and Bidirectional, HostToContainer or None as propagation")
+
+
 class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver of a vendor.
 
@@ -78,6 +91,10 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         command: of the container; its image's own where it is empty.
         args: of the container.
         env: of the container.
+        mounts: folders of the node, beside those that every driver gets.
+        ready: command in the container that succeeds once the driver is loaded; whether `module` is, without it.
+        in_tree_module: what KMM unloads before, as `nouveau`.
+        selector: labels of the nodes on which KMM loads the module.
     """
 
     version: str = ""
@@ -89,6 +106,10 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    ready: tuple[str, ...] = ()
+    in_tree_module: str = ""
+    selector: dict[str, str] = {}
 
     def find_pattern(self, kernel: str) -> str:
         """Return the pattern of the image for a kernel; empty where there is none."""

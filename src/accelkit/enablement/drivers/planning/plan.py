@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL, DriverNode
+from accelkit.enablement.drivers.nodes import KERNEL_LABELS, DriverNode
 from accelkit.enablement.drivers.planning.names import build_label, build_name
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
@@ -22,7 +22,7 @@ class PlannedSet(msgspec.Struct, frozen=True):
         name: of its DaemonSet, and of the Job that builds its image.
         vendor: of the cards.
         kernel: the release.
-        label: value of `KERNEL_LABEL` on its nodes.
+        label: value of the label of its vendor on its nodes, `KERNEL_LABELS` with the vendor behind.
         system: of its nodes, as `rhel9.4`.
         image: with all variables filled in.
         version: of the driver; empty where any will do.
@@ -64,12 +64,12 @@ class DriverPlan(msgspec.Struct, frozen=True):
     Attributes:
         sets: by name.
         problems: of nodes that have none.
-        labels: values of `KERNEL_LABEL` to be written, by node; only of nodes that lack them, and may be acted upon.
+        labels: to be written, by node; only of nodes that lack them, and may be acted upon.
     """
 
     sets: tuple[PlannedSet, ...]
     problems: tuple[Problem, ...]
-    labels: Mapping[str, str]
+    labels: Mapping[str, Mapping[str, str]]
 
 
 def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver], prefix: str) -> DriverPlan:
@@ -83,20 +83,20 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
         drivers: by vendor, of those that run in containers.
         prefix: with which names begin.
     """
-    problems, labels = list[Problem](), dict[str, str]()
+    problems, labels = list[Problem](), dict[str, dict[str, str]]()
     groups: dict[tuple[str, str], list[DriverNode]] = {}
     for node in nodes:
         vendors = [vendor for vendor in node.vendors if vendor in drivers]
         if not vendors:
             continue
-        label = build_label(node.kernel)
-        known = node.kernel and node.labels.get(KERNEL_LABEL) == label
         if node.obstacle:
             problems.append(_describe_obstacle(node))
-        elif not known:
-            labels[node.name] = label
-        if not node.obstacle or known:
-            for vendor in vendors:
+        wanted = {f"{KERNEL_LABELS}{vendor}": build_label(node.kernel) for vendor in vendors}
+        lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+        if lacking and not node.obstacle:
+            labels[node.name] = lacking
+        for vendor in vendors:
+            if not node.obstacle or (node.kernel and f"{KERNEL_LABELS}{vendor}" not in lacking):
                 groups.setdefault((vendor, node.kernel), []).append(node)
     sets, wrong = _plan_groups(groups, drivers, prefix)
     return DriverPlan(tuple(sets), (*wrong, *problems), labels)

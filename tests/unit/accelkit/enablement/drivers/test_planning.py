@@ -8,12 +8,14 @@ import msgspec
 import pytest
 from driver_nodes import KERNEL, OTHER, RHEL, build_card, build_node
 
+from accelkit.enablement.drivers.planning.builds import plan_builds
 from accelkit.enablement.drivers.planning.mismatch import find_mismatches
 from accelkit.enablement.drivers.planning.names import MAX_NAME, build_label, build_name
 from accelkit.enablement.drivers.planning.obsolete import DriverSet, find_obsolete
+from accelkit.enablement.drivers.planning.packages import list_packages
 from accelkit.enablement.drivers.planning.plan import plan_drivers
 from accelkit.enablement.drivers.settings import read_drivers
-from accelkit.enablement.drivers.systems import read_system
+from accelkit.enablement.drivers.systems import System, read_system
 from accelkit.errors import ConfigurationError
 
 PATTERN = "quay.io/acme/nvidia:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}-${OS}"
@@ -34,7 +36,8 @@ def test_nodes_of_one_kernel_share_a_set_and_each_kernel_has_its_own():
     assert made.sets[0].name == NAME
     assert made.sets[0].image == f"quay.io/acme/nvidia:550.54.14-{KERNEL}-rhel9.4"
     assert made.problems == ()
-    assert made.labels == {"a": KERNEL, "b": KERNEL, "c": OTHER}
+    label = "accelkit.io/driver-kernel.nvidia"
+    assert made.labels == {"a": {label: KERNEL}, "b": {label: KERNEL}, "c": {label: OTHER}}
 
 
 def test_each_vendor_has_a_set_of_its_own_and_vendors_that_nobody_configured_have_none():
@@ -42,6 +45,14 @@ def test_each_vendor_has_a_set_of_its_own_and_vendors_that_nobody_configured_hav
     made = plan(build_node("a", vendors=("nvidia", "amd", "intel")), drivers=drivers)
     assert [(each.vendor, each.image) for each in made.sets] == [("amd", "a:1"), ("nvidia", "n:1")]
     assert len({each.name for each in made.sets}) == 2
+
+
+def test_what_is_labelled_for_one_vendor_is_not_for_another():
+    drivers = read_drivers({"nvidia": {"image": "n:1"}, "amd": {"image": "a:1"}})
+    node = build_node("a", recorded=KERNEL, cards=(build_card(vendor="amd"),), cordoned=True)
+    assert [each.vendor for each in plan(node, drivers=drivers).sets] == ["nvidia"]
+    ready = build_node("a", recorded=KERNEL, cards=(build_card(vendor="amd"),))
+    assert plan(ready, drivers=drivers).labels == {"a": {"accelkit.io/driver-kernel.amd": KERNEL}}
 
 
 def test_the_vendor_is_that_of_the_inventory_also_without_labels():
@@ -231,3 +242,44 @@ def test_the_driver_that_agents_report_is_compared(cards, reason, wrong):
 def test_where_any_driver_will_do_none_is_wrong():
     assert list(find_mismatches([build_node("a")], read_drivers({"nvidia": {"image": "i:1"}}))) == []
     assert list(find_mismatches([build_node("a", vendors=())], DRIVERS)) == []
+
+
+BUILD = {
+    "containerfile": "FROM registry.example.org/base",
+    "builder": "kaniko:1",
+    "args": ["--destination=${IMAGE}", "--dockerfile=${CONTAINERFILE}", "--build-arg=K=${KERNEL_FULL_VERSION}-${OS}"],
+    "push_secret": "push",
+    "entitlement_secret": "rhel",
+}
+
+
+def test_images_that_are_not_there_are_built_and_others_are_not():
+    drivers = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD}})
+    sets = plan(build_node("a", kernel="6.1+x"), drivers=drivers).sets
+    systems = {"a": System("rhel", "9.4")}
+    for present in ({}, {"i:6.1_x": True}, {"i:6.1_x": None}):
+        assert plan_builds(sets, drivers, present, systems) == ()
+    [build] = plan_builds(sets, drivers, {"i:6.1_x": False}, systems)
+    assert build.args == (
+        "--destination=i:6.1_x",
+        "--dockerfile=/workspace/Containerfile",
+        "--build-arg=K=6.1+x-rhel9.4",
+    )
+    assert (build.push_secret, build.entitlement_secret) == ("push", "rhel")
+    other = read_drivers(
+        {"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD | {"containerfile": "FROM y"}}}
+    )
+    [changed] = plan_builds(sets, other, {"i:6.1_x": False}, systems)
+    assert changed.name != build.name
+    assert max(len(build.name), len(changed.name)) <= MAX_NAME
+    without = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}"}})
+    assert plan_builds(sets, without, {"i:6.1_x": False}, systems) == ()
+
+
+def test_packages_are_pinned_to_the_kernel_itself():
+    packages = ["nvidia-driver-${DRIVER_VERSION}", "kmod-nvidia-${KERNEL_FULL_VERSION}"]
+    drivers = read_drivers({"nvidia": {"version": "550", "packages": packages}})
+    nodes = [build_node("a", kernel="6.1+x"), build_node("b", vendors=()), build_node("c", vendors=("amd",))]
+    assert list_packages(nodes, drivers) == {"a": ("kmod-nvidia-6.1+x", "nvidia-driver-550")}
+    future = list_packages(nodes, drivers, kernel="6.2", version="570")
+    assert future == {"a": ("kmod-nvidia-6.2", "nvidia-driver-570")}
