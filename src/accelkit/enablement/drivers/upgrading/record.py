@@ -165,8 +165,8 @@ def end(node: DriverNode, now: float, *, reason: str = "", evidence: str = "", k
         return Step(None, refusal="RecordUnreadable")
     if found is None:
         return Step(None)
-    if found.phase is Phase.FAILED and not found.ours:
-        # It ended before. It is told until the next upgrade of this node begins.
+    if found.phase is Phase.FAILED:
+        # It ended before. It is told, and its node kept cordoned where that was asked for, until the next one begins.
         return Step(found)
     stays = bool(reason) and keep_cordoned
     uncordon = found.ours and node.unschedulable and not stays

@@ -149,6 +149,7 @@ def test_a_node_that_is_kept_cordoned_is_uncordoned_by_the_next_run():
     found = run_until(start, Phase.VALIDATE)
     failed = apply(found, end(found, 3.0, reason="DriverOther", evidence="x", keep_cordoned=True))
     assert failed.unschedulable
+    assert not end(failed, 4.0).changed
     again = begin(failed, TARGET, 100.0)
     assert (again.record.phase, again.record.ours, again.unschedulable) == (Phase.DRAIN, True, None)
     whole = apply(failed, again)
