@@ -33,8 +33,8 @@ options:
   state:
     description:
       - V(planned) changes nothing.
-      - V(recorded) writes the label C(accelkit.io/driver-kernel.VENDOR) to the nodes that lack it or name another
-        kernel.
+      - V(recorded) writes the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to the nodes
+        that lack them or have another kernel's.
       - V(absent) takes these labels and the record of upgrades off all nodes. Cordons stay.
     type: str
     choices: [planned, recorded, absent]
@@ -248,8 +248,8 @@ async def _act(api, module):
         "deletable": list(planned.obsolete.deletable),
         "occupied": list(planned.obsolete.occupied),
         "outdated": to_builtins(planned.outdated),
-        "before": {node.name: node.recorded_kernels for node in nodes if node.name in written},
-        "after": {node.name: {**node.recorded_kernels, **written[node.name]} for node in nodes if node.name in written},
+        "before": {node.name: node.recorded for node in nodes if node.name in written},
+        "after": {node.name: {**node.recorded, **written[node.name]} for node in nodes if node.name in written},
     }
 
 

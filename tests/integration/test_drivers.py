@@ -9,7 +9,7 @@ import pytest
 from extender_process import MEMORY, PODS, world_of
 
 from accelkit.enablement.drivers.cluster import forget_nodes, list_recorded, plan_cluster, record_kernels
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL
 from accelkit.enablement.drivers.reading import list_driver_nodes, read_driver_node
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.cordon import take_step
@@ -49,7 +49,7 @@ async def test_nodes_are_planned_by_their_kernels_and_labelled(control_plane):
         again = await plan_cluster(world.api, DRIVERS, **given)
         assert not nodes.keys() & again.plan.labels.keys()
         for name, kernel in nodes.items():
-            assert (await read_driver_node(world.api, name)).labels[f"{KERNEL_LABELS}simulated"] == kernel
+            assert (await read_driver_node(world.api, name)).labels[KERNEL_LABEL] == kernel
         await forget_nodes(world.api, list_recorded(await list_driver_nodes(world.api)))
         assert list_recorded(await list_driver_nodes(world.api)) == {}
 

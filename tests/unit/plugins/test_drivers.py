@@ -18,11 +18,11 @@ pytest.importorskip("fake_api.server")
 from driver_nodes import KERNEL, OTHER, build_card, write_node
 from fake_api.server import FakeApi
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS
 from accelkit.kube.paths import NODES, build_node_path
 
 VENDORS = {"nvidia": {"version": "550", "image": "i:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"}}
-LABEL = f"{KERNEL_LABELS}nvidia"
+VENDOR = {f"{VENDOR_LABELS}nvidia": "true"}
 A = build_node_path("a")
 
 
@@ -62,12 +62,12 @@ def test_a_plan_changes_nothing(run_module, api):
 def test_kernels_are_recorded_once_and_taken_off_again(run_module, api):
     api.store(NODES, write_node("a"))
     would = run_module(driver_plan, container(state="recorded"), check=True)
-    assert (would["changed"], would["after"], api.writes) == (True, {"a": {LABEL: KERNEL}}, [])
+    assert (would["changed"], would["after"], api.writes) == (True, {"a": {KERNEL_LABEL: KERNEL, **VENDOR}}, [])
     assert run_module(driver_plan, container(state="recorded"))["changed"]
-    assert api.objects[A]["metadata"]["labels"][LABEL] == KERNEL
+    assert api.objects[A]["metadata"]["labels"][KERNEL_LABEL] == KERNEL
     assert not run_module(driver_plan, container(state="recorded"))["changed"]
     assert run_module(driver_plan, {"state": "absent"})["changed"]
-    assert LABEL not in api.objects[A]["metadata"]["labels"]
+    assert KERNEL_LABEL not in api.objects[A]["metadata"]["labels"]
     assert not run_module(driver_plan, {"state": "absent"})["changed"]
 
 

@@ -10,7 +10,7 @@ from rendering import ROOT, run_play
 from ruamel.yaml import YAML
 
 from accelkit.enablement.drivers.cluster import COMPONENT
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS
 from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
 from accelkit.enablement.drivers.settings import read_drivers
 
@@ -109,7 +109,7 @@ def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_
     spec = made["d-nvidia"]["spec"]
     assert spec["updateStrategy"] == {"type": "OnDelete"}
     pod = spec["template"]["spec"]
-    assert pod["nodeSelector"] == {f"{KERNEL_LABELS}nvidia": KERNEL, "pool": "gpu"}
+    assert pod["nodeSelector"] == {KERNEL_LABEL: KERNEL, f"{VENDOR_LABELS}nvidia": "true", "pool": "gpu"}
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
     labels = spec["template"]["metadata"]["labels"]

@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
+from accelkit.enablement.drivers.driver_pods import DriverPod
 from accelkit.enablement.drivers.images import find_images
 from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
 from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
 from accelkit.enablement.drivers.planning.mismatch import find_mismatches
 from accelkit.enablement.drivers.planning.obsolete import DriverSet, Obsolete, find_obsolete
 from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, plan_drivers
-from accelkit.enablement.drivers.planning.rollout import DriverPod, Outdated, find_outdated
+from accelkit.enablement.drivers.planning.rollout import Outdated, find_outdated
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import VendorDriver
 from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
@@ -98,7 +99,7 @@ async def plan_cluster(
 
 
 async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the labels of kernels to nodes, by which their DaemonSets find them.
+    """Write the labels of kernel and vendors to nodes, by which their DaemonSets find them.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -111,16 +112,12 @@ async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]
 
 
 def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
-    """Return the labels of kernels of all nodes that have any, or a record of an upgrade."""
-    return {
-        node.name: node.recorded_kernels
-        for node in nodes
-        if node.recorded_kernels or UPGRADE_ANNOTATION in node.annotations
-    }
+    """Return the labels of drivers of all nodes that have any, or a record of an upgrade."""
+    return {node.name: node.recorded for node in nodes if node.recorded or UPGRADE_ANNOTATION in node.annotations}
 
 
 async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
-    """Take the labels of kernels and the record of upgrades off nodes; cordons stay.
+    """Take the labels of drivers and the record of upgrades off nodes; cordons stay.
 
     Args:
         api: an open client.

@@ -14,9 +14,10 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
-# By it, with the vendor behind, the DaemonSet of a kernel and vendor finds its nodes. Kubelets tell the kernel in
-# the status alone, which selects nothing.
-KERNEL_LABELS: Final = "accelkit.io/driver-kernel."
+# By these two, the second with the vendor behind, the DaemonSet of a kernel and vendor finds its nodes. Kubelets tell
+# the kernel in the status alone, which selects nothing.
+KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
+VENDOR_LABELS: Final = "accelkit.io/driver-vendor."
 
 
 class _NodeInfo(msgspec.Struct, rename="camel"):
@@ -92,9 +93,10 @@ class DriverNode(msgspec.Struct, frozen=True):
         return "" if self.kernel else "KernelUnknown"
 
     @property
-    def recorded_kernels(self) -> dict[str, str]:
+    def recorded(self) -> dict[str, str]:
         """The labels by which DaemonSets of drivers find the node."""
-        return {key: value for key, value in self.labels.items() if key.startswith(KERNEL_LABELS)}
+        ours = (key for key in self.labels if key == KERNEL_LABEL or key.startswith(VENDOR_LABELS))
+        return {key: self.labels[key] for key in sorted(ours)}
 
     def list_drivers(self, vendor: str) -> tuple[str, ...]:
         """Return the versions of a vendor's driver that its cards name, sorted; `""` for a card that names none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS, DriverNode
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, DriverNode
 from accelkit.enablement.drivers.planning.names import build_label
 from accelkit.enablement.drivers.planning.plan import Problem
 from accelkit.enablement.drivers.settings import VendorDriver
@@ -20,14 +20,14 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
         drivers: what is wanted, by vendor.
     """
     for node in nodes:
+        recorded = node.labels.get(KERNEL_LABEL)
+        if recorded is not None and node.kernel and recorded != build_label(node.kernel):
+            text = f"the driver was chosen for kernel {recorded}, and {node.kernel} runs"
+            # What was loaded for another kernel is not loaded: nothing else is known of it.
+            yield Problem("KernelChanged", text, (node.name,))
+            continue
         for vendor in node.vendors:
-            recorded = node.labels.get(f"{KERNEL_LABELS}{vendor}")
-            if recorded is not None and node.kernel and recorded != build_label(node.kernel):
-                text = f"{vendor}'s driver was chosen for kernel {recorded}, and {node.kernel} runs"
-                # What was loaded for another kernel is not loaded: nothing else is known of it.
-                yield Problem("KernelChanged", text, (node.name,))
-            else:
-                yield from _find_driver_problem(node, vendor, drivers.get(vendor))
+            yield from _find_driver_problem(node, vendor, drivers.get(vendor))
 
 
 def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | None) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS, DriverNode
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS, DriverNode
 from accelkit.enablement.drivers.planning.names import build_label, build_name
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
@@ -22,7 +22,7 @@ class PlannedSet(msgspec.Struct, frozen=True):
         name: of its DaemonSet, and of the Job that builds its image.
         vendor: of the cards.
         kernel: the release.
-        label: value of the label of its vendor on its nodes, `KERNEL_LABELS` with the vendor behind.
+        label: value of `KERNEL_LABEL` on its nodes.
         system: of its nodes, as `rhel9.4`.
         image: with all variables filled in.
         version: of the driver; empty where any will do.
@@ -91,12 +91,13 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
             continue
         if node.obstacle:
             problems.append(_describe_obstacle(node))
-        wanted = {f"{KERNEL_LABELS}{vendor}": build_label(node.kernel) for vendor in vendors}
+        wanted = {KERNEL_LABEL: build_label(node.kernel)} | {f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}
         lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
         if lacking and not node.obstacle:
             labels[node.name] = lacking
         for vendor in vendors:
-            if not node.obstacle or (node.kernel and f"{KERNEL_LABELS}{vendor}" not in lacking):
+            known = node.kernel and not {KERNEL_LABEL, f"{VENDOR_LABELS}{vendor}"} & lacking.keys()
+            if known or not node.obstacle:
                 groups.setdefault((vendor, node.kernel), []).append(node)
     sets, wrong = _plan_groups(groups, drivers, prefix)
     return DriverPlan(tuple(sets), (*wrong, *problems), labels)

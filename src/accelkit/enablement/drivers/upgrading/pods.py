@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.enablement.drivers.planning.rollout import DriverPod
+from accelkit.enablement.drivers.driver_pods import DriverPod
 from accelkit.enablement.drivers.reading import read_driver_node
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.upgrading.validation import validate

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS, DriverNode, WrittenNode, convert_node
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS, DriverNode, WrittenNode, convert_node
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.vendors.profiles import load_profiles
@@ -52,7 +52,11 @@ def write_node(
             "name": name,
             "labels": presence
             | (labels or {})
-            | ({f"{KERNEL_LABELS}{vendor}": recorded for vendor in vendors} if recorded else {}),
+            | (
+                {KERNEL_LABEL: recorded, **{f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}}
+                if recorded
+                else {}
+            ),
             "annotations": inventory | (annotations or {}),
         },
         "spec": {"unschedulable": True} if cordoned else {},

@@ -18,7 +18,7 @@ from accelkit.enablement.drivers.cluster import (
 )
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.reading import find_fields, parse_requested_apis, read_slice_fields
-from accelkit.enablement.drivers.nodes import KERNEL_LABELS
+from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.pods import WantedPods, wait_for_driver
@@ -27,7 +27,7 @@ from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.paths import NODES, build_node_path
 
 DRIVERS = read_drivers({"nvidia": {"version": "550", "image": "i:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"}})
-LABEL = f"{KERNEL_LABELS}nvidia"
+VENDOR = {f"{VENDOR_LABELS}nvidia": "true"}
 IMAGE = f"i:550-{KERNEL}"
 SETS = "/apis/apps/v1/namespaces/accelkit/daemonsets"
 PODS = "/api/v1/namespaces/accelkit/pods"
@@ -68,7 +68,7 @@ async def test_a_cluster_is_planned_as_it_is():
     )
     found = await plan(api)
     assert [each.nodes for each in found.plan.sets] == [("a",), ("b",)]
-    assert found.plan.labels == {"b": {LABEL: OTHER}}
+    assert found.plan.labels == {"b": {KERNEL_LABEL: OTHER, **VENDOR}}
     assert found.obsolete.deletable == ("former",)
     assert (found.outdated, found.images, api.writes) == ((), {}, [])
 
@@ -105,10 +105,10 @@ async def test_outdated_are_nodes_with_other_pods_other_drivers_or_unfinished_up
 async def test_the_kernel_is_recorded_and_forgotten_and_cordons_stay():
     node = write_node("a", cordoned=True, annotations={UPGRADE_ANNOTATION: "{}"})
     api = cluster(node, write_node("b"))
-    await record_kernels(api, {"a": {LABEL: KERNEL}, "gone": {LABEL: KERNEL}})
-    assert api.objects[build_node_path("a")]["metadata"]["labels"][LABEL] == KERNEL
+    await record_kernels(api, {"a": {KERNEL_LABEL: KERNEL}, "gone": {KERNEL_LABEL: KERNEL}})
+    assert api.objects[build_node_path("a")]["metadata"]["labels"][KERNEL_LABEL] == KERNEL
     recorded = list_recorded(await list_driver_nodes(api))
-    assert recorded == {"a": {LABEL: KERNEL}}
+    assert recorded == {"a": {KERNEL_LABEL: KERNEL}}
     await forget_nodes(api, recorded)
     assert list_recorded(await list_driver_nodes(api)) == {}
     assert api.objects[build_node_path("a")]["spec"] == {"unschedulable": True}

@@ -36,8 +36,10 @@ def test_nodes_of_one_kernel_share_a_set_and_each_kernel_has_its_own():
     assert made.sets[0].name == NAME
     assert made.sets[0].image == f"quay.io/acme/nvidia:550.54.14-{KERNEL}-rhel9.4"
     assert made.problems == ()
-    label = "accelkit.io/driver-kernel.nvidia"
-    assert made.labels == {"a": {label: KERNEL}, "b": {label: KERNEL}, "c": {label: OTHER}}
+    assert made.labels == {
+        name: {"accelkit.io/driver-kernel": kernel, "accelkit.io/driver-vendor.nvidia": "true"}
+        for name, kernel in (("a", KERNEL), ("b", KERNEL), ("c", OTHER))
+    }
 
 
 def test_each_vendor_has_a_set_of_its_own_and_vendors_that_nobody_configured_have_none():
@@ -52,7 +54,7 @@ def test_what_is_labelled_for_one_vendor_is_not_for_another():
     node = build_node("a", recorded=KERNEL, cards=(build_card(vendor="amd"),), cordoned=True)
     assert [each.vendor for each in plan(node, drivers=drivers).sets] == ["nvidia"]
     ready = build_node("a", recorded=KERNEL, cards=(build_card(vendor="amd"),))
-    assert plan(ready, drivers=drivers).labels == {"a": {"accelkit.io/driver-kernel.amd": KERNEL}}
+    assert plan(ready, drivers=drivers).labels == {"a": {"accelkit.io/driver-vendor.amd": "true"}}
 
 
 def test_the_vendor_is_that_of_the_inventory_also_without_labels():
