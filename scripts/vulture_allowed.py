@@ -104,3 +104,4 @@ _.volume_id
 _.compatible_gpus
 _.incompatible_gpus
 _.volume_size
+_.in_tree_module

@@ -53,8 +53,3 @@ REASONS: Final[dict[str, str]] = {
     "CachesUseless": "build these caches anew for the driver; until then their pods compile their kernels themselves",
     "CardsUnknown": "let the node agent run there first; without an inventory nobody knows the node's cards",
 }
-
-
-def find_next_action(reason: str) -> str:
-    """Return what a person does about a reason; KeyError for a code that is none."""
-    return REASONS[reason]

@@ -18,7 +18,6 @@ class SetMeta(ObjectMeta, rename="camel", omit_defaults=True):
 class _Status(msgspec.Struct, rename="camel"):
     desired_number_scheduled: int | None = None
     number_misscheduled: int | None = None
-    number_ready: int = 0
     observed_generation: int = 0
 
 

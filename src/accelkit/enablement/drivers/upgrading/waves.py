@@ -96,7 +96,6 @@ class CardUsers:
     def __init__(
         self, vendor: str, cards: Iterable[Card] | None, profiles: Mapping[str, Profile], shared: Collection[str]
     ) -> None:
-        self._vendor = vendor
         self._others = frozenset(card.id for card in cards or () if vendor and card.vendor != vendor)
         self._patterns = [
             pattern
