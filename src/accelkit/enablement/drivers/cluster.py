@@ -13,7 +13,7 @@ from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
 from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
 from accelkit.enablement.drivers.planning.mismatch import find_mismatches
 from accelkit.enablement.drivers.planning.obsolete import DriverSet, Obsolete, find_obsolete
-from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, plan_drivers
+from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, list_obstacles, plan_drivers
 from accelkit.enablement.drivers.planning.rollout import Outdated, find_outdated
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import VendorDriver
@@ -82,7 +82,8 @@ async def plan_cluster(
     """
     nodes = select_nodes(await list_driver_nodes(api), node_selector)
     # DaemonSets find their nodes by the label in any case: where KMM or hosts have the drivers, nothing is labelled.
-    plan = plan_drivers(nodes, drivers, prefix) if in_containers else DriverPlan((), (), {})
+    waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
+    plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
     sets, _ = await list_all(api, build_collection_path("apps/v1", "daemonsets", namespace), DriverSet, query=_SELECTOR)
     pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), DriverPod, query=_SELECTOR)
     mismatches = tuple(find_mismatches(nodes, drivers))

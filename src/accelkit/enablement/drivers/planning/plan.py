@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -83,14 +83,13 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
         drivers: by vendor, of those that run in containers.
         prefix: with which names begin.
     """
-    problems, labels = list[Problem](), dict[str, dict[str, str]]()
+    listed = list(nodes)
+    labels: dict[str, dict[str, str]] = {}
     groups: dict[tuple[str, str], list[DriverNode]] = {}
-    for node in nodes:
+    for node in listed:
         vendors = [vendor for vendor in node.vendors if vendor in drivers]
         if not vendors:
             continue
-        if node.obstacle:
-            problems.append(_describe_obstacle(node))
         wanted = {KERNEL_LABEL: build_label(node.kernel)} | {f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}
         lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
         if lacking and not node.obstacle:
@@ -100,7 +99,12 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
             if known or not node.obstacle:
                 groups.setdefault((vendor, node.kernel), []).append(node)
     sets, wrong = _plan_groups(groups, drivers, prefix)
-    return DriverPlan(tuple(sets), (*wrong, *problems), labels)
+    return DriverPlan(tuple(sets), (*wrong, *list_obstacles(listed, drivers)), labels)
+
+
+def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
+    """Return why nodes with cards of these vendors are not acted upon."""
+    return [_describe_obstacle(node) for node in nodes if node.obstacle and not {*node.vendors}.isdisjoint(drivers)]
 
 
 def _plan_groups(

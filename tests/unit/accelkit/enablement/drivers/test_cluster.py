@@ -80,9 +80,10 @@ async def test_nodes_are_chosen_by_labels():
 
 
 async def test_where_drivers_run_in_no_containers_their_sets_are_obsolete():
-    api = cluster(write_node("a", recorded=KERNEL))
+    api = cluster(write_node("a", recorded=KERNEL), write_node("b", cordoned=True))
     api.store(SETS, {"metadata": {"name": "former", "namespace": "accelkit", "labels": LABELS}})
     found = await plan(api, in_containers=False)
+    assert [(each.reason, each.nodes) for each in found.plan.problems] == [("NodeCordoned", ("b",))]
     assert (found.plan.sets, found.obsolete.occupied) == ((), ("former",))
 
 
