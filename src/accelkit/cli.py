@@ -33,10 +33,13 @@ _COMMANDS = {
     "node-agent": "accelkit.node.command:node_agent",
     "plugins": "accelkit.plugin_report.command:plugins",
     "process-scan": "accelkit.node.processes.command:process_scan",
+    "remediation": "accelkit.remediation.command:remediation",
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
+    "share-check": "accelkit.enablement.work.share_check.command:share_check",
     "simulate": "accelkit.simulator.command:simulate",
+    "verify": "accelkit.enablement.command:verify",
 }
 
 
