@@ -9,12 +9,12 @@ import pytest
 from extender_process import MEMORY, PODS, world_of
 
 from accelkit.enablement.drivers.cluster import forget_nodes, list_recorded, plan_cluster, record_kernels
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL
 from accelkit.enablement.drivers.reading import list_driver_nodes, read_driver_node
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.cordon import take_step
 from accelkit.enablement.drivers.upgrading.drain import drain_cards
 from accelkit.enablement.drivers.upgrading.record import begin, end
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.paths import build_node_path
 

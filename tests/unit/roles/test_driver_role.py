@@ -10,9 +10,10 @@ from rendering import ROOT, run_play
 from ruamel.yaml import YAML
 
 from accelkit.enablement.drivers.cluster import COMPONENT
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
 from accelkit.enablement.drivers.settings import read_drivers
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 
 ROLE = ROOT / "roles/driver"
 pytestmark = [pytest.mark.xdist_group("driver_role"), pytest.mark.timeout(300)]

@@ -8,15 +8,15 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.drivers.systems import System, read_system
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import InventoryError
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
-# By these two, the second with the vendor behind, the DaemonSet of a kernel and vendor finds its nodes. Kubelets tell
-# the kernel in the status alone, which selects nothing.
-KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
+# By it, with the vendor behind, and by the label of the kernel, a DaemonSet finds its nodes. Kubelets tell the kernel
+# in the status alone, which selects nothing.
 VENDOR_LABELS: Final = "accelkit.io/driver-vendor."
 
 

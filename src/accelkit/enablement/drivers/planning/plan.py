@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS, DriverNode
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode
 from accelkit.enablement.drivers.planning.names import build_label, build_name
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 from accelkit.enablement.drivers.systems import System
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.texts import list_some
 
 

@@ -18,11 +18,12 @@ from accelkit.enablement.drivers.cluster import (
 )
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.reading import find_fields, parse_requested_apis, read_slice_fields
-from accelkit.enablement.drivers.nodes import KERNEL_LABEL, VENDOR_LABELS
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.pods import WantedPods, wait_for_driver
 from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION, Phase, UpgradeRecord, write_record
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.paths import NODES, build_node_path
 
