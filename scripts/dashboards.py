@@ -208,7 +208,7 @@ BOARDS = (
                 (
                     ("corrected", "sum(increase(accelkit_assignment_corrections_total[1h]))"),
                     ("written down", "sum(increase(accelkit_assignments_recorded_total[1h]))"),
-                    ("refused", "sum(increase(accelkit_assignment_correction_failures_total[1h]))"),
+                    ("refused", "sum(increase(accelkit_assignment_correction_failures_total[1h])) or vector(0)"),
                 ),
             ),
             Graph(
