@@ -56,7 +56,8 @@ class RealPrometheus:
         async with self._session.get(f"{self._url}/api/v1/query", params={"query": expression}) as answer:
             body = await answer.json()
         assert body["status"] == "success", (expression, body)
-        return body["data"]["result"]
+        found: list[Any] = body["data"]["result"]
+        return found
 
     async def wait(self, expression: str) -> list[Any]:
         """Return the result of a query once it has one."""

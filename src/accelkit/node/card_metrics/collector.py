@@ -7,7 +7,7 @@ labels while pods come and go; those of the pod that has a card alone are series
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,7 +28,7 @@ _LOST: Final = GONE.removesuffix("the node")
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    measure: str
+    read: Callable[[CardReading], float | None]
     name: str
     text: str
     counter: bool = False
@@ -42,33 +42,44 @@ class _Family:
 
 
 _FAMILIES: Final = (
-    _Family("utilization_ratio", "accelerator_utilization_ratio", "How busy the card is, from 0 to 1.", of_pods=True),
     _Family(
-        "memory_used_bytes",
+        lambda found: found.utilization_ratio,
+        "accelerator_utilization_ratio",
+        "How busy the card is, from 0 to 1.",
+        of_pods=True,
+    ),
+    _Family(
+        lambda found: found.memory_used_bytes,
         "accelerator_memory_used_bytes",
         "Memory of the card that all programs together use.",
         of_pods=True,
     ),
-    _Family("memory_total_bytes", "accelerator_memory_total_bytes", "Memory that the card has."),
-    _Family("temperature_celsius", "accelerator_temperature_celsius", "Temperature of the card's chip."),
-    _Family("power_watts", "accelerator_power_usage_watts", "Power that the card draws.", of_pods=True),
+    _Family(lambda found: found.memory_total_bytes, "accelerator_memory_total_bytes", "Memory that the card has."),
     _Family(
-        "energy_joules",
+        lambda found: found.temperature_celsius, "accelerator_temperature_celsius", "Temperature of the card's chip."
+    ),
+    _Family(
+        lambda found: found.power_watts, "accelerator_power_usage_watts", "Power that the card draws.", of_pods=True
+    ),
+    _Family(
+        lambda found: found.energy_joules,
         "accelerator_energy_joules",
         "Energy that the card has drawn since its driver was loaded.",
         counter=True,
         of_pods=True,
     ),
-    _Family("sm_clock_hertz", "accelerator_sm_clock_hertz", "Frequency of what computes."),
-    _Family("memory_clock_hertz", "accelerator_memory_clock_hertz", "Frequency of the card's memory."),
+    _Family(lambda found: found.sm_clock_hertz, "accelerator_sm_clock_hertz", "Frequency of what computes."),
     _Family(
-        "ecc_corrected",
+        lambda found: found.memory_clock_hertz, "accelerator_memory_clock_hertz", "Frequency of the card's memory."
+    ),
+    _Family(
+        lambda found: found.ecc_corrected,
         "accelerator_ecc_corrected_errors",
         "Errors of the card's memories that were corrected.",
         counter=True,
     ),
     _Family(
-        "ecc_uncorrected",
+        lambda found: found.ecc_uncorrected,
         "accelerator_ecc_uncorrected_errors",
         "Errors of the card's memories that were not corrected.",
         counter=True,
@@ -150,11 +161,12 @@ class CardCollector(Collector):
         yield from (info, health, cordoned, fault, xid)
 
     def _show_readings(self, cards: Sequence[Card], alone: Mapping[str, Holder]) -> Iterator[Metric]:
-        readings = self._readings()
+        current = self._readings()
+        readings = {card.id: _complete(card, current.get(card.id, CardReading())) for card in cards}
         for family in _FAMILIES:
             of_cards, of_pods = family.make(), family.make(of_pod=True)
             for card in cards:
-                value = _find_value(card, readings.get(card.id, CardReading()), family.measure)
+                value = family.read(readings[card.id])
                 if value is None:
                     continue
                 of_cards.add_metric(self._label(card), value)
@@ -170,11 +182,11 @@ class CardCollector(Collector):
         return [card.id, card.vendor, card.model, self._node]
 
 
-def _find_value(card: Card, reading: CardReading, measure: str) -> float | None:
-    value: float | None = getattr(reading, measure)
-    if value is None and measure == "memory_total_bytes" and not card.estimated:
-        return card.memory_bytes
-    return value
+def _complete(card: Card, reading: CardReading) -> CardReading:
+    """Return a reading with the memory that discovery found, where the reading does not say it."""
+    if reading.memory_total_bytes is not None or card.estimated:
+        return reading
+    return replace(reading, memory_total_bytes=card.memory_bytes)
 
 
 def _name_state(card: Card) -> str:

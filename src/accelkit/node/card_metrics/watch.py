@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 # Prometheus scrapes every 30 or 60 seconds mostly; a peak between two readings is nobody's.
 _LOOK_SECONDS: Final = 15.0
+_FIRST_SECONDS: Final = 1.0
 # The last reading of a card that does not answer; so many scrapes of it lead nobody astray.
 _OLD_SECONDS: Final = 60.0
 _NVIDIA_DRIVER: Final = "nvidia"
@@ -55,8 +56,10 @@ class CardWatch:
     async def run(self, cards: Callable[[], Sequence[FoundCard]]) -> None:
         """Read all cards again and again; `cards` returns those that there are."""
         while True:
-            self.look(cards())
-            await asyncio.sleep(_LOOK_SECONDS)
+            found = cards()
+            self.look(found)
+            # Those of an agent that has just started are known in a moment.
+            await asyncio.sleep(_LOOK_SECONDS if found else _FIRST_SECONDS)
 
     def look(self, cards: Sequence[FoundCard]) -> None:
         """Begin to read each card whose last reading has ended, and forget those that are gone."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
 from accelkit.model.card import Card
+from accelkit.node.card_metrics import watch as module
 from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.card_metrics.watch import CardWatch, read_card
 from accelkit.node.discovery import FoundCard
@@ -72,6 +74,24 @@ def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
     node.look("a")
     node.watch._threads["a"].join(10)
     assert node.shown == {"a": 40}
+
+
+async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    known, twice = iter([[], [], [find("a")], [find("a")]]), asyncio.Event()
+
+    def list_cards():
+        cards = next(known, None)
+        if cards is None:
+            twice.set()
+        return cards or []
+
+    running = asyncio.create_task(node.watch.run(list_cards))
+    async with asyncio.timeout(10):
+        await twice.wait()
+    running.cancel()
+    assert set(node.asked) == {"a"}
 
 
 def test_a_card_that_is_gone_is_forgotten(node):
