@@ -25,6 +25,45 @@ def load(text):
     return YAML(typ="safe", pure=True).load(text)
 
 
+# By whom accelkit's PodMonitor, with the label `release: prom`, is chosen.
+SELECTORS = {
+    "all": {},
+    "null labels": {"matchLabels": None},
+    "ours": {"matchLabels": {"release": "prom"}},
+    "others": {"matchLabels": {"release": "other"}},
+    "more": {"matchLabels": {"release": "prom", "team": "a"}},
+    "none": None,
+}
+
+
+@pytest.fixture(scope="module")
+def watchers(tmp_path_factory):
+    """The names of the Prometheus objects that choose the PodMonitor."""
+    folder = tmp_path_factory.mktemp("watchers")
+    (task,) = (each for each in load((ROLE / "tasks/check.yml").read_text()) if each["name"].startswith("Find who"))
+    found = [
+        {"metadata": {"namespace": "m", "name": name}, "spec": {"podMonitorSelector": selector}}
+        for name, selector in SELECTORS.items()
+    ]
+    found.append({"metadata": {"namespace": "m", "name": "unset"}, "spec": {}})
+    copy = {"content": "{{ __monitoring_watchers | to_json }}", "dest": str(folder / "found.json")}
+    play = {
+        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "vars": {
+            "monitoring_prometheuses": {"resources": found},
+            "monitoring_looked": {"results": [{"resources": [{}]}, {"resources": [{}]}]},
+            "monitoring_labels": {"release": "prom"},
+        },
+        "tasks": [task, {"ansible.builtin.copy": copy}],
+    }
+    run_play(folder, play, seconds=100)
+    return json.loads((folder / "found.json").read_text())
+
+
+def test_a_prometheus_chooses_by_its_selector_and_one_without_chooses_nothing(watchers):
+    assert watchers == ["m/all", "m/null labels", "m/ours"]
+
+
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     """Objects by case, and by kind and name."""
