@@ -52,11 +52,10 @@ def watchers(tmp_path_factory):
         "vars": {
             "monitoring_prometheuses": {"resources": found},
             "monitoring_looked": {"results": [{"resources": [{}]}, {"resources": [{}]}]},
-            "monitoring_labels": {"release": "prom"},
         },
         "tasks": [task, {"ansible.builtin.copy": copy}],
     }
-    run_play(folder, play, seconds=100)
+    run_play(folder, play, extra={"monitoring_labels": {"release": "prom"}}, seconds=100)
     return json.loads((folder / "found.json").read_text())
 
 
