@@ -36,7 +36,9 @@ _COMMANDS = {
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
+    "share-check": "accelkit.enablement.work.share_check.command:share_check",
     "simulate": "accelkit.simulator.command:simulate",
+    "verify": "accelkit.enablement.command:verify",
 }
 
 

@@ -27,6 +27,7 @@ AccelkitError
     RejectedError      one signature does not satisfy one signer (accelkit.kernelcache.signatures.findings)
     UnverifiedError    no signature of an image satisfies a policy (the same module)
   ExampleError         an example cannot be generated as asked
+  WorkError            a check in a pod did not go well (in accelkit.enablement.work.share_check.evidence)
 
 Each carries one sentence for the person who reads it and, where we know it, the next step.
 """

@@ -79,7 +79,7 @@ async def gather(
         ApiError: the API server refused or did not answer.
     """
     # The kubelets first: what is assigned meanwhile is newer, and is not held against them.
-    allocations = await _allocations(api, namespace)
+    allocations = await read_allocations(api, namespace)
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
@@ -108,7 +108,12 @@ async def gather(
     )
 
 
-async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
+async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
+    """Return what the agent of each node passes on of its kubelet, or why that cannot be read.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
     found: dict[str, Allocations | AssignmentError] = {}
     maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap, query={"labelSelector": selector})

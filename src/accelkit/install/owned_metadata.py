@@ -9,6 +9,7 @@ from typing import Final
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
+from accelkit.model.stage import STAGES_ANNOTATION
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_dialect_names, load_dialect, load_own_dialect
 
@@ -21,7 +22,9 @@ ADVERTISED: Final = ADVERTISED_ANNOTATION
 FORMER_UNIT: Final = "accelkit.io/former-unit"
 SHARED: Final = "true"
 
-_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FORMER_UNIT, FREED_AT_ANNOTATION)
+_ANNOTATIONS: Final = (
+    *(INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FORMER_UNIT, FREED_AT_ANNOTATION, STAGES_ANNOTATION),
+)
 
 
 def read_share_label(node: Node) -> str | None:

@@ -47,6 +47,7 @@ class Inventory(msgspec.Struct, frozen=True):
             cannot be written.
         former_units: the units that pods of the node were given devices in before this one, newest last.
         library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
+        cdi: the kinds of CDI devices by which containers are given cards, sorted; empty for plain device nodes.
     """
 
     unit_bytes: int
@@ -58,6 +59,7 @@ class Inventory(msgspec.Struct, frozen=True):
     uncounted: tuple[Share, ...] = ()
     former_units: tuple[FormerUnit, ...] = ()
     library_problems: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
 
     @property
     def told_unit_bytes(self) -> int:

@@ -106,6 +106,7 @@ class Advertising:
         in_use: Collection[str] = (),
         uncounted: tuple[Share, ...] | None = (),
         library_problems: tuple[str, ...] = (),
+        cdi: tuple[str, ...] = (),
     ) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.
 
@@ -119,6 +120,7 @@ class Advertising:
             uncounted: what containers hold and no assignment says; None where that is not known yet, so that what was
                 published before stays.
             library_problems: what is wrong with the vendors' libraries, as the inventory has it.
+            cdi: kinds of CDI devices, as the inventory has them.
         """
         if not await self._node.read():
             return False
@@ -138,6 +140,7 @@ class Advertising:
             topology=topology,
             uncounted=uncounted,
             library_problems=library_problems,
+            cdi=cdi,
         )
         if refused is not None:
             if self._unit is None or _find_oversize(cards, self._unit) is not None:

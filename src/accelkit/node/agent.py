@@ -17,7 +17,7 @@ from accelkit.kube.events import Events
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_metrics.show import show_cards
 from accelkit.node.card_states import CardStates
-from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.device_plugin.container_response import list_card_nodes, list_cdi_kinds
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
@@ -288,6 +288,7 @@ async def _watch_cards(
                     in_use=in_use,
                     uncounted=reconciler.uncounted,
                     library_problems=problems,
+                    cdi=await asyncio.to_thread(list_cdi_kinds, options.root, cards),
                 )
                 await labels.update([each.card for each in cards])
             if advertising.shown:

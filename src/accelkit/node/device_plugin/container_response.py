@@ -143,6 +143,12 @@ def _make_client_of_mps(
         answer.mounts.add(container_path=path, host_path=host_path)
 
 
+def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
+    """Return the kinds of CDI devices by which containers are given cards of these, sorted; none for device nodes."""
+    kinds = {each.profile.cdi for each in cards if _list_cdi_names(root, each.profile, [each])}
+    return tuple(sorted(kind for kind in kinds if kind is not None))
+
+
 def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:
     """Return the CDI names of those cards that the host describes."""
     kind = profile.cdi

@@ -91,6 +91,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     volume_mounts: list[VolumeMount] = []
     readiness_probe: Probe | None = None
     restart_policy: str = ""
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
 
     @property
     def sidecar(self) -> bool:

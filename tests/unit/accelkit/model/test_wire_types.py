@@ -127,6 +127,7 @@ def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_
         "uncounted": [],
         "former_units": [],
         "library_problems": [],
+        "cdi": [],
     }
 
 

@@ -201,8 +201,9 @@ async def test_an_inventory_that_cannot_be_read_is_written_anew(node):
 
 @pytest.mark.parametrize("memory", [16, 10**9])
 async def test_topology_and_libraries_are_published_with_the_cards(node, memory):
-    await node.agent(4).update([found("a", memory)], topology=("X",), library_problems=("it is silent",))
-    assert (node.published.topology, node.published.library_problems) == (("X",), ("it is silent",))
+    await node.agent(4).update([found("a", memory)], topology=("X",), library_problems=("it is silent",), cdi=("v/c",))
+    published = node.published
+    assert (published.topology, published.library_problems, published.cdi) == (("X",), ("it is silent",), ("v/c",))
 
 
 async def test_those_who_ask_for_the_cards_learn_how_they_are_connected(node):

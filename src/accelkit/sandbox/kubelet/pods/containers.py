@@ -28,6 +28,9 @@ _BACK_OFF_SECONDS = (1.0, 30.0)
 _RETRY_SECONDS = 5.0
 # A container that ran for this long starts again from the shortest back-off.
 _HEALTHY_SECONDS = 600.0
+# Of a termination message, and of a log that stands for one.
+_MESSAGE_BYTES = 4096
+_LOG_BYTES = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,7 @@ class ContainerRunner:
         self._pod = pod
         self._container = container
         self._policy = policy
+        self._message: Path | None = None
 
     async def run(self) -> int:
         """Runs the container until it ends for good; returns its exit code. Cancelled, it ends the process."""
@@ -119,7 +123,7 @@ class ContainerRunner:
                 probing.cancel()
         finally:
             code = await process.stop(self._pod.grace_seconds)
-            self._ended(code)
+            self._ended(code, self._read_last_words(code))
         return code
 
     async def _prepare(self) -> None:
@@ -132,11 +136,9 @@ class ContainerRunner:
                 return
 
     async def _start(self) -> ContainerProcess:
-        meta = self._pod.pod.metadata
-        folder = self._node.root / "var/log/pods" / f"{meta.namespace}_{meta.name}_{meta.uid}"
         while True:
             try:
-                return await ContainerProcess.start(self._spec(), log=folder / f"{self._container.name}.log")
+                return await ContainerProcess.start(self._spec(), log=self._name_log())
             except SandboxError as exc:
                 await self._retry("CreateContainerError", exc)
 
@@ -165,19 +167,41 @@ class ContainerRunner:
         self.running.set()
         self._pod.changed()
 
-    def _ended(self, code: int) -> None:
-        self.state.end(self._node.now(), code)
+    def _ended(self, code: int, message: str = "") -> None:
+        self.state.end(self._node.now(), code, message)
         self._pod.changed()
+
+    def _name_log(self) -> Path:
+        meta = self._pod.pod.metadata
+        folder = self._node.root / "var/log/pods" / f"{meta.namespace}_{meta.name}_{meta.uid}"
+        return folder / f"{self._container.name}.log"
+
+    def _read_last_words(self, code: int) -> str:
+        """Reads what the process left as its termination message, as much as a kubelet does."""
+        said = _read_end(self._message, _MESSAGE_BYTES) if self._message is not None else ""
+        if not said and code and self._container.termination_message_policy == "FallbackToLogsOnError":
+            return _read_end(self._name_log(), _LOG_BYTES)
+        return said
 
     def _spec(self) -> ProcessSpec:
         allocations = self._node.manager.find_allocations(self._pod.pod.metadata.uid, self._container.name)
+        devices = [path for each in allocations.values() for path in each.response.devices]
+        root = self._pod.volumes.mount(self._container, devices)
+        self._message = Path(root.place(self._container.termination_message_path))
         return build_process_spec(
             self._pod.pod,
             self._container,
-            root=self._pod.volumes.mount(self._container),
+            root=root,
             environ=self._node.environ,
             plugin_environment={
                 name: value for each in allocations.values() for name, value in each.response.environment.items()
             },
             api_environment=build_api_environment(self._node.api),
         )
+
+
+def _read_end(path: Path, most_bytes: int) -> str:
+    try:
+        return path.read_bytes()[-most_bytes:].decode(errors="replace")
+    except OSError:
+        return ""

@@ -41,11 +41,12 @@ class ContainerState:
         """Marks the container as running."""
         self.state, self.started_at, self.ready = "running", now, ready
 
-    def end(self, now: datetime, exit_code: int) -> None:
-        """Marks the container as terminated."""
+    def end(self, now: datetime, exit_code: int, message: str = "") -> None:
+        """Marks the container as terminated, with its last words."""
         self.state, self.exit_code, self.finished_at, self.ready = "terminated", exit_code, now, False
         self.started_at = self.started_at or now
         self.reason = "Error" if exit_code else "Completed"
+        self.message = message
 
     def wait(self, reason: str, message: str) -> None:
         """Marks the container as waiting to be started, again if it ran before."""
@@ -62,6 +63,8 @@ class ContainerState:
                 return {"running": {"startedAt": self.started_at}}
             case "terminated":
                 ended = {"exitCode": self.exit_code, "reason": self.reason, "containerID": container_id}
+                if self.message:
+                    ended["message"] = self.message
                 return {"terminated": {**ended, "startedAt": self.started_at, "finishedAt": self.finished_at}}
 
 

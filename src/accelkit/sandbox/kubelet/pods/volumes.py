@@ -2,7 +2,8 @@
 
 A process has no mount namespace. So each container of our image has a folder in the place of its `/`, with a link for
 each mount of its manifest and nothing else; paths in its arguments and its environment that lead to a mount, or to a
-folder above one, are turned into paths below that folder. That a mount is read-only is not enforced, nor is the user
+folder above one, are turned into paths below that folder. Its `/dev` has the devices that it was given, where the node
+has such files, and the file of its last words. That a mount is read-only is not enforced, nor is the user
 that a container runs as.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -70,8 +72,12 @@ class PodVolumes:
         volumes = self._pod.spec.volumes
         return [self._own(each) for each in volumes if each.projected is not None and each.projected.account]
 
-    def mount(self, container: Container) -> ContainerRoot:
+    def mount(self, container: Container, devices: Collection[str] = ()) -> ContainerRoot:
         """Makes a container's `/` anew.
+
+        Args:
+            container: one of the pod's.
+            devices: the device nodes that it was given; those that the node's folder has are seen in its `/dev`.
 
         Raises:
             SandboxError: a host path is not what the manifest says, or a mount is one that links cannot show.
@@ -84,15 +90,27 @@ class PodVolumes:
             folder.mkdir(parents=True)
             for path, volume in mounts:
                 _link(folder, folder / path.lstrip("/"), self._find(volume))
+            own = [path for path in devices if self._show_device(folder, path)]
+            message = container.termination_message_path
+            if _make_room(folder, folder / message.lstrip("/")):
+                (folder / message.lstrip("/")).touch()
+                own.append(message)
         except OSError as exc:
             raise SandboxError(f"container {container.name}: its volumes cannot be mounted: {exc}") from exc
-        return ContainerRoot(folder, tuple(path for path, _ in mounts))
+        return ContainerRoot(folder, (*(path for path, _ in mounts), *own))
 
     def remove(self) -> None:
         """Removes what is the pod's own; the token is in it."""
         spec = self._pod.spec
         for folder in (*map(self._name_root, (*spec.init_containers, *spec.containers)), self._folder):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _show_device(self, folder: Path, path: str) -> bool:
+        place, source = folder / path.lstrip("/"), self._root / path.lstrip("/")
+        if not source.exists() or not _make_room(folder, place):
+            return False
+        place.symlink_to(source)
+        return True
 
     def _name_root(self, container: Container) -> Path:
         # Short, because the addresses of the unix sockets below it are.
@@ -123,6 +141,12 @@ class PodVolumes:
             # The container runtime does so where the type is empty.
             path.mkdir(parents=True)
         return path
+
+
+def _make_room(root: Path, place: Path) -> bool:
+    """Makes the folder of a file of the container's own; False where the place is a mount's."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place.parent.resolve().is_relative_to(root.resolve()) and not place.exists()
 
 
 def _link(root: Path, place: Path, source: Path) -> None:

@@ -9,6 +9,7 @@ from accelkit.node.device_plugin.container_response import (
     MEMORY_VARIABLE,
     build_container_response,
     build_dialect_environment,
+    list_cdi_kinds,
 )
 from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.discovery import FoundCard
@@ -133,6 +134,7 @@ def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp
     assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
     assert not answer.devices
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+    assert list_cdi_kinds(tmp_path, [DESCRIBED]) == ("nvidia.com/gpu",)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +146,7 @@ def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp
     answer = build_container_response([unit("GPU-1", 0)], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
     assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]
+    assert list_cdi_kinds(tmp_path, [DESCRIBED]) == ()
 
 
 def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):

@@ -50,6 +50,8 @@ if "wait" in sys.argv:
     open(os.environ["STARTED"], "w").close()
     signal.sigwait({signal.SIGTERM})
     sys.exit(7)
+if "say" in sys.argv:
+    open(sys.argv[2], "w").write("the last words")
 if "once" in sys.argv:
     mark = os.environ["MARK"]
     first = not os.path.exists(mark)

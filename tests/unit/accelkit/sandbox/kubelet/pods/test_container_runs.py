@@ -213,3 +213,22 @@ async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp
         node.annotate("p", "sandbox.accelkit.io/exit", "0")
         status = await node.phase("p", "Succeeded")
     assert [each["state"]["terminated"]["exitCode"] for each in status["containerStatuses"]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "expected"),
+    [
+        (("say", "/dev/termination-log", "0"), "File", "the last words"),
+        (("3",), "File", None),
+        (("3",), "FallbackToLogsOnError", '"arguments"'),
+        (("0",), "FallbackToLogsOnError", None),
+    ],
+)
+async def test_what_a_process_says_last_is_in_its_status(tmp_path, arguments, policy, expected):
+    node = node_of(tmp_path)
+    async with node.running():
+        node.bind("p", ours(*arguments, terminationMessagePolicy=policy), restartPolicy="Never")
+        status = await node.phase("p", "Failed" if arguments == ("3",) else "Succeeded")
+    (main,) = status["containerStatuses"]
+    message = main["state"]["terminated"].get("message")
+    assert message is None if expected is None else expected in message

@@ -107,3 +107,22 @@ def test_a_socket_of_the_node_can_be_reached(node):
         server.bind(str(node / "s"))
         root = mount(node, pod_of({"main": {"/s": "s"}}, host("/s", "Socket")))
         assert node.joinpath(root.place("/s")).is_socket()
+
+
+def test_a_container_sees_the_devices_that_it_was_given_and_no_others(node):
+    for name in ("gcu0", "gcu1", "dri/renderD128"):
+        (node / "dev" / name).parent.mkdir(parents=True, exist_ok=True)
+        (node / "dev" / name).touch()
+    (container,) = pod_of({"main": {}}).spec.containers
+    given = ["/dev/gcu0", "/dev/dri/renderD128", "/dev/absent"]
+    root = PodVolumes(node, pod_of({"main": {}})).mount(container, given)
+    seen = node.joinpath(root.translate("/dev"))
+    names = {str(path.relative_to(seen)) for path in seen.rglob("*")}
+    assert names == {"gcu0", "dri", "dri/renderD128", "termination-log"}
+
+
+def test_what_a_container_says_last_lies_in_no_mount(node):
+    (node / "dev").mkdir()
+    root = mount(node, pod_of({"main": {"/dev": "dev"}}, host("/dev", "Directory")))
+    assert node.joinpath(root.translate("/dev")).resolve() == (node / "dev").resolve()
+    assert list((node / "dev").iterdir()) == []

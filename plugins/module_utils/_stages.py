@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: no promise is made about it.
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    import msgspec
+
+    from accelkit.enablement.reading import verify_stages
+    from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
+    from accelkit.enablement.report.told import list_told
+    from accelkit.enablement.report.values import StageReport
+    from accelkit.kube.client import ApiClient
+    from accelkit.model.stage import Outcome
+
+
+async def verified(api: ApiClient, nodes: Collection[str], namespace: str, seconds: float) -> StageReport:
+    """Return the report of the named nodes, else of all that are shared or have cards."""
+    return await verify_stages(api, namespace=namespace, nodes=nodes, seconds=seconds)
+
+
+def described(report: StageReport) -> dict[str, Any]:
+    """Return the report as plain data, with what failed and what is stale or not known as sentences."""
+    told = list_told(report)
+    return {
+        "report": msgspec.to_builtins(report),
+        "faults": [str(each) for each in told if each.outcome is Outcome.FAIL],
+        "doubts": [str(each) for each in told if each.outcome in (Outcome.STALE, Outcome.UNKNOWN)],
+    }
+
+
+def written(module: AnsibleModule, report: StageReport, folder: str, formats: Collection[str]) -> list[str]:
+    """Write the report into a folder, made where it is absent, but not in check mode; return the paths."""
+    paths = {Path(folder) / FILE_NAMES[ReportFormat(each)]: ReportFormat(each) for each in sorted(set(formats))}
+    if not module.check_mode:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            for path, wanted in paths.items():
+                path.write_text(write_report(report, wanted), encoding="utf-8")
+        except OSError as exc:
+            module.fail_json(
+                msg=f"{exc.filename or folder} cannot be written: {exc.strerror or exc}; name another folder",
+                **described(report),
+            )
+    return [str(path) for path in paths]

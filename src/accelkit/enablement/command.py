@@ -1,0 +1,84 @@
+"""The command `accelkit verify`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from accelkit.enablement.reading import verify_stages
+from accelkit.enablement.report.formats import ReportFormat, write_report
+from accelkit.enablement.report.text import build_table
+from accelkit.enablement.report.values import StageReport
+from accelkit.errors import ConfigurationError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.output import print_value
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(
+    "verify",
+    short_help="Report which stage each node has reached, from bare to watched.",
+    epilog="Exit codes: 0 all stages passed or are not wanted, 1 an error that the message explains, 2 wrong usage, "
+    "3 something is stale or not known, 4 something failed.",
+)
+@click.argument("nodes", nargs=-1)
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that a fault must last: what is on its way is none.",
+)
+@click.option(
+    *("-o", "--output"),
+    type=click.Choice([each.value for each in ReportFormat]),
+    default="text",
+    show_default=True,
+    help="How to write it.",
+)
+@click.option("--output-file", type=_FILE, help="Write it there, and print the text.")
+def verify(  # noqa: PLR0917 - click passes options by name
+    nodes: tuple[str, ...],
+    kubeconfig: Path | None,
+    namespace: str,
+    wait: float,
+    output: str,
+    output_file: Path | None,
+) -> None:
+    """Judge the stages of NODES, else of all that are shared or have cards; changes nothing.
+
+    All are judged before it ends. The checks that place pods are run by playbooks/verify.yml; here their last results
+    are shown.
+    """
+    report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
+    wanted = ReportFormat(output)
+    if output_file is not None:
+        _write(output_file, write_report(report, wanted))
+    if output_file is not None or wanted is ReportFormat.TEXT:
+        print_value(report, "table", lambda: build_table(report))
+    else:
+        click.echo(write_report(report, wanted), nl=False)
+    sys.exit(report.exit_code)
+
+
+async def _verify(
+    kubeconfig: Path | None, nodes: tuple[str, ...], *, namespace: str, wait_seconds: float
+) -> StageReport:
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        return await verify_stages(api, namespace=namespace, nodes=nodes, seconds=wait_seconds)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise ConfigurationError(
+            f"{path} cannot be written: {exc.strerror or exc}", next_step="name another file with --output-file"
+        ) from exc

@@ -1,0 +1,139 @@
+"""What is known of each node, put together from lists: of nodes, of accelkit's pods, of reports of kernel caches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from accelkit.enablement.facts.node_state import build_state, read_inventory
+from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.errors import InventoryError
+from accelkit.gkm.objects import CacheNode
+from accelkit.model.inventory import Inventory
+from accelkit.model.stage import STAGES_ANNOTATION, NodeState, StageRecord, StageResult, read_record
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A list that the API server did not give; `why` is its sentence."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterFacts:
+    """The lists.
+
+    Attributes:
+        namespace: where accelkit runs.
+        nodes: those to judge.
+        pods: accelkit's own.
+        caches: what the agents of kernel caches report; None where the API server does not define it.
+        monitoring: what was found of each node's metrics; None where monitoring is not installed.
+        owners: who else manages a node, by its name.
+        named: names of nodes that somebody asked for.
+    """
+
+    namespace: str
+    nodes: Sequence[SeenNode] | Unread
+    pods: Sequence[OwnPod] | Unread
+    caches: Sequence[CacheNode] | Unread | None = None
+    monitoring: Mapping[str, StageResult] | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeFacts:
+    """What is known of one node.
+
+    Attributes:
+        namespace: where accelkit runs.
+        node: as the API server has it.
+        inventory: of its cards; why it cannot be read; None where there is none.
+        state: the one it is in.
+        record: results of the checks that did work there; None where they cannot be read.
+        pods: accelkit's own on the node.
+        caches: reports of kernel caches of the node; None where these are not installed.
+        monitored: whether monitoring is installed.
+        monitoring: what was found of its metrics; None where nobody looked.
+        owner: who else manages the node; empty for nobody.
+        named: whether somebody asked for this very node.
+    """
+
+    namespace: str
+    node: SeenNode
+    inventory: Inventory | InventoryError | None
+    state: NodeState
+    record: StageRecord | None
+    pods: Sequence[OwnPod] | Unread
+    caches: Sequence[CacheNode] | Unread | None
+    monitored: bool
+    monitoring: StageResult | None
+    owner: str
+    named: bool
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+    @property
+    def cards(self) -> Inventory:
+        """The inventory of a node that has been discovered.
+
+        Raises:
+            InventoryError: it has none that can be read, so that no stage but the first may ask.
+        """
+        if isinstance(self.inventory, Inventory):
+            return self.inventory
+        raise self.inventory or InventoryError(f"node {self.name} has no inventory")
+
+    def find_pods(self, component: str) -> Sequence[OwnPod] | Unread:
+        """Return the pods of a program that runs on each node, on this one."""
+        if isinstance(self.pods, Unread):
+            return self.pods
+        return [pod for pod in self.pods if pod.component == component and pod.of_daemon_set and pod.current]
+
+
+def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
+    """Yield what is known of each node, by name."""
+    pods = _group_pods(cluster.pods)
+    caches = _group_caches(cluster.caches)
+    nodes = () if isinstance(cluster.nodes, Unread) else cluster.nodes
+    for node in sorted(nodes, key=lambda each: each.metadata.name):
+        name = node.metadata.name
+        inventory = read_inventory(node)
+        yield NodeFacts(
+            namespace=cluster.namespace,
+            node=node,
+            inventory=inventory,
+            state=build_state(node, inventory),
+            record=read_record(node.find_annotation(STAGES_ANNOTATION)),
+            pods=pods if isinstance(pods, Unread) else pods.get(name, []),
+            caches=caches if isinstance(caches, Unread | None) else caches.get(name, []),
+            monitored=cluster.monitoring is not None,
+            monitoring=(cluster.monitoring or {}).get(name),
+            owner=cluster.owners.get(name, ""),
+            named=name in cluster.named,
+        )
+
+
+def _group_pods(pods: Sequence[OwnPod] | Unread) -> Mapping[str, Sequence[OwnPod]] | Unread:
+    if isinstance(pods, Unread):
+        return pods
+    found: defaultdict[str, list[OwnPod]] = defaultdict(list)
+    for pod in pods:
+        found[pod.spec.node_name].append(pod)
+    return found
+
+
+def _group_caches(caches: Sequence[CacheNode] | Unread | None) -> Mapping[str, Sequence[CacheNode]] | Unread | None:
+    if isinstance(caches, Unread | None):
+        return caches
+    found: defaultdict[str, list[CacheNode]] = defaultdict(list)
+    for each in caches:
+        # Its name is the node's, and only that node's agent may write it.
+        found[each.metadata.name].append(each)
+    return found

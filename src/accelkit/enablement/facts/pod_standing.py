@@ -1,0 +1,58 @@
+"""Judges whether a program of accelkit's runs on a node, by its pod there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from accelkit.enablement.facts.seen_objects import OwnPod, SeenContainer
+
+
+class Standing(Enum):
+    """How it is with the pod of a program on a node."""
+
+    READY = auto()
+    MISSING = auto()
+    CRASHES = auto()
+    WAITS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PodStanding:
+    """How it is, and what was seen, as a part of a sentence."""
+
+    standing: Standing
+    seen: str
+
+
+def find_standing(pods: Sequence[OwnPod]) -> PodStanding:
+    """Return how it is with the pods of a program on one node; while it is replaced there may be two."""
+    if not pods:
+        return PodStanding(Standing.MISSING, "no pod of it is on the node")
+    if ready := next((pod for pod in pods if pod.ready), None):
+        return PodStanding(Standing.READY, f"pod {ready.metadata.name} is ready")
+    newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp or "")
+    name = newest.metadata.name
+    for container in newest.status.container_statuses or ():
+        if not container.ready and (crash := _describe_crash(container)):
+            return PodStanding(Standing.CRASHES, f"pod {name}: container {container.name} {crash}")
+    return PodStanding(Standing.WAITS, f"pod {name} is {_describe_wait(newest)}")
+
+
+def _describe_crash(container: SeenContainer) -> str:
+    ended = container.state.terminated or container.last_state.terminated
+    if ended is None:
+        return ""
+    times = f" after {container.restart_count} restarts" if container.restart_count else ""
+    why = ": ".join(filter(None, (ended.reason, ended.message)))
+    return f"ended with {ended.exit_code}{times}{f' ({why})' if why else ''}"
+
+
+def _describe_wait(pod: OwnPod) -> str:
+    for container in pod.status.container_statuses or ():
+        if not container.ready and (waiting := container.state.waiting) is not None and waiting.reason:
+            said = f": {waiting.message}" if waiting.message else ""
+            return f"waiting, container {container.name}: {waiting.reason}{said}"
+    why = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
+    return f"{pod.status.phase or 'without a phase'} and not ready{f' ({why})' if why else ''}"

@@ -1,0 +1,125 @@
+"""Reads from the API server what stages are judged from: three lists, whatever the number of nodes.
+
+One that the API server does not give leaves unknown what rests on it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from accelkit.enablement.facts.node_facts import ClusterFacts, Unread
+from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.report.make import make_report
+from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
+from accelkit.errors import ApiError, ServiceError
+from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
+from accelkit.gkm.objects import CacheNode
+from accelkit.install.offers import wants_sharing
+from accelkit.install.owned_metadata import SHARED, read_share_label
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import NODES, build_collection_path
+from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.label_record import LABELS_ANNOTATION
+from accelkit.model.stage import STAGES_ANNOTATION, Outcome, StageResult
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
+
+_OWN: Final = {"labelSelector": "app.kubernetes.io/part-of=accelkit"}
+_KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVERTISED_ANNOTATION)
+_AGAIN_SECONDS: Final = 1.0
+
+
+async def verify_stages(
+    api: ApiClient,
+    *,
+    namespace: str,
+    nodes: Collection[str] = (),
+    seconds: float = 0.0,
+    monitoring: Mapping[str, StageResult] | None = None,
+    owners: Mapping[str, str] | None = None,
+) -> StageReport:
+    """Return the report of the named nodes, else of all that are shared or have cards.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        nodes: names.
+        seconds: a fault that is gone sooner was on its way, and is none.
+        monitoring: what was found of the nodes' metrics; None where monitoring is not installed.
+        owners: who else manages a node.
+
+    Raises:
+        ApiError: the API server gave no nodes, and none are named.
+        ServiceError: no node is shared, and none are named.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        facts = await _read(api, namespace, frozenset(nodes), monitoring, owners or {})
+        report = make_report(facts, server=api.server, now=time.time())
+        if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
+            return report
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _read(
+    api: ApiClient,
+    namespace: str,
+    named: frozenset[str],
+    monitoring: Mapping[str, StageResult] | None,
+    owners: Mapping[str, str],
+) -> ClusterFacts:
+    nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
+    return ClusterFacts(
+        namespace=namespace,
+        nodes=nodes,
+        pods=pods,
+        caches=await _list_caches(api, pods),
+        monitoring=monitoring,
+        owners=owners,
+        named=named,
+    )
+
+
+async def _list_nodes(api: ApiClient, named: frozenset[str]) -> list[SeenNode] | Unread:
+    try:
+        listed, _ = await list_all(api, NODES, SeenNode, trim=_trim)
+    except ApiError as exc:
+        if not named:
+            raise
+        return Unread(str(exc))
+    if named:
+        return [node for node in listed if node.metadata.name in named]
+    chosen = [node for node in listed if wants_sharing(node)]
+    if not any(read_share_label(node) == SHARED for node in chosen):
+        raise ServiceError("no node is labelled accelkit.io/share=true", next_step="run site.yml, or name nodes")
+    return chosen
+
+
+async def _list_pods(api: ApiClient, namespace: str) -> list[OwnPod] | Unread:
+    try:
+        return (await list_all(api, build_collection_path("v1", "pods", namespace), OwnPod, query=_OWN))[0]
+    except ApiError as exc:
+        return Unread(str(exc))
+
+
+async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[CacheNode] | Unread | None:
+    found: list[CacheNode] = []
+    for path in (CLUSTER_CACHE_NODES, CACHE_NODES):
+        try:
+            found += (await list_all(api, path, CacheNode))[0]
+        except ApiError as exc:
+            # Who has no right to list a kind is not told whether it is defined.
+            used = isinstance(pods, Unread) or any(pod.component == CACHE_COMPONENT for pod in pods)
+            if exc.not_found or (exc.forbidden and not used):
+                return None
+            return Unread(str(exc))
+    return found
+
+
+def _trim(node: SeenNode) -> None:
+    """Forget the annotations of other programs, of which a node may have megabytes."""
+    node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

@@ -1,0 +1,75 @@
+"""The report in the Common Test Report Format (CTRF), JSON: a test for each stage on each node; schema at ctrf.io.
+
+Stale and unknown are `other`, since CTRF has no word for them; the words of ours stand in `rawStatus`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.enablement.report.values import Cell, NodeReport, StageReport
+from accelkit.model.stage import Outcome
+
+_SPECIFICATION: Final = "1.0.0"
+_STATUSES: Final = {
+    Outcome.PASS: "passed",
+    Outcome.FAIL: "failed",
+    Outcome.SKIPPED: "skipped",
+    Outcome.STALE: "other",
+    Outcome.UNKNOWN: "other",
+}
+
+
+def write_ctrf(report: StageReport) -> str:
+    """Return the JSON document."""
+    tests = [_build_test(node, cell) for node in report.nodes for cell in node.stages]
+    counts = Counter(test["status"] for test in tests)
+    made_at = _milliseconds(report.made_at)
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": _SPECIFICATION,
+        "timestamp": datetime.fromtimestamp(report.made_at, UTC).isoformat(timespec="seconds"),
+        "generatedBy": f"accelkit {report.accelkit}",
+        "results": {
+            "tool": {"name": "accelkit verify", "version": report.accelkit},
+            "summary": {
+                "tests": len(tests),
+                **{status: counts[status] for status in ("passed", "failed", "skipped", "pending", "other")},
+                "suites": len(report.nodes),
+                "start": made_at,
+                "stop": made_at,
+            },
+            "tests": tests,
+        },
+        "extra": {"server": report.server, "outcome": report.outcome.value, "exitCode": report.exit_code},
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _build_test(node: NodeReport, cell: Cell) -> dict[str, Any]:
+    extra = {
+        "node": node.name,
+        "stage": cell.stage.value,
+        "reason": cell.reason,
+        "nextAction": cell.next_action,
+        "because": cell.because.value if cell.because else "",
+        "foundAt": _milliseconds(cell.found_at),
+    }
+    return {
+        "name": f"{node.name} {cell.stage}",
+        "status": _STATUSES[cell.outcome],
+        "duration": _milliseconds(cell.seconds),
+        "suite": [node.name],
+        "message": ": ".join(filter(None, (cell.reason, cell.evidence))),
+        "rawStatus": cell.outcome.value,
+        "type": "enablement",
+        "extra": {key: value for key, value in extra.items() if value},
+    }
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)

@@ -1,0 +1,65 @@
+"""The report as JUnit XML, which CI systems show: a suite for each node, a case for each stage.
+
+What failed is a failure. What is stale or unknown is an error: the stage was not tested, and it is not green.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from accelkit.enablement.report.values import Cell, NodeReport, StageReport
+from accelkit.model.stage import Outcome
+
+_KINDS: Final = {
+    Outcome.FAIL: "failure",
+    Outcome.STALE: "error",
+    Outcome.UNKNOWN: "error",
+    Outcome.SKIPPED: "skipped",
+}
+# Characters that XML 1.0 cannot have, even escaped, and that `accelkit.texts.clean` leaves.
+_NOT_IN_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(report: StageReport) -> str:
+    """Return the XML document."""
+    root = Element("testsuites", {"name": "accelkit verify", **_count(report.nodes)})
+    for node in report.nodes:
+        made_at = datetime.fromtimestamp(report.made_at, UTC).isoformat(timespec="seconds")
+        suite = SubElement(root, "testsuite", {"name": _fit(node.name), "timestamp": made_at, **_count((node,))})
+        for cell in node.stages:
+            _add_case(suite, node, cell)
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_case(suite: Element, node: NodeReport, cell: Cell) -> None:
+    seconds = f"{cell.seconds:.3f}"
+    case = SubElement(suite, "testcase", {"name": cell.stage.value, "classname": _fit(node.name), "time": seconds})
+    if cell.outcome is Outcome.PASS:
+        SubElement(case, "system-out").text = _fit(cell.evidence)
+        return
+    message = {"message": _fit(f"{cell.reason}: {cell.evidence}")}
+    if cell.outcome is Outcome.SKIPPED:
+        SubElement(case, "skipped", message)
+        return
+    told = SubElement(case, _KINDS[cell.outcome], {**message, "type": cell.reason})
+    told.text = _fit(f"{cell.outcome}: {cell.evidence}\nNext: {cell.next_action}")
+
+
+def _count(nodes: tuple[NodeReport, ...]) -> dict[str, str]:
+    cells = [cell for node in nodes for cell in node.stages]
+    kinds = [_KINDS.get(cell.outcome) for cell in cells]
+    return {
+        "tests": str(len(cells)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+        "time": f"{sum(cell.seconds for cell in cells):.3f}",
+    }
+
+
+def _fit(text: str) -> str:
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

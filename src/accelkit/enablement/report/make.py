@@ -1,0 +1,100 @@
+"""Makes the report of a cluster from what is known of its nodes.
+
+Texts of results come from annotations, pods and objects that others write, so they are cut and cleaned here, once for
+all formats; each format escapes what it must.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit import __version__
+from accelkit.enablement.facts.node_facts import ClusterFacts, Unread, list_node_facts
+from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
+from accelkit.enablement.report.values import Cell, NodeReport, StageReport, StageSummary, find_exit_code, find_worst
+from accelkit.enablement.stages.judging import find_cause, judge_node, skip_for
+from accelkit.model.stage import MAX_EVIDENCE, NodeState, Outcome, Stage, StageResult
+from accelkit.texts import shorten
+
+_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
+_UNNAMED: Final = "Unnamed"
+
+
+def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageReport:
+    """Judge every node, and return what was found.
+
+    Args:
+        cluster: what was read of it.
+        server: URL of the API server.
+        now: Unix seconds.
+    """
+    nodes = [] if isinstance(cluster.nodes, Unread) else list(_judge_all(cluster, now))
+    absent = sorted(cluster.named - {node.name for node in nodes})
+    nodes += [_report_absent(name, cluster, now) for name in absent]
+    outcome = find_worst(node.outcome for node in nodes)
+    return StageReport(
+        server=server,
+        accelkit=__version__,
+        made_at=now,
+        outcome=outcome,
+        exit_code=find_exit_code(outcome),
+        summary=tuple(_summarize(nodes)),
+        nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+    )
+
+
+def _judge_all(cluster: ClusterFacts, now: float) -> list[NodeReport]:
+    return [_report_node(facts.name, facts.state, judge_node(facts, now=now)) for facts in list_node_facts(cluster)]
+
+
+def _report_absent(name: str, cluster: ClusterFacts, now: float) -> NodeReport:
+    """Report a node that somebody named and the API server does not show."""
+    if isinstance(cluster.nodes, Unread):
+        outcome, reason = Outcome.UNKNOWN, StageReason.NODES_UNREAD
+        evidence = f"the nodes cannot be listed: {cluster.nodes.why}"
+    else:
+        outcome, reason = Outcome.FAIL, StageReason.NODE_MISSING
+        evidence = "the API server has no node of this name"
+    first = StageResult(
+        outcome, reason, evidence, NEXT_ACTIONS[reason].format(node=name, namespace=cluster.namespace), now
+    )
+    results = {stage: first if stage is Stage.DISCOVER else skip_for(Stage.DISCOVER, first) for stage in Stage}
+    return _report_node(name, NodeState(), results)
+
+
+def _report_node(name: str, state: NodeState, results: Mapping[Stage, StageResult]) -> NodeReport:
+    cells = (_make_cell(stage, result, find_cause(stage, results)) for stage, result in results.items())
+    return NodeReport(name, state, tuple(cells))
+
+
+def _make_cell(stage: Stage, result: StageResult, because: Stage | None) -> Cell:
+    # Whoever may write the annotation may leave the reason out, or make a poem of it.
+    named = result.reason if _REASON.fullmatch(result.reason) else _UNNAMED
+    return Cell(
+        stage=stage,
+        outcome=result.outcome,
+        reason="" if result.outcome is Outcome.PASS else named,
+        evidence=shorten(result.evidence, MAX_EVIDENCE),
+        next_action="" if result.outcome is Outcome.PASS else shorten(result.next_action, MAX_EVIDENCE),
+        because=because,
+        found_at=result.found_at,
+        seconds=max(0.0, result.seconds),
+        state=None if result.state is None else _clean_state(result.state),
+    )
+
+
+def _clean_state(state: NodeState) -> NodeState:
+    return NodeState(**{name: shorten(text) for name, text in msgspec.structs.asdict(state).items()})
+
+
+def _summarize(nodes: list[NodeReport]) -> list[StageSummary]:
+    counts = {stage: Counter[Outcome]() for stage in Stage}
+    for node in nodes:
+        for cell in node.stages:
+            counts[cell.stage][cell.outcome] += 1
+    return [StageSummary(stage, {each: found[each] for each in Outcome}) for stage, found in counts.items()]

@@ -1,0 +1,69 @@
+"""The stage `device-plugin`: the agent runs on the node, and its kubelet gives what it advertises.
+
+It goes by what is allocatable. Capacity stays for minutes after a plug-in has gone, and counts unhealthy devices.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accelkit.enablement.facts.node_facts import NodeFacts, Unread
+from accelkit.enablement.facts.pod_standing import Standing, find_standing
+from accelkit.enablement.reasons import StageReason
+from accelkit.enablement.stages.results import failed, passed, unknown
+from accelkit.install.owned_metadata import read_advertised
+from accelkit.model.stage import StageResult
+from accelkit.model.units import format_unit
+from accelkit.vendors.dialects import load_own_dialect
+
+AGENT_COMPONENT: Final = "node-agent"
+
+_REASONS: Final = {
+    Standing.MISSING: StageReason.AGENT_MISSING,
+    Standing.CRASHES: StageReason.AGENT_CRASHES,
+    Standing.WAITS: StageReason.AGENT_NOT_READY,
+}
+
+
+def judge_device_plugin(facts: NodeFacts) -> StageResult:
+    """Judge whether pods can be given the node's cards."""
+    pods = facts.find_pods(AGENT_COMPONENT)
+    if isinstance(pods, Unread):
+        return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
+    agent = find_standing(pods)
+    if agent.standing is not Standing.READY:
+        return failed(facts, _REASONS[agent.standing], f"the node agent: {agent.seen}")
+    if problem := facts.cards.problem:
+        return failed(facts, StageReason.UNIT_REFUSED, problem)
+    offered, absent = _split_offers(facts)
+    if absent:
+        return failed(facts, StageReason.NOTHING_ALLOCATABLE, _describe_absent(facts, absent))
+    waits = facts.cards.next_unit_bytes
+    later = f"; it waits for pods to end before it counts in {format_unit(waits)}" if waits else ""
+    return passed(f"{agent.seen}; allocatable: {', '.join(offered)}{later}")
+
+
+def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
+    """Return what the kubelet gives, as `NAME: AMOUNT`, and the resources that it should give and does not."""
+    allocatable = facts.node.status.allocatable or {}
+    native = load_own_dialect("native").resources
+    advertised = read_advertised(facts.node)
+    names = sorted({native.memory, native.cards, *advertised})
+    offered = [f"{name}: {allocatable[name]}" for name in names if allocatable.get(name, "0") != "0"]
+    if advertised:
+        # An agent serves one dialect, and those that it served before stay listed while the node has them.
+        return offered, [] if offered else sorted(advertised)
+    wanted = [native.cards]
+    if any(card.memory_bytes is not None for card in facts.cards.cards):
+        wanted.append(native.memory)
+    return offered, [name for name in sorted(wanted) if allocatable.get(name, "0") == "0"]
+
+
+def _describe_absent(facts: NodeFacts, absent: list[str]) -> str:
+    capacity = facts.node.status.capacity or {}
+    return "; ".join(
+        f"{name} is allocatable 0 of a capacity of {capacity[name]}"
+        if name in capacity
+        else f"{name} is not registered"
+        for name in absent
+    )

@@ -1,0 +1,36 @@
+"""The stages `plugin-check` and `extender-check`, which do work: their last results are read from the node.
+
+Only the API server's node object is asked. A result without the state that it was found in proves nothing.
+"""
+
+from __future__ import annotations
+
+from accelkit.enablement.facts.node_facts import NodeFacts
+from accelkit.enablement.reasons import StageReason
+from accelkit.enablement.stages.results import stale, unknown
+from accelkit.model.stage import Outcome, Stage, StageResult, judge_recorded
+
+
+def judge_plugin_check(facts: NodeFacts) -> StageResult:
+    """Judge whether a pod got a share on the node and could use it."""
+    return _judge(facts, Stage.PLUGIN_CHECK)
+
+
+def judge_extender_check(facts: NodeFacts) -> StageResult:
+    """Judge whether the extender placed that pod, and ledger and kubelet agree about it."""
+    return _judge(facts, Stage.EXTENDER_CHECK)
+
+
+def _judge(facts: NodeFacts, stage: Stage) -> StageResult:
+    if facts.record is None:
+        return unknown(facts, StageReason.RECORD_UNREADABLE, "its annotation accelkit.io/stages cannot be read")
+    result = facts.record.results.get(stage)
+    if result is None:
+        return unknown(facts, StageReason.NEVER_CHECKED, "no check has run on this node")
+    if result.outcome is Outcome.SKIPPED:
+        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check left it out: {result.evidence}")
+    if result.state is None:
+        return stale(
+            facts, StageReason.STATE_CHANGED, f"nobody knows for which state of the node it was {result.outcome}"
+        )
+    return judge_recorded(result, facts.state)

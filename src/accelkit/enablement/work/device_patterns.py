@@ -1,0 +1,96 @@
+"""Which device nodes and variables tell the cards of a container, by the vendors' profiles.
+
+Profiles have patterns as `/dev/nvidia{minor}`. The container reads by them what it sees, and whoever judges it what it
+should have seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Final
+
+from accelkit.model.card import Card
+from accelkit.vendors.profiles import FileDiscovery, Profile
+
+_DEV: Final = "/dev/"
+# The container runtime's own word in a variable that its hook has answered.
+_ANSWERED: Final = frozenset({"void"})
+
+
+def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """Return the device nodes of cards of any vendor below a folder, as `/dev/nvidia0`, sorted.
+
+    Args:
+        devices: the container's `/dev`.
+        profiles: of the vendors.
+    """
+    patterns = {pattern for profile in profiles for pattern in profile.card_nodes if pattern.startswith(_DEV)}
+    return tuple(sorted({f"{_DEV}{name}" for pattern in patterns for name in _find(devices, pattern)}))
+
+
+def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """Return the device nodes below a folder that any card of a vendor needs, as `/dev/nvidiactl`, sorted."""
+    paths = {path for profile in profiles for path in profile.node_nodes if path.startswith(_DEV)}
+    return tuple(sorted(path for path in paths if (devices / path.removeprefix(_DEV)).exists()))
+
+
+def find_wrong_variable(profile: Profile, card: Card, seen: Mapping[str, str]) -> str:
+    """Return what a container was told of its one card, where that is another one, as a sentence; else nothing.
+
+    A variable that needs what nobody knows of the card here is left aside.
+    """
+    known = {"ids": card.id, "minors": card.minor, "indices": card.index, "ordinals": 0}
+    facts = {name: str(value) for name, value in known.items() if value is not None}
+    for name, pattern in sorted(profile.environment.items()):
+        if not _list_fields(pattern) <= facts.keys():
+            continue
+        wanted, told = pattern.format_map(facts), seen.get(name)
+        if told is None:
+            return f"it has no {name}, which names card {card.id} as {wanted}"
+        if told not in _ANSWERED and told != wanted:
+            return f"its {name} is {told}, and that of card {card.id} is {wanted}"
+    return ""
+
+
+def find_wrong_node(profile: Profile, card: Card, seen: Iterable[str]) -> str:
+    """Return which device nodes of a vendor are not those of the container's one card, as a sentence; else nothing."""
+    # Simulated cards have none; and a file of the host may give nodes other names.
+    if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
+        return ""
+    facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
+    nodes = list(seen)
+    for pattern in profile.card_nodes:
+        found = [path for path in nodes if _compile(pattern).fullmatch(path)]
+        if not _list_fields(pattern) <= facts.keys():
+            # Whose node it is cannot be told: that there is one can.
+            if len(found) != 1:
+                return f"it sees {len(found)} device nodes like {pattern}, and one card has one"
+            continue
+        wanted = pattern.format_map(facts)
+        if wanted not in found:
+            return f"it does not see {wanted} of card {card.id}"
+        if others := [path for path in found if path != wanted]:
+            return f"it sees {', '.join(others)} beside {wanted} of card {card.id}"
+    return ""
+
+
+def _find(devices: Path, pattern: str) -> Iterator[str]:
+    name = pattern.removeprefix(_DEV)
+    for path in devices.glob(re.sub(r"\{\w+\}", "*", name)):
+        relative = str(path.relative_to(devices))
+        if _compile(pattern).fullmatch(f"{_DEV}{relative}"):
+            yield relative
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    parts = ((re.escape(text), field) for text, field, _, _ in Formatter().parse(pattern))
+    return re.compile("".join(text + ("[0-9]+" if field is not None else "") for text, field in parts))
+
+
+def _list_fields(pattern: str) -> set[str]:
+    return {field for _, field, _, _ in Formatter().parse(pattern) if field is not None}

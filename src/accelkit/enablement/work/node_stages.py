@@ -1,0 +1,141 @@
+"""The checks of a cluster's nodes as an installation runs, reads and removes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from accelkit.audit.evidence import Ledger
+from accelkit.enablement.work.findings import build_result, unknown
+from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
+from accelkit.enablement.work.pod_life import count_pods, delete_all
+from accelkit.enablement.work.pods import CheckPods
+from accelkit.enablement.work.record import WORK_STAGES, erase_record, find_believed, record_results
+from accelkit.enablement.work.run import AT_ONCE, check_nodes
+from accelkit.errors import ConfigurationError
+from accelkit.install.nodes import for_each_node
+from accelkit.kube.client import ApiClient
+from accelkit.model.stage import NodeState, Stage, StageResult, judge_recorded, read_record
+
+Results = Mapping[Stage, StageResult]
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What is known of the nodes.
+
+    Attributes:
+        results: of both checks, by node, sorted.
+        worked: the nodes on which work was done, or would be.
+        written: the nodes whose annotation was written or taken away; in check mode, would be for certain.
+        problems: by node, why its results could not be written.
+        pods: how many check pods a removal has deleted, or would delete.
+    """
+
+    results: Mapping[str, Results] = field(default_factory=dict)
+    worked: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    pods: int = 0
+
+
+async def run_stages(
+    api: ApiClient,
+    names: Collection[str],
+    pods: CheckPods,
+    *,
+    ledger: Ledger,
+    max_age_seconds: float,
+    at_once: int = AT_ONCE,
+    check: bool = False,
+) -> StageRun:
+    """Check the nodes whose recorded results cannot be believed, and record what was found.
+
+    Args:
+        api: an open client.
+        names: of the nodes; empty for all that are shared.
+        pods: what check pods are made of.
+        ledger: asks the extender, or says why it does not answer.
+        max_age_seconds: for how long results of the same state are believed.
+        at_once: how many pods there may be at one time.
+        check: do no work and write nothing; say of which nodes it would be done.
+
+    Raises:
+        ConfigurationError: a named node does not exist.
+        ApiError: the API server refused or did not answer.
+        ServiceError: pods of an earlier run do not go.
+    """
+    nodes = await _choose(api, names)
+    now = time.time()
+    believed = {
+        name: found
+        for name, node in nodes.items()
+        if (found := find_believed(node.recorded, node.state, now=now, max_age_seconds=max_age_seconds)) is not None
+    }
+    worked = tuple(name for name in nodes if name not in believed)
+    if check:
+        recorded = {name: read_results(node) for name, node in nodes.items()}
+        outdated = tuple(name for name in worked if _is_outdated(recorded[name], nodes[name].state))
+        return StageRun(recorded, worked, outdated)
+    if not worked:
+        return StageRun(believed)
+    checks = await check_nodes(api, worked, pods, ledger=ledger, at_once=at_once)
+    written, problems = list[str](), dict[str, str]()
+
+    async def record(name: str) -> None:
+        done = await record_results(api, name, checks[name].results, max_age_seconds=max_age_seconds)
+        if done.changed:
+            written.append(name)
+        if done.problem:
+            problems[name] = done.problem
+
+    await for_each_node(worked, record)
+    results = {name: checks[name].results if name in checks else believed[name] for name in nodes}
+    return StageRun(results, worked, tuple(sorted(written)), problems)
+
+
+async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:
+    """Delete all check pods, and take the results off all nodes.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: the pods do not go.
+    """
+    recorded = tuple(
+        sorted(name for name, node in (await list_checked_nodes(api)).items() if node.recorded is not None)
+    )
+    if check:
+        return StageRun(written=recorded, pods=await count_pods(api, namespace))
+    deleted = await delete_all(api, namespace)
+    await for_each_node(recorded, lambda name: erase_record(api, name))
+    return StageRun(written=recorded, pods=deleted)
+
+
+def read_results(node: CheckedNode) -> Results:
+    """Return the recorded results of both checks of a node; what was never found, or cannot be read, is unknown."""
+    record = read_record(node.recorded)
+    if record is None:
+        problem = unknown("RecordUnreadable", f"the results that {node.name} has cannot be read")
+        return {stage: build_result(problem, node.state, 0.0) for stage in WORK_STAGES}
+    never = build_result(unknown("NeverChecked", f"{node.name} was never checked"), node.state, 0.0)
+    found = {stage: record.results.get(stage, never) for stage in WORK_STAGES}
+    return {stage: judge_recorded(result, node.state) for stage, result in found.items()}
+
+
+def _is_outdated(results: Results, state: NodeState) -> bool:
+    """Tell whether a check finds another result than what is recorded, whatever it finds."""
+    return any(
+        result.state != state or result.reason in {"NeverChecked", "RecordUnreadable"} for result in results.values()
+    )
+
+
+async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNode]:
+    nodes = await list_checked_nodes(api)
+    if unknown_names := sorted(set(names) - nodes.keys()):
+        raise ConfigurationError(
+            f"the cluster has no node {', '.join(unknown_names)}", next_step="`kubectl get nodes` lists its nodes"
+        )
+    # One that has no cards has nothing to check; one whose cards are not known has.
+    chosen = names or [name for name, node in nodes.items() if node.shared and (node.cards or node.problem)]
+    return {name: nodes[name] for name in sorted(chosen)}

@@ -1,0 +1,134 @@
+"""What a check has to know of a node, read from its Node object: its state, its cards, and what it offers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import InventoryError, QuantityError
+from accelkit.install.owned_metadata import SHARED, read_share_label
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import NODES
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.pod import Node, NodeStatus
+from accelkit.model.stage import STAGES_ANNOTATION, NodeState
+from accelkit.model.units import parse_quantity
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect, load_usable_dialects
+
+_DIGITS: Final = 16
+
+
+class NodeInfo(msgspec.Struct, rename="camel", omit_defaults=True):
+    """status.nodeInfo of a node."""
+
+    boot_id: str = msgspec.field(name="bootID", default="")
+    kernel_version: str = ""
+
+
+class InformedStatus(NodeStatus, rename={"node_info": "nodeInfo"}, omit_defaults=True):
+    """status of a node, with what its kubelet says of the machine."""
+
+    node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
+
+
+class InformedNode(Node, omit_defaults=True):
+    """A node, with what its kubelet says of the machine."""
+
+    status: InformedStatus = msgspec.field(default_factory=InformedStatus)
+
+
+@dataclass(frozen=True)
+class CheckedNode:
+    """A node as a check sees it.
+
+    Attributes:
+        state: what the results of its checks hold for.
+        shared: whether somebody has labelled it to be shared.
+        resource: the extended resource of memory that its agent advertises.
+        capacity: of it; None where the kubelet knows no such resource.
+        allocatable: of it.
+        unit_bytes: what one of it is worth; 0 where that is not known.
+        cards: by their identities.
+        problem: why its cards are not known; empty where they are.
+        recorded: the annotation with the results of its stages; None without one.
+    """
+
+    name: str
+    state: NodeState
+    resource: str
+    shared: bool = False
+    capacity: int | None = None
+    allocatable: int = 0
+    unit_bytes: int = 0
+    cards: Mapping[str, Card] = field(default_factory=dict)
+    problem: str = ""
+    recorded: str | None = None
+
+
+async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
+    """Return all nodes by their names, from one list.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    nodes, _ = await list_all(api, NODES, InformedNode)
+    return {node.metadata.name: view_node(node) for node in nodes}
+
+
+def view_node(node: InformedNode) -> CheckedNode:
+    """Return what a check has to know of a node."""
+    problem, inventory = "", None
+    try:
+        inventory = decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
+    except InventoryError as exc:
+        problem = exc.message if node.find_annotation(INVENTORY_ANNOTATION) else "its agent has published no inventory"
+    resource = find_resource(node.find_annotation(ADVERTISED_ANNOTATION) or "")
+    return CheckedNode(
+        name=node.metadata.name,
+        state=read_state(node, inventory),
+        shared=read_share_label(node) == SHARED,
+        resource=resource,
+        capacity=_read_amount(node.status.capacity, resource),
+        allocatable=_read_amount(node.status.allocatable, resource) or 0,
+        unit_bytes=inventory.unit_bytes if inventory else 0,
+        cards={card.id: card for card in inventory.cards} if inventory else {},
+        problem=problem,
+        recorded=node.find_annotation(STAGES_ANNOTATION),
+    )
+
+
+def read_state(node: InformedNode, inventory: Inventory | None) -> NodeState:
+    """Return what results of checks on a node hold for; what is not known of it is empty."""
+    cards = inventory.cards if inventory else ()
+    identities = "\n".join(sorted(card.id for card in cards))
+    return NodeState(
+        boot_id=node.status.node_info.boot_id,
+        kernel=node.status.node_info.kernel_version,
+        drivers=",".join(sorted({card.driver_version for card in cards if card.driver_version})),
+        cards="" if inventory is None else hashlib.sha256(identities.encode()).hexdigest()[:_DIGITS],
+    )
+
+
+def find_resource(advertised: str) -> str:
+    """Return the extended resource by which a node's memory is asked for.
+
+    Args:
+        advertised: the resources that its agent advertises, separated by commas; empty for accelkit's own.
+    """
+    named = {name.strip() for name in advertised.split(",")}
+    memory = (dialect.resources.memory for dialect in load_usable_dialects() if dialect.advertised)
+    return next((name for name in memory if name and name in named), load_own_dialect("native").resources.memory)
+
+
+def _read_amount(amounts: Mapping[str, str] | None, resource: str) -> int | None:
+    text = (amounts or {}).get(resource)
+    try:
+        return None if text is None else parse_quantity(text)
+    except QuantityError:
+        return None

@@ -1,0 +1,41 @@
+"""Whether a node offers a share that a check pod could get, as is told before one is created."""
+
+from __future__ import annotations
+
+from accelkit.enablement.work.findings import Finding, failed, unknown
+from accelkit.enablement.work.node_view import CheckedNode
+from accelkit.inspection.inspection import NodeView
+from accelkit.model.card import Health
+
+
+def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
+    """Return why no pod need be created on a node; None where one can get a share there.
+
+    What counts is what is allocatable: capacity counts devices that are not healthy.
+
+    Args:
+        node: as it is.
+        counted: what the ledger holds of it; None where that is not known.
+    """
+    if node.problem:
+        return unknown("CardsUnknown", f"the cards of {node.name} are not known: {node.problem}")
+    if node.capacity is None:
+        return failed("NotAdvertised", f"the kubelet of {node.name} offers no {node.resource}")
+    if node.allocatable < 1:
+        return failed("NothingAllocatable", f"of {node.capacity} {node.resource} of {node.name} none is allocatable")
+    if counted is not None and has_no_free_share(node, counted):
+        return unknown("NoFreeShare", f"no card of {node.name} has one unit of {node.resource} free")
+    return None
+
+
+def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
+    """Tell whether no card takes another smallest share, as the ledger counts."""
+    unit_bytes = counted.unit_bytes or node.unit_bytes
+    return not any(
+        card.known
+        and not card.whole
+        and not card.cordoned
+        and card.health != Health.UNHEALTHY.value
+        and card.free_bytes >= unit_bytes
+        for card in counted.cards
+    )

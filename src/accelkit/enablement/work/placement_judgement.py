@@ -1,0 +1,95 @@
+"""What the way of a check pod says of kube-scheduler and the extender."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from accelkit.enablement.work.findings import Finding, failed, passed, unknown
+from accelkit.enablement.work.node_view import CheckedNode
+from accelkit.enablement.work.offer import has_no_free_share
+from accelkit.enablement.work.pod_board import Sight
+from accelkit.enablement.work.pods import CHECK, CheckPod
+from accelkit.enablement.work.sides import View
+from accelkit.errors import AssignmentError, ServiceError
+from accelkit.inspection.inspection import NodeView, ShareView
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, decode_assignment
+from accelkit.model.units import format_bytes
+
+# What kube-scheduler says where the host is full, and not its cards.
+_HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
+
+
+def judge_placement(node: CheckedNode, sight: Sight, counted: NodeView | None) -> Finding | None:
+    """Return what is wrong with how a pod was placed; None where it was placed, with an assignment that can be read.
+
+    Args:
+        node: where it belongs.
+        sight: what was seen of it.
+        counted: what the ledger holds of the node; None where that is not known.
+    """
+    pod = sight.pod
+    if pod is None or (sight.gone and not pod.spec.node_name):
+        return unknown("PodGone", f"the check pod of {node.name} went before it was placed")
+    if not pod.spec.node_name:
+        return _judge_waiting(node, pod, counted)
+    if sight.bound_with is None:
+        return failed("NoAssignment", f"the pod was bound to {node.name} without {ASSIGNMENT_ANNOTATION}")
+    try:
+        read_share(pod, sight)
+    except AssignmentError as exc:
+        return failed("AssignmentUnreadable", f"the assignment of the pod on {node.name} is of no use: {exc.message}")
+    return None
+
+
+def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> Finding:
+    """Compare the ledger's entry of a placed pod with its assignment."""
+    if isinstance(view.counted, ServiceError):
+        return unknown("LedgerUnread", f"the ledger is not compared: {view.counted}")
+    found = _find_counted(view.counted.get(node.name), pod)
+    assigned = f"{format_bytes(share.memory_bytes)} of {share.card}"
+    if found != {share.card: share.memory_bytes}:
+        counts = ", ".join(f"{format_bytes(size)} of {card}" for card, size in sorted(found.items())) or "nothing"
+        return failed("LedgerDiffers", f"the pod on {node.name} is assigned {assigned}; the ledger counts {counts}")
+    return passed(f"kube-scheduler placed a pod with {assigned}, and the ledger counts it")
+
+
+def read_share(pod: CheckPod, sight: Sight) -> Share:
+    """Return the one share of the pod that works; what its agent has corrected since counts.
+
+    Raises:
+        AssignmentError: it cannot be read, or is not one share of one card.
+    """
+    text = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION) or sight.bound_with or ""
+    assignment: Assignment = decode_assignment(text)
+    shares = assignment.containers.get(CHECK, ())
+    if len(shares) != 1 or shares[0].whole:
+        raise AssignmentError(f"it gives container {CHECK} {len(shares)} shares, not one of one card's memory")
+    return shares[0]
+
+
+def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -> Finding:
+    said = pod.scheduling
+    if said is None or said.status != "False":
+        return unknown("NotTried", f"nobody has tried to place the check pod of {node.name}")
+    words = f"kube-scheduler does not place the check pod of {node.name}: {said.message or said.reason}"
+    if said.reason == "SchedulerError":
+        return failed("SchedulerError", words)
+    if _HOST_FULL.search(said.message):
+        return unknown("HostFull", words)
+    if counted is not None and has_no_free_share(node, counted):
+        return unknown("NoFreeShare", words)
+    return failed("Unschedulable", words)
+
+
+def _find_counted(node: NodeView | None, pod: CheckPod) -> dict[str, int]:
+    """Return what the ledger counts of each card for the container that works."""
+    return {
+        card.id: share.memory_bytes for card in (node.cards if node else ()) for share in card.shares if _is(share, pod)
+    }
+
+
+def _is(share: ShareView, pod: CheckPod) -> bool:
+    metadata = pod.metadata
+    wanted = (metadata.namespace, metadata.name, metadata.uid, CHECK)
+    return (share.namespace, share.pod, share.uid, share.container) == wanted

@@ -1,0 +1,160 @@
+"""Writes what was found into the annotation `accelkit.io/stages` of a node, beside the results of other stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ApiError, ServiceError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_node_path
+from accelkit.model.pod import Node
+from accelkit.model.stage import (
+    MAX_STAGES_BYTES,
+    STAGES_ANNOTATION,
+    STAGES_VERSION,
+    NodeState,
+    Outcome,
+    Stage,
+    StageRecord,
+    StageResult,
+    read_record,
+    write_record,
+)
+
+WORK_STAGES: Final[tuple[Stage, ...]] = (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK)
+_TRIES: Final = 5
+# Clocks of who records and who reads may differ by so much.
+_AHEAD_SECONDS: Final = 120.0
+# Of texts of many bytes for each character.
+_SHORT_EVIDENCE: Final = 60
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of the results of a node; `problem` says why they were not written, empty where they were or are."""
+
+    changed: bool
+    problem: str = ""
+
+
+def find_believed(
+    text: str | None, state: NodeState, *, now: float, max_age_seconds: float
+) -> Mapping[Stage, StageResult] | None:
+    """Return the recorded results of both checks where they can be believed; None where the work is to be done.
+
+    They are believed if both passed, for the state that the node is in now, and not too long ago.
+    """
+    record = read_record(text)
+    found = {stage: record.results[stage] for stage in WORK_STAGES if stage in record.results} if record else {}
+    if len(found) != len(WORK_STAGES):
+        return None
+    believed = all(
+        result.outcome is Outcome.PASS
+        and result.state == state
+        and -_AHEAD_SECONDS <= now - result.found_at <= max_age_seconds
+        for result in found.values()
+    )
+    return found if believed else None
+
+
+async def record_results(
+    api: ApiClient, node: str, results: Mapping[Stage, StageResult], *, max_age_seconds: float
+) -> Recorded:
+    """Write the results of a node's checks; results of other stages stay.
+
+    Nothing is written where only times have changed, unless the recorded ones are too old to be believed any longer.
+
+    Args:
+        api: an open client.
+        node: its name.
+        results: of the checks that were done.
+        max_age_seconds: for how long results are believed.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            found = msgspec.json.decode(await api.get(build_node_path(node)), type=Node)
+        except ApiError as exc:
+            if exc.not_found:
+                return Recorded(changed=False, problem="the node is gone")
+            raise
+        text = found.find_annotation(STAGES_ANNOTATION)
+        try:
+            record = _read(text)
+        except ServiceError as exc:
+            return Recorded(changed=False, problem=str(exc))
+        if all(_is_same(record.results.get(stage), result, max_age_seconds) for stage, result in results.items()):
+            return Recorded(changed=False)
+        metadata = {
+            "resourceVersion": found.metadata.resource_version,
+            "annotations": {STAGES_ANNOTATION: _encode(StageRecord({**record.results, **results}))},
+        }
+        try:
+            await api.patch(build_node_path(node), {"metadata": metadata})
+        except ApiError as exc:
+            if not exc.conflict or not left:
+                raise
+        else:
+            return Recorded(changed=True)
+    raise AssertionError("the last try returns or raises")
+
+
+async def erase_record(api: ApiClient, node: str) -> None:
+    """Take the annotation off a node; one that is gone needs nothing.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    try:
+        await api.patch(build_node_path(node), {"metadata": {"annotations": {STAGES_ANNOTATION: None}}})
+    except ApiError as exc:
+        if not exc.not_found:
+            raise
+
+
+def _read(text: str | None) -> StageRecord:
+    record = read_record(text)
+    if record is not None:
+        return record
+    try:
+        version = msgspec.json.decode((text or "")[:MAX_STAGES_BYTES], type=_Version).version
+    except (msgspec.MsgspecError, RecursionError):
+        version = 0
+    if version > STAGES_VERSION:
+        raise ServiceError(
+            f"the node's {STAGES_ANNOTATION} is of version {version}, and is left as it is",
+            next_step="run the collection's newer version",
+        )
+    # Broken, so that nobody can read it: what is known now is better.
+    return StageRecord({})
+
+
+def _is_same(before: StageResult | None, now: StageResult, max_age_seconds: float) -> bool:
+    if before is None or now.found_at - before.found_at > max_age_seconds:
+        return False
+    return msgspec.structs.replace(before, found_at=0.0, seconds=0.0) == msgspec.structs.replace(
+        now, found_at=0.0, seconds=0.0
+    )
+
+
+def _encode(record: StageRecord) -> str:
+    text = write_record(record)
+    if len(text.encode()) <= MAX_STAGES_BYTES:
+        return text
+    short = {
+        stage: msgspec.structs.replace(
+            result, evidence=result.evidence[:_SHORT_EVIDENCE], next_action=result.next_action[:_SHORT_EVIDENCE]
+        )
+        for stage, result in record.results.items()
+    }
+    return write_record(StageRecord(short))

@@ -1,0 +1,39 @@
+"""Opens the device nodes of a container, and lets go of them at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from accelkit.enablement.work.share_check.evidence import WorkError
+
+_DEV: Final = "/dev/"
+# Of a node whose group the container's user is not in. EPERM is another thing: the container was not given the device.
+_NOT_OURS: Final = frozenset({errno.EACCES})
+# Somebody else has it for himself just now, which is the driver's right.
+_BUSY: Final = frozenset({errno.EBUSY})
+
+
+def open_devices(devices: Path, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Open each device node once; return those that this user may not open, or that are busy.
+
+    Args:
+        devices: the container's `/dev`.
+        nodes: as `/dev/nvidia0`.
+
+    Raises:
+        WorkError: one is not there, has no driver behind it, or was not given to this container.
+    """
+    closed: list[str] = []
+    for node in nodes:
+        path = devices / node.removeprefix(_DEV)
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as exc:
+            if exc.errno not in _NOT_OURS | _BUSY:
+                raise WorkError("DeviceNotOpened", f"{node} cannot be opened: {exc.strerror or exc}") from exc
+            closed.append(node)
+    return tuple(closed)

@@ -1,0 +1,88 @@
+"""What the extender counts and what kubelets hold, asked for once for all nodes that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from accelkit.audit.evidence import Ledger, read_allocations
+from accelkit.errors import ApiError, AssignmentError, ServiceError
+from accelkit.inspection.extender_client import ask_extender, read_address
+from accelkit.inspection.inspection import Inspection, NodeView
+from accelkit.inspection.service_proxy import ProxiedExtender
+from accelkit.kube.client import ApiClient
+from accelkit.model.observed_allocations import Allocations
+
+AGAIN_SECONDS: Final = 1.0
+
+
+def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> Ledger:
+    """Return who asks the extender: at its URL where that is given, else through the API server's proxy.
+
+    Raises:
+        ConfigurationError: nothing can be made of the URL.
+    """
+    at = read_address(url or None, ca=None, cert=None, key=None, server_name=None)
+    return ProxiedExtender(api, namespace, service).ask if at is None else partial(ask_extender, at, None)
+
+
+@dataclass(frozen=True)
+class View:
+    """All sides at one time.
+
+    Attributes:
+        counted: by node, what the extender's ledger holds; why it does not tell.
+        held: by node, what its agent passes on of its kubelet; why nobody can tell.
+        began_at: when it was begun to ask, on the clock of `time.monotonic`.
+    """
+
+    counted: Mapping[str, NodeView] | ServiceError
+    held: Mapping[str, Allocations | AssignmentError] | ApiError
+    began_at: float = field(default_factory=time.monotonic)
+
+
+class Sides:
+    """Asks at most once in a second, however many wait.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        ledger: asks the extender, or says why it does not answer.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, ledger: Ledger) -> None:
+        self._api, self._namespace, self._ledger = api, namespace, ledger
+        self._turn = asyncio.Lock()
+        self._view: View | None = None
+
+    async def look(self, since: float) -> View:
+        """Return what was asked for after a time, on the clock of `time.monotonic`."""
+        async with self._turn:
+            view = self._view
+            if view is not None and view.began_at >= since:
+                return view
+            if view is not None:
+                await asyncio.sleep(max(0.0, view.began_at + AGAIN_SECONDS - time.monotonic()))
+            began_at = time.monotonic()
+            counted, held = await self._ask(), await self._read_held()
+            self._view = View(counted, held, began_at)
+            return self._view
+
+    async def _ask(self) -> Mapping[str, NodeView] | ServiceError:
+        try:
+            found = await self._ledger()
+        except ServiceError as exc:
+            return exc
+        except ApiError as exc:
+            return ServiceError(str(exc))
+        return {node.name: node for node in found.nodes} if isinstance(found, Inspection) else found
+
+    async def _read_held(self) -> Mapping[str, Allocations | AssignmentError] | ApiError:
+        try:
+            return await read_allocations(self._api, self._namespace)
+        except ApiError as exc:
+            return exc

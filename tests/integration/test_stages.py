@@ -1,0 +1,147 @@
+"""The checks that do work, with cards of two vendors: site.yml runs them, verify.yml reads, remove.yml forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+from cluster_objects import changed, kubeconfig_of, load_yaml
+from conftest import PODS, REPOSITORY, Cluster, Sandbox
+
+from accelkit.enablement.work.pods import SELECTOR
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.sandbox.fake_host.host import FakeHost
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+
+NODES = """
+nodes:
+  - {name: node-1, cards: [{count: 2, memory: 16GiB}]}
+  - {name: node-2, cards: [{memory: 16GiB}]}
+  - {name: node-3, labels: {feature.node.kubernetes.io/pci-1e36.present: "true"}}
+"""
+CHECKS = ("--tags", "stages")
+PASS = ("pass", "pass")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    sandbox = Sandbox(NODES)
+    try:
+        FakeHost(sandbox.paths.nodes / "node-3").add("enflame", 1, "S60")
+        sandbox.playbook("site.yml")
+        yield sandbox
+    finally:
+        sandbox.down()
+
+
+@pytest.fixture
+async def cluster(sandbox):
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        cluster = Cluster(api, sandbox)
+        yield cluster
+        await cluster.delete_pods()
+
+
+async def results(cluster: Cluster, node: str) -> dict:
+    annotations = (await cluster.get(f"/api/v1/nodes/{node}"))["metadata"]["annotations"]
+    return json.loads(annotations["accelkit.io/stages"])["results"]
+
+
+async def outcomes(cluster: Cluster, node: str) -> tuple[str, str]:
+    found = await results(cluster, node)
+    return found["plugin-check"]["outcome"], found["extender-check"]["outcome"]
+
+
+async def check_pods(cluster: Cluster) -> list[dict]:
+    return json.loads(await cluster.api.get("/api/v1/namespaces/accelkit/pods", query={"labelSelector": SELECTOR}))[
+        "items"
+    ]
+
+
+async def check(cluster: Cluster, **settings: object) -> str:
+    """Run the checks alone, and anew unless it is said otherwise."""
+    given = json.dumps({"stages_max_age": 0, **settings})
+    return (await asyncio.to_thread(cluster.sandbox.playbook, "site.yml", *CHECKS, "-e", given)).stdout
+
+
+async def test_cards_of_two_vendors_pass_and_a_second_run_does_no_work(cluster):
+    for node in ("node-1", "node-2", "node-3"):
+        assert await outcomes(cluster, node) == PASS, await results(cluster, node)
+    evidence = (await results(cluster, "node-3"))["plugin-check"]["evidence"]
+    assert evidence.startswith("1 GiB of "), evidence
+    assert "S60" in evidence
+    assert await check_pods(cluster) == []
+    before = await cluster.get("/api/v1/nodes/node-1")
+    again = await asyncio.to_thread(cluster.sandbox.playbook, "site.yml")
+    assert changed(again.stdout) == 0
+    after = await cluster.get("/api/v1/nodes/node-1")
+    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+    assert changed((await asyncio.to_thread(cluster.sandbox.playbook, "playbooks/verify.yml")).stdout) == 0
+
+
+async def test_the_installers_rights_suffice(cluster):
+    role = load_yaml(REPOSITORY / "playbooks/files/installer.yml")
+    config = await kubeconfig_of(cluster.sandbox, "stage-checker", role)
+    await check(cluster, accelkit_kubeconfig=str(config))
+    assert await outcomes(cluster, "node-1") == PASS
+
+
+async def test_a_full_node_has_not_failed(cluster):
+    await cluster.create_pod("full", cards=1, node="node-2")
+    await cluster.running("full")
+    await check(cluster)
+    found = await results(cluster, "node-2")
+    assert {each["reason"] for each in found.values()} == {"NoFreeShare"}
+    assert await outcomes(cluster, "node-1") == PASS
+    await cluster.delete_pods()
+    await check(cluster)
+    assert await outcomes(cluster, "node-2") == PASS
+
+
+async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
+    await label(cluster, "node-1", "false")
+    try:
+        await offers(cluster, "node-1", nothing=True)
+        assert "NothingAllocatable" in await check(cluster, stages_nodes=["node-1", "node-2"])
+        assert (await results(cluster, "node-1"))["plugin-check"]["reason"] == "NothingAllocatable"
+        assert await outcomes(cluster, "node-2") == PASS
+    finally:
+        await label(cluster, "node-1", "true")
+    done = await asyncio.to_thread(cluster.sandbox.playbook, "playbooks/verify.yml", check=False)
+    assert done.returncode != 0
+    assert "node-1 plugin-check: NothingAllocatable" in " ".join(done.stdout.split())
+    await offers(cluster, "node-1", nothing=False)
+    await check(cluster)
+    assert await outcomes(cluster, "node-1") == PASS
+
+
+async def test_removal_leaves_neither_results_nor_pods(cluster):
+    await cluster.create_pod("stays", memory=1)
+    await cluster.running("stays")
+    await asyncio.to_thread(cluster.sandbox.playbook, "playbooks/remove.yml")
+    for node in (await cluster.get("/api/v1/nodes"))["items"]:
+        assert "accelkit.io/stages" not in node["metadata"].get("annotations", {})
+    assert await check_pods(cluster) == []
+    await cluster.api.delete(f"{PODS}/stays", {"gracePeriodSeconds": 0})
+    # Tests come in any order, and another one begins with accelkit installed.
+    await asyncio.to_thread(cluster.sandbox.playbook, "site.yml")
+    assert await outcomes(cluster, "node-1") == PASS
+
+
+async def label(cluster: Cluster, node: str, value: str) -> None:
+    await cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"accelkit.io/share": value}}})
+
+
+async def offers(cluster: Cluster, node: str, *, nothing: bool) -> None:
+    """Wait until a kubelet offers memory, or none any more."""
+    deadline = time.monotonic() + 120
+    while True:
+        status = (await cluster.get(f"/api/v1/nodes/{node}"))["status"]
+        if (status["allocatable"].get("accelkit.io/memory", "0") == "0") is nothing:
+            return
+        assert time.monotonic() < deadline, status["allocatable"]
+        await asyncio.sleep(0.2)

@@ -1,0 +1,272 @@
+"""The report in each format: what parsers find in it, and that what others wrote stays where it belongs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+
+from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
+from accelkit.enablement.report.told import list_told
+from accelkit.enablement.report.values import StageReport, find_exit_code, find_worst
+from accelkit.model.card import Health
+from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult
+
+HOSTILE = (
+    "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> ]]> &lt; $style "
+    "\x1b[31mred\x00\ud83d\ufffe\u202e"
+)
+
+
+@pytest.fixture
+def mixed(enabled):
+    """Of three nodes one is sound, one lost a card, and one was started anew."""
+    cluster = enabled("a", "b", "c")
+    cluster["b"].change_card(health=Health.UNHEALTHY, health_reason="the card is gone from the PCI bus")
+    cluster["c"].checked_in = cluster["c"].state
+    cluster["c"].info = {**cluster["c"].info, "bootID": "boot-2"}
+    return cluster.report()
+
+
+@pytest.fixture
+def hostile(cluster):
+    """Whoever may write the node wrote a result into its annotation, past `write_record`."""
+    results = {
+        Stage.PLUGIN_CHECK: StageResult(
+            Outcome.FAIL,
+            "<b>bold</b>",
+            HOSTILE.encode(errors="replace").decode(),
+            "<a href=javascript:1>",
+            1.0,
+            -5.0,
+            cluster.node.state,
+        )
+    }
+    cluster.node.annotations[STAGES_ANNOTATION] = msgspec.json.encode(StageRecord(results)).decode()
+    cluster.node.change_card(model="<i>H100</i> & co")
+    return cluster.report()
+
+
+def test_the_worst_cell_is_the_outcome_and_the_exit_code(mixed, enabled):
+    assert (mixed.outcome, mixed.exit_code) == (Outcome.FAIL, 4)
+    sound = enabled("a").report()
+    assert (sound.outcome, sound.exit_code) == (Outcome.PASS, 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [(Outcome.PASS, 0), (Outcome.SKIPPED, 0), (Outcome.STALE, 3), (Outcome.UNKNOWN, 3), (Outcome.FAIL, 4)],
+)
+def test_each_outcome_has_its_exit_code(outcome, code):
+    assert find_exit_code(outcome) == code
+    assert find_worst([outcome]) is outcome
+    assert find_worst([Outcome.PASS, outcome]) is (Outcome.PASS if outcome is Outcome.SKIPPED else outcome)
+
+
+def test_counts_by_stage_have_every_outcome(mixed):
+    counts = {row.stage: row.counts for row in mixed.summary}
+    assert list(counts) == list(Stage)
+    assert counts[Stage.DRIVER_CHECK] == {"pass": 2, "skipped": 0, "stale": 0, "unknown": 0, "fail": 1}
+    assert counts[Stage.PLUGIN_CHECK] == {"pass": 1, "skipped": 1, "stale": 1, "unknown": 0, "fail": 0}
+
+
+def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for_it(mixed):
+    told = [str(each) for each in list_told(mixed) if each.outcome is not Outcome.SKIPPED]
+    assert told[0] == (
+        "stage driver-check: fail (CardLost) on b: card GPU-b-0: the card is gone from the PCI bus; "
+        "Start the node anew; where the card stays away, have it looked at"
+    )
+    assert told[1].startswith("stage plugin-check: stale (StateChanged) on c: boot boot-1 is boot-2 now")
+    assert len(told) == 2
+
+
+def test_the_text_has_counts_first_then_nodes_then_each_fault_once(mixed):
+    lines = write_report(mixed, ReportFormat.TEXT).splitlines()
+    assert lines[0].split() == ["stage", *Outcome]
+    assert lines[3].split() == ["3", "driver-check", "2", "-", "-", "-", "1"]
+    assert lines[12].split() == ["node", *map(str, range(1, 11))]
+    assert lines[14].split() == ["b", "pass", "pass", "FAIL", *["skip"] * 7]
+    assert lines[17] == "FAIL  driver-check CardLost: card GPU-b-0: the card is gone from the PCI bus [b]"
+    assert lines[-1] == "1 of 3 nodes in order; worst: fail"
+
+
+def test_a_fault_of_two_hundred_nodes_is_told_once(enabled):
+    cluster = enabled(*(f"node-{number:03}" for number in range(200)))
+    for node in cluster.nodes.values():
+        node.pods.clear()
+    text = write_report(cluster.report(), ReportFormat.TEXT)
+    (line,) = [line for line in text.splitlines() if line.startswith("FAIL")]
+    assert line.endswith(
+        "[node-000, node-001, node-002, node-003, node-004, node-005, node-006, node-007 and 192 more]"
+    )
+    assert len(text.splitlines()) < 200 + 30
+
+
+def test_json_is_the_value(mixed):
+    text = write_report(mixed, ReportFormat.JSON)
+    assert msgspec.json.decode(text, type=StageReport) == mixed
+    document = json.loads(text)
+    assert (document["version"], document["exit_code"]) == (1, 4)
+    cell = document["nodes"][1]["stages"][3]
+    assert (cell["outcome"], cell["reason"], cell["because"]) == ("skipped", "NeedNotPassed", "driver-check")
+
+
+def test_junit_is_read_by_a_parser_with_the_counts_of_its_cases(mixed):
+    root = ET.fromstring(write_report(mixed, ReportFormat.JUNIT))  # noqa: S314 - our own document
+    assert (root.tag, root.get("tests"), root.get("failures"), root.get("errors")) == ("testsuites", "30", "1", "1")
+    assert [suite.get("name") for suite in root] == ["a", "b", "c"]
+    for each in [root, *root]:
+        cases = list(each.iter("testcase"))
+        counted = {kind: sum(case.find(tag) is not None for case in cases) for kind, tag in TAGS.items()}
+        assert {kind: int(each.get(kind)) for kind in TAGS} == counted
+    (failure,) = root.iter("failure")
+    assert failure.get("type") == "CardLost"
+    assert failure.text.startswith("fail: card GPU-b-0: the card is gone from the PCI bus\nNext: Start the node anew")
+    (error,) = root.iter("error")
+    assert error.get("message").startswith("StateChanged: boot boot-1 is boot-2 now")
+    case = root.find("testsuite[@name='a']/testcase[@name='plugin-check']")
+    assert (case.get("classname"), case.get("time"), case.findtext("system-out")) == (
+        "a",
+        "2.500",
+        "4 GiB of its share",
+    )
+
+
+TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def test_ctrf_has_the_fields_of_its_schema_and_no_others(mixed):
+    document = json.loads(write_report(mixed, ReportFormat.CTRF))
+    assert document.keys() == {"reportFormat", "specVersion", "timestamp", "generatedBy", "results", "extra"}
+    assert document["reportFormat"] == "CTRF"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", document["specVersion"])
+    results = document["results"]
+    assert results.keys() == {"tool", "summary", "tests"}
+    assert results["tool"].keys() == {"name", "version"}
+    summary, tests = results["summary"], results["tests"]
+    assert summary.keys() == {
+        *("tests", "passed", "failed", "skipped", "pending", "other"),
+        *("suites", "start", "stop"),
+    }
+    assert all(isinstance(value, int) for value in summary.values())
+    assert summary["tests"] == len(tests) == 30
+    for status in ("passed", "failed", "skipped", "pending", "other"):
+        assert summary[status] == sum(test["status"] == status for test in tests)
+    for test in tests:
+        assert test.keys() == {"name", "status", "duration", "suite", "message", "rawStatus", "type", "extra"}
+        assert isinstance(test["duration"], int)
+        assert test["suite"] == [test["extra"]["node"]]
+        assert test["rawStatus"] in list(Outcome)
+    assert [(test["name"], test["extra"]["reason"]) for test in tests if test["status"] == "other"] == [
+        ("c plugin-check", "StateChanged")
+    ]
+
+
+class Page(HTMLParser):
+    """What a browser finds: elements with their attributes, and texts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self.open = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def find(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_needs_nobody_else(mixed):
+    text = write_report(mixed, ReportFormat.HTML)
+    page = Page(text)
+    led = [each[key] for _, each in page.elements for key in ("src", "href") if key in each]
+    assert all(target.startswith("#") for target in led)
+    assert not re.findall(r"url\(|@import|http-equiv=.refresh", text)
+    assert {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in page.elements} == set()
+
+
+def test_the_policy_of_the_page_lets_only_its_own_style_and_script_be(mixed):
+    text = write_report(mixed, ReportFormat.HTML)
+    (policy,) = [each["content"] for each in Page(text).find("meta") if each.get("http-equiv")]
+    assert policy.startswith("default-src 'none'")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    # These would be forbidden by it.
+    assert not re.search(r"<[^>]*\s(?:style|on\w+)=", text)
+
+
+def test_the_page_is_used_by_keyboard_and_told_without_colours(mixed):
+    page = Page(write_report(mixed, ReportFormat.HTML))
+    links = [each["href"][1:] for each in page.find("a")]
+    places = {each["id"] for _, each in page.elements if "id" in each}
+    assert set(links) <= places
+    assert len(links) == 1 + 30
+    assert all(each["tabindex"] == "-1" for each in page.find("article"))
+    assert page.find("input")[0]["type"] == "search"
+    assert [each["value"] for each in page.find("input")[1:]] == list(Outcome)
+    assert page.find("html") == [{"lang": "en"}]
+    assert ("a", "\N{MULTIPLICATION X} fail") in page.texts
+    assert "prefers-color-scheme: dark" in write_report(mixed, ReportFormat.HTML)
+
+
+def test_the_page_tells_every_cell(mixed):
+    page = Page(write_report(mixed, ReportFormat.HTML))
+    told = {text for tag, text in page.texts if tag == "dd"}
+    assert {cell.evidence for node in mixed.nodes for cell in node.stages} <= told
+
+
+def test_hostile_evidence_stays_text_in_the_page(hostile):
+    text = write_report(hostile, ReportFormat.HTML)
+    page = Page(text)
+    assert len(page.find("script")) == 1
+    assert {tag for tag, _ in page.elements} & {"img", "b", "i"} == set()
+    assert "<img" not in text
+    shown = "".join(data for _, data in page.texts)
+    assert "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> ]]> &lt; $style" in shown
+    assert "2 x" not in shown
+    assert "<i>H100</i> & co" in shown
+    for character in "\x00\x1b\u202e":
+        assert character not in text
+
+
+def test_hostile_evidence_leaves_junit_readable(hostile):
+    text = write_report(hostile, ReportFormat.JUNIT)
+    root = ET.fromstring(text.encode())  # noqa: S314 - our own document
+    (failure,) = root.iter("failure")
+    assert failure.get("message").startswith("Unnamed: </script><script>alert(1)</script>")
+    assert failure.text.endswith("Next: <a href=javascript:1>")
+
+
+def test_hostile_evidence_is_cleaned_and_cut_in_every_format(hostile):
+    (cell,) = [cell for cell in hostile.nodes[0].stages if cell.stage is Stage.PLUGIN_CHECK]
+    assert (cell.reason, cell.seconds) == ("Unnamed", 0.0)
+    for wanted in ReportFormat:
+        text = write_report(hostile, wanted)
+        assert "\x1b" not in text
+        assert text.encode().decode() == text
+
+
+def test_evidence_is_bounded(cluster):
+    long = StageResult(Outcome.FAIL, "R" * 80, "e" * 5000, "n" * 5000, 1.0, 0.0, cluster.node.state)
+    cluster.node.annotations[STAGES_ANNOTATION] = msgspec.json.encode(StageRecord({Stage.PLUGIN_CHECK: long})).decode()
+    cell = cluster.report().nodes[0].stages[5]
+    assert (len(cell.evidence), len(cell.next_action), cell.reason) == (400, 400, "Unnamed")
+
+
+def test_every_format_has_a_file_name_of_its_own():
+    assert FILE_NAMES.keys() == set(ReportFormat)
+    assert len(set(FILE_NAMES.values())) == len(ReportFormat)

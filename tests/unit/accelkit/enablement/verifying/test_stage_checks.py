@@ -1,0 +1,118 @@
+"""The stages `plugin-check` and `extender-check`: results belong to a boot, a kernel, drivers and a set of cards."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from accelkit.model.card import Card
+from accelkit.model.stage import STAGES_ANNOTATION, NodeState, Outcome, Stage, StageRecord, StageResult, write_record
+
+CHECK, PLACED = Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK
+
+
+def test_a_result_of_this_state_is_shown_as_it_was_found(cluster):
+    result = cluster.judge()[CHECK]
+    assert (result.outcome, result.evidence, result.found_at, result.seconds) == (
+        "pass",
+        "4 GiB of its share",
+        1.0,
+        2.5,
+    )
+
+
+def test_what_never_ran_is_unknown_and_says_what_to_run(cluster, told):
+    cluster.node.checked = {}
+    results = cluster.judge()
+    assert told(results, CHECK) == ("unknown", "NeverChecked")
+    assert results[CHECK].next_action == "Run the check: ansible-playbook playbooks/verify.yml"
+
+
+def reboot(node):
+    node.info["bootID"] = "boot-2"
+
+
+def change_kernel(node):
+    node.info["kernelVersion"] = "6.11.0"
+
+
+def change_driver(node):
+    for index in range(2):
+        node.change_card(index, driver_version="570.1")
+
+
+def change_card(node):
+    node.cards[0] = Card("GPU-new", "nvidia", "H100", 80 * 2**30, driver_version="550.54")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (reboot, "boot boot-1 is boot-2 now"),
+        (change_kernel, "kernel 6.8.0-45 is 6.11.0 now"),
+        (change_driver, "driver 550.54 is 570.1 now"),
+        (change_card, "set of cards "),
+    ],
+)
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.FAIL])
+def test_after_a_change_of_the_node_a_result_is_stale_whatever_it_was(cluster, told, change, word, outcome):
+    cluster.node.checked_in = cluster.node.state
+    cluster.node.checked = {CHECK: outcome}
+    change(cluster.node)
+    results = cluster.judge()
+    assert told(results, CHECK) == ("stale", "StateChanged")
+    assert results[CHECK].evidence.startswith(word)
+    assert results[CHECK].evidence.endswith(f"it was {outcome} before")
+    assert results[PLACED].outcome is Outcome.SKIPPED
+
+
+def test_the_results_of_a_node_that_was_replaced_under_its_name_are_not_those_of_the_new_one(cluster, another_state):
+    cluster.node.checked_in = another_state
+    result = cluster.judge()[CHECK]
+    assert result.outcome is Outcome.STALE
+    for part in ("boot boot-0", "kernel 6.8.0-44", f"set of cards {'0' * 16}"):
+        assert part in result.evidence
+
+
+def test_a_new_order_of_the_same_cards_is_the_same_state(cluster):
+    cluster.node.checked_in = cluster.node.state
+    cluster.node.cards.reverse()
+    assert cluster.judge()[CHECK].outcome is Outcome.PASS
+
+
+def test_a_result_without_a_state_proves_nothing(cluster, told):
+    record = StageRecord({CHECK: StageResult(Outcome.PASS)})
+    cluster.node.annotations[STAGES_ANNOTATION] = write_record(record)
+    assert told(cluster.judge(), CHECK) == ("stale", "StateChanged")
+
+
+def test_a_check_that_was_left_out_found_nothing(cluster, told):
+    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: Outcome.SKIPPED}
+    assert told(cluster.judge(), PLACED) == ("unknown", "NeverChecked")
+
+
+def test_the_state_of_a_node_is_what_programs_that_record_results_take_it_for(cluster):
+    """Another way to write it would make all results stale."""
+    cluster.node.change_card(driver_version="535.1")
+    cards = hashlib.sha256(b"GPU-n-0\nGPU-n-1").hexdigest()[:16]
+    assert cluster.node.state == NodeState("boot-1", "6.8.0-45", "535.1,550.54", cards)
+
+
+def test_of_a_node_whose_cards_are_not_known_the_state_has_none(cluster):
+    cluster.node.annotations["accelkit.io/inventory"] = "{"
+    assert cluster.node.state == NodeState("boot-1", "6.8.0-45")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"results": {}, "version": 2}', '{"results": {"plugin-check": {"outcome": "green"}}}', "x" * 20_000]
+)
+def test_a_record_that_cannot_be_read_is_unknown(cluster, told, text):
+    cluster.node.annotations[STAGES_ANNOTATION] = text
+    assert told(cluster.judge(), CHECK) == ("unknown", "RecordUnreadable")
+
+
+def test_a_result_that_failed_in_this_state_is_a_fault(cluster):
+    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: Outcome.FAIL}
+    results = cluster.judge()
+    assert (results[CHECK].outcome, results[PLACED].outcome) == ("pass", "fail")

@@ -1,0 +1,141 @@
+"""The stages `runtime-hook` and `device-plugin`."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.facts.node_facts import Unread
+from accelkit.model.stage import Stage
+
+HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN
+
+
+@pytest.mark.parametrize(
+    ("runtime", "outcome", "end"),
+    [
+        ("containerd://2.1.0", "pass", "containerd://2.1.0"),
+        ("containerd://1.7.27", "pass", "where its option enable_cdi is true"),
+        ("containerd://1.6.8", "fail", "does not know CDI names"),
+        ("cri-o://1.22.1", "fail", "does not know CDI names"),
+        ("cri-o://1.34.0", "pass", "cri-o://1.34.0"),
+        ("simulated://1", "pass", "simulated://1"),
+        ("", "pass", "a runtime that its kubelet does not name"),
+    ],
+)
+def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(cluster, runtime, outcome, end):
+    cluster.node.inventory["cdi"] = ("nvidia.com/gpu",)
+    cluster.node.info["containerRuntimeVersion"] = runtime
+    result = cluster.judge()[HOOK]
+    assert (result.outcome, result.reason) == (outcome, "RuntimeWithoutCdi" if outcome == "fail" else "")
+    assert result.evidence.endswith(end)
+
+
+def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
+    cluster.node.info["containerRuntimeVersion"] = "containerd://1.6.8"
+    result = cluster.judge()[HOOK]
+    assert (result.outcome, result.evidence) == ("pass", "containers get plain device nodes, which every runtime takes")
+
+
+def test_what_pods_can_be_given_is_told(cluster):
+    evidence = cluster.judge()[PLUGIN].evidence
+    assert evidence == "pod node-agent-n is ready; allocatable: accelkit.io/cards: 2, accelkit.io/memory: 160"
+
+
+def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
+    cluster.node.wait(
+        restartCount=7,
+        state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+        lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "no cluster is configured"}},
+    )
+    results = cluster.judge()
+    assert told(results, PLUGIN) == ("fail", "AgentCrashes")
+    assert results[PLUGIN].evidence == (
+        "the node agent: pod node-agent-n: container node-agent ended with 1 after 7 restarts "
+        "(Error: no cluster is configured)"
+    )
+    assert results[PLUGIN].next_action.startswith("See its last words: kubectl -n accelkit logs --previous")
+
+
+@pytest.mark.parametrize(
+    ("container", "evidence"),
+    [
+        ({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, "waiting, container node-agent: ImagePullBackOff"),
+        ({"state": {}}, "Running and not ready"),
+    ],
+)
+def test_an_agent_that_does_not_come_up_is_told_with_what_it_waits_for(cluster, told, container, evidence):
+    cluster.node.wait(**container)
+    results = cluster.judge()
+    assert told(results, PLUGIN) == ("fail", "AgentNotReady")
+    assert results[PLUGIN].evidence == f"the node agent: pod node-agent-n is {evidence}"
+
+
+def test_a_node_without_an_agent_fails(cluster, told):
+    cluster.node.pods.clear()
+    assert told(cluster.judge(), PLUGIN) == ("fail", "AgentMissing")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod["metadata"].update(deletionTimestamp="2030-01-01T00:00:00Z"),
+        lambda pod: pod["status"].update(phase="Failed"),
+        lambda pod: pod["spec"].update(nodeName="m"),
+        lambda pod: pod["metadata"]["labels"].update({"app.kubernetes.io/component": "kernel-caches"}),
+        lambda pod: pod["metadata"]["labels"].update({"pod-template-hash": "1"}),
+    ],
+)
+def test_a_pod_that_leaves_or_is_another_one_is_no_agent(cluster, told, change):
+    change(cluster.node.pods[0])
+    assert told(cluster.judge(), PLUGIN) == ("fail", "AgentMissing")
+
+
+def test_while_an_agent_is_replaced_the_one_that_is_ready_counts(cluster):
+    cluster.node.pods.append(cluster.node.build_pod("node-agent", conditions=[]))
+    assert cluster.judge()[PLUGIN].outcome == "pass"
+
+
+def test_capacity_alone_is_nothing_that_a_pod_can_have(cluster, told):
+    cluster.node.allocatable = {"accelkit.io/memory": "0", "accelkit.io/cards": "2"}
+    results = cluster.judge()
+    assert told(results, PLUGIN) == ("fail", "NothingAllocatable")
+    assert results[PLUGIN].evidence == "accelkit.io/memory is allocatable 0 of a capacity of 160"
+
+
+def test_a_resource_that_the_kubelet_does_not_know_is_not_registered(cluster):
+    cluster.node.allocatable, cluster.node.capacity = {}, {}
+    evidence = cluster.judge()[PLUGIN].evidence
+    assert evidence == "accelkit.io/cards is not registered; accelkit.io/memory is not registered"
+
+
+def test_cards_of_unknown_memory_are_offered_whole(cluster):
+    for index in range(2):
+        cluster.node.change_card(index, memory_bytes=None)
+    cluster.node.allocatable = {"accelkit.io/cards": "2"}
+    assert cluster.judge()[PLUGIN].outcome == "pass"
+
+
+@pytest.mark.parametrize(("amount", "outcome"), [("16", "pass"), ("0", "fail")])
+def test_resources_of_another_dialect_count_where_agents_serve_them(cluster, amount, outcome):
+    cluster.node.annotations["accelkit.io/advertised"] = "enflame.com/gcu-count,enflame.com/gcu-memory"
+    cluster.node.allocatable = {"enflame.com/gcu-memory": amount}
+    assert cluster.judge()[PLUGIN].outcome == outcome
+
+
+def test_a_unit_that_the_kubelet_does_not_take_is_a_fault(cluster, told):
+    cluster.node.inventory["problem"] = "the list of devices would take 5 MiB"
+    results = cluster.judge()
+    assert told(results, PLUGIN) == ("fail", "UnitRefused")
+    assert results[PLUGIN].evidence == "the list of devices would take 5 MiB"
+
+
+def test_a_unit_that_waits_for_pods_is_none(cluster):
+    cluster.node.inventory["next_unit_bytes"] = 2**31
+    assert cluster.judge()[PLUGIN].evidence.endswith("; it waits for pods to end before it counts in 2 GiB")
+
+
+def test_where_pods_cannot_be_listed_nobody_knows(cluster, told):
+    results = cluster.judge(pods=Unread("pods is forbidden"))
+    assert told(results, PLUGIN) == ("unknown", "PodsUnread")
+    assert results[PLUGIN].evidence == "the pods of accelkit cannot be listed: pods is forbidden"
+    assert told(results, HOOK) == ("pass", "")

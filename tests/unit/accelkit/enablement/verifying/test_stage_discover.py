@@ -1,0 +1,81 @@
+"""The stage `discover`."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.stage import Stage
+
+DISCOVER = Stage.DISCOVER
+
+
+def test_what_the_node_has_is_told(cluster):
+    cluster.node.change_card(cordoned=True)
+    assert cluster.judge()[DISCOVER].evidence == "2 x H100 (nvidia); 1 taken out of placement"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "evidence"),
+    [
+        (
+            [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}],
+            "is not ready: Ku",
+        ),
+        ([{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}], "is not ready: KubeletNotReady"),
+        ([{"type": "MemoryPressure", "status": "False"}], "never said whether it is ready"),
+        (None, "never said whether it is ready"),
+    ],
+)
+def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_believed(cluster, told, conditions, evidence):
+    cluster.node.conditions = conditions
+    results = cluster.judge()
+    assert told(results, DISCOVER) == ("unknown", "NodeNotReady")
+    assert f"its kubelet {evidence}" in results[DISCOVER].evidence
+
+
+def test_a_node_without_an_inventory_is_not_a_node_without_cards(cluster, told):
+    cluster.node.annotations[INVENTORY_ANNOTATION] = None
+    assert told(cluster.judge(), DISCOVER) == ("unknown", "InventoryMissing")
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": 9}', "[" * 100_000, '{"version": 1, "unit_bytes": 0, "cards": []}'])
+def test_an_inventory_that_cannot_be_read_is_unknown(cluster, told, text):
+    cluster.node.annotations[INVENTORY_ANNOTATION] = text
+    assert told(cluster.judge(), DISCOVER) == ("unknown", "InventoryUnreadable")
+
+
+def test_an_agent_that_finds_no_card_fails(cluster, told):
+    cluster.node.cards = []
+    assert told(cluster.judge(), DISCOVER) == ("fail", "NoCards")
+
+
+@pytest.mark.parametrize(
+    ("count", "outcome"), [("2", "pass"), ("1", "pass"), ("3", "fail"), ("many", "pass"), ("", "pass")]
+)
+def test_a_count_by_another_program_is_compared(cluster, count, outcome):
+    cluster.node.labels["nvidia.com/gpu.count"] = count
+    cluster.node.annotations["accelkit.io/labels"] = '{"accelkit.io/cards.count": "2"}'
+    result = cluster.judge()[DISCOVER]
+    assert result.outcome == outcome
+    if outcome == "fail":
+        assert result.reason == "CardsMissing"
+        assert result.evidence == "label nvidia.com/gpu.count counts 3 cards, the inventory has 2 of nvidia"
+
+
+def test_a_count_that_our_agent_wrote_proves_nothing(cluster):
+    cluster.node.labels["nvidia.com/gpu.count"] = "3"
+    assert cluster.judge()[DISCOVER].outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("label", "named", "outcome"),
+    [(None, False, "skipped"), (None, True, "fail"), ("false", False, "skipped"), ("false", True, "skipped")],
+)
+def test_a_node_that_is_not_shared_fails_only_where_somebody_wants_it(cluster, told, label, named, outcome):
+    del cluster.node.labels["accelkit.io/share"]
+    if label:
+        cluster.node.labels["accelkit.io/share"] = label
+    results = cluster.judge(named=frozenset({"n"} if named else ()), owners={"n": "gpu-operator"})
+    assert told(results, DISCOVER) == (outcome, "NotShared")
+    assert results[DISCOVER].evidence.endswith("; gpu-operator manages the node")

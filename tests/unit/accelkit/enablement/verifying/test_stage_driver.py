@@ -1,0 +1,140 @@
+"""The stages `driver` and `driver-check`, and that they know the agent's sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.stages.driver import _LOST, _UNBOUND
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card, Health
+from accelkit.model.stage import Stage
+from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.discovery import FoundCard
+from accelkit.node.health.card_history import CardHistory
+from accelkit.node.health.monitor import _find_foreign_driver
+from accelkit.node.health.signals import Signals
+from accelkit.vendors.profiles import load_profiles
+
+DRIVER, CHECK = Stage.DRIVER, Stage.DRIVER_CHECK
+NVIDIA = load_profiles()["nvidia"]
+
+
+def told_by_agent(before, after):
+    history = CardHistory()
+    history.observe(before, 0.0)
+    for now in (10.0, 20.0):
+        history.observe(after, now)
+    assert history.health is Health.UNHEALTHY
+    return history.reason
+
+
+def lose_driver():
+    return told_by_agent(Signals(present=True, driver="nvidia", bound=True), Signals(present=True, bound=False))
+
+
+def take_driver():
+    seen = {"present": True, "bound": True}
+    return told_by_agent(Signals(driver="nvidia", **seen), Signals(driver="vfio-pci", **seen))
+
+
+def find_foreign_driver():
+    return _find_foreign_driver(FoundCard(Card("c", "nvidia", "m", 1), 0, 0, NVIDIA, driver="nouveau"))
+
+
+def find_no_number():
+    with pytest.raises(DevicePluginError) as caught:
+        list_card_nodes(FoundCard(Card("c", "nvidia", "m", 1), 0, None, NVIDIA))
+    return str(caught.value)
+
+
+def lose_card():
+    return told_by_agent(Signals(present=True), Signals(present=False))
+
+
+def silence_card():
+    return told_by_agent(Signals(present=True, answers=True), Signals(present=True, answers=False))
+
+
+@pytest.mark.parametrize("tell", [lose_driver, take_driver, find_foreign_driver, find_no_number])
+def test_a_card_without_its_driver_is_known_by_what_the_agent_writes(cluster, told, tell):
+    reason = tell()
+    assert _UNBOUND.search(reason)
+    assert not _LOST.search(reason)
+    cluster.node.change_card(health=Health.UNHEALTHY, health_reason=reason)
+    results = cluster.judge()
+    assert told(results, DRIVER) == ("fail", "DriverMissing")
+    assert results[DRIVER].evidence == f"card GPU-n-0: {reason}"
+
+
+@pytest.mark.parametrize("tell", [lose_card, silence_card])
+def test_a_lost_card_is_known_by_what_the_agent_writes(cluster, told, tell):
+    reason = tell()
+    assert not _UNBOUND.search(reason)
+    cluster.node.change_card(1, health=Health.UNHEALTHY, health_reason=reason)
+    results = cluster.judge()
+    assert told(results, DRIVER) == ("pass", "")
+    assert told(results, CHECK) == ("fail", "CardLost")
+    assert results[CHECK].evidence == f"card GPU-n-1: {reason}"
+
+
+def test_another_defect_of_a_card_is_told_as_it_is(cluster, told):
+    cluster.node.change_card(health=Health.UNHEALTHY, health_reason="3 uncorrected errors in umc")
+    assert told(cluster.judge(), CHECK) == ("fail", "CardUnhealthy")
+
+
+def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, told):
+    cluster.node.change_card(health=Health.UNKNOWN, health_reason="config cannot be read")
+    results = cluster.judge()
+    assert told(results, CHECK) == ("unknown", "CardHealthUnknown")
+    assert results[CHECK].evidence == "card GPU-n-0: config cannot be read"
+
+
+@pytest.mark.parametrize(("kernel", "reason"), [("6.8.0-45", ""), ("6.8.0-44", "KernelDriverMismatch")])
+def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster, kernel, reason):
+    cluster.node.labels["accelkit.io/driver-kernel"] = kernel
+    results = cluster.judge()
+    assert results[DRIVER].evidence == f"accelkit gives it, for kernel {kernel}"
+    assert results[CHECK].reason == reason
+    if reason:
+        assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, and 6.8.0-45 runs"
+
+
+@pytest.mark.parametrize("kernel", ["", "6.8+odd", "k" * 80])
+def test_a_kernel_that_is_no_label_is_compared_with_none(cluster, kernel):
+    cluster.node.labels["accelkit.io/driver-kernel"] = "6.8_odd-1234abcd"
+    cluster.node.info["kernelVersion"] = kernel
+    assert cluster.judge()[CHECK].outcome == "pass"
+
+
+def test_two_versions_of_one_vendors_driver_are_one_too_many(cluster, told):
+    cluster.node.change_card(driver_version="535.1")
+    results = cluster.judge()
+    assert told(results, CHECK) == ("fail", "KernelDriverMismatch")
+    assert results[CHECK].evidence == "cards of nvidia name the drivers 535.1, 550.54"
+
+
+def test_a_driver_that_comes_with_the_kernel_has_no_version_and_is_in_order(cluster):
+    for index in range(2):
+        cluster.node.change_card(index, driver_version="")
+    assert cluster.judge()[CHECK].evidence == "2 cards are well; driver as old as the kernel 6.8.0-45"
+
+
+def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
+    cluster.node.change_card(driver_version="")
+    cluster.node.inventory["library_problems"] = ("library libnvidia-ml.so.1 of nvidia is broken: version mismatch",)
+    results = cluster.judge()
+    assert told(results, CHECK) == ("unknown", "DriverVersionUnknown")
+    assert "of GPU-n-0: library libnvidia-ml.so.1 of nvidia is broken: version mismatch" in results[CHECK].evidence
+
+
+def test_the_problem_of_another_vendors_library_is_not_held_against_these_cards(cluster):
+    cluster.node.change_card(driver_version="")
+    cluster.node.inventory["library_problems"] = ("library libefml.so of enflame is absent: none found",)
+    assert cluster.judge()[CHECK].outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("owners", "whose"), [({}, "the node has its own"), ({"n": "gpu-operator"}, "gpu-operator gives")]
+)
+def test_whose_driver_it_is_is_told(cluster, owners, whose):
+    assert cluster.judge(owners=owners)[DRIVER].evidence.startswith(whose)

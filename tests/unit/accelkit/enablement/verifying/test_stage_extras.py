@@ -1,0 +1,105 @@
+"""The stages `kernel-cache-check`, `monitoring` and `feature-labels`."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.facts.node_facts import Unread
+from accelkit.model.stage import Outcome, Stage, StageResult
+
+CACHES, MONITORING, LABELS = Stage.KERNEL_CACHE_CHECK, Stage.MONITORING, Stage.FEATURE_LABELS
+
+
+def condition(type_, status, reason, message=""):
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+READY = condition("Ready", "True", "Ready")
+REFUSED = condition("Ready", "False", "NotSigned", "nobody whom the policies name signed it")
+
+
+def test_where_kernel_caches_are_not_installed_they_are_not_missed(cluster, told):
+    assert told(cluster.judge(), CACHES) == ("skipped", "NotInstalled")
+
+
+def test_definitions_alone_are_no_installation(cluster, told):
+    assert told(cluster.judge(caches=[]), CACHES) == ("skipped", "NotInstalled")
+
+
+def test_caches_that_are_ready_pass(cluster):
+    cluster.install_caches(("", "triton", READY), ("team", "own", READY))
+    result = cluster.judge()[CACHES]
+    assert result.outcome is Outcome.PASS
+    assert result.evidence == (
+        "pod kernel-caches-n is ready; 1 caches of the cluster failed nowhere here, 1 of namespaces are not judged"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told_by_agent", "outcome"),
+    [
+        (REFUSED, "fail"),
+        (condition("Degraded", "True", "ContentChanged"), "fail"),
+        (condition("Ready", "False", "Extracting"), "pass"),
+        (condition("Ready", "False", "Incompatible"), "pass"),
+        (condition("Ready", "Unknown", "RegistryUnavailable"), "pass"),
+    ],
+)
+def test_a_cache_of_the_cluster_that_cannot_be_used_is_a_fault_and_one_under_way_is_none(
+    cluster, told_by_agent, outcome
+):
+    cluster.install_caches(("", "triton", told_by_agent))
+    result = cluster.judge()[CACHES]
+    assert result.outcome == outcome
+    if outcome == "fail":
+        assert result.reason == "CacheNotReady"
+        assert result.evidence.startswith(f"cache triton: {told_by_agent['reason']}")
+
+
+def test_a_tenants_cache_makes_no_node_fail(cluster):
+    cluster.install_caches(("team", "own", REFUSED))
+    assert cluster.judge()[CACHES].outcome is Outcome.PASS
+
+
+def test_a_cache_agent_that_is_not_ready_is_a_fault(cluster, told):
+    cluster.install_caches()
+    cluster.node.pods[-1]["status"]["conditions"] = []
+    assert told(cluster.judge(), CACHES) == ("fail", "CacheAgentNotReady")
+
+
+def test_reports_that_cannot_be_listed_are_unknown(cluster, told):
+    assert told(cluster.judge(caches=Unread("timed out")), CACHES) == ("unknown", "CachesUnread")
+
+
+def test_what_was_found_of_metrics_is_handed_on(cluster, told):
+    found = StageResult(Outcome.FAIL, "TargetDown", "no sample for 5 minutes", "See its target")
+    result = cluster.judge(monitoring={"n": found})[MONITORING]
+    assert (result.outcome, result.reason, result.evidence) == ("fail", "TargetDown", "no sample for 5 minutes")
+    assert told(cluster.judge(monitoring={}), MONITORING) == ("unknown", "NeverChecked")
+    assert told(cluster.judge(), MONITORING) == ("skipped", "NotInstalled")
+
+
+@pytest.mark.parametrize("key", ["accelkit.io/cards.count", "nvidia.com/gpu.count"])
+def test_a_label_that_another_program_took_away_is_a_fault(cluster, told, key):
+    del cluster.node.labels[key]
+    results = cluster.judge()
+    assert told(results, LABELS) == ("fail", "LabelMissing")
+    assert results[LABELS].evidence == f"of 2 labels it lacks {key}"
+
+
+def test_an_agent_that_never_labelled_its_node_is_a_fault(cluster, told):
+    cluster.node.annotations["accelkit.io/labels"] = None
+    cluster.node.labels = {"accelkit.io/share": "true"}
+    assert told(cluster.judge(), LABELS) == ("fail", "LabelMissing")
+
+
+def test_a_label_to_which_another_program_gave_its_own_value_is_told(cluster):
+    cluster.node.labels["nvidia.com/gpu.count"] = "1"
+    result = cluster.judge()[LABELS]
+    assert result.outcome is Outcome.PASS
+    assert result.evidence == "it has all 2 labels; another program gave nvidia.com/gpu.count another value"
+
+
+def test_a_record_of_labels_that_cannot_be_read_is_unknown(cluster, told):
+    cluster.node.annotations["accelkit.io/labels"] = "[]"
+    assert told(cluster.judge(), LABELS) == ("unknown", "LabelsUnreadable")

@@ -1,0 +1,67 @@
+"""Which stages are judged on a node, and what the others say instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.stages import find_cause
+from accelkit.model.stage import NEEDS, Outcome, Stage
+
+NOW = 1_900_000_000.0
+NOT_WANTED = {Stage.KERNEL_CACHE_CHECK, Stage.MONITORING}
+
+
+def test_on_a_sound_node_every_stage_passes_or_is_not_installed(cluster):
+    results = cluster.judge()
+    assert list(results) == list(Stage)
+    assert {stage for stage, each in results.items() if each.outcome is Outcome.SKIPPED} == NOT_WANTED
+    assert {each.outcome for stage, each in results.items() if stage not in NOT_WANTED} == {Outcome.PASS}
+
+
+def test_a_stage_that_passed_says_what_was_seen_and_nothing_to_do(cluster):
+    for stage, result in cluster.judge().items():
+        assert result.evidence
+        assert (result.reason, result.next_action) == ("", "") or stage in NOT_WANTED
+        assert result.found_at == (1.0 if stage in (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK) else NOW)
+
+
+def test_what_needs_a_stage_that_failed_is_left_out_because_of_it(cluster):
+    cluster.node.inventory["problem"] = "too many devices"
+    results = cluster.judge()
+    assert results[Stage.DEVICE_PLUGIN].outcome is Outcome.FAIL
+    for stage in list(Stage)[5:]:
+        assert results[stage].outcome is Outcome.SKIPPED
+        assert results[stage].evidence == "device-plugin did not pass: it is fail (UnitRefused)"
+        assert find_cause(stage, results) is Stage.DEVICE_PLUGIN
+
+
+def test_monitoring_and_labels_do_not_wait_for_a_pod_that_was_placed(cluster):
+    cluster.node.checked = {}
+    results = cluster.judge()
+    assert results[Stage.PLUGIN_CHECK].outcome is Outcome.UNKNOWN
+    assert results[Stage.EXTENDER_CHECK].outcome is Outcome.SKIPPED
+    assert results[Stage.FEATURE_LABELS].outcome is Outcome.PASS
+
+
+def test_one_node_that_fails_stops_no_other(enabled):
+    cluster = enabled("a", "b", "c")
+    cluster["b"].pods.clear()
+    report = cluster.report()
+    assert [(node.name, str(node.outcome)) for node in report.nodes] == [
+        ("a", "pass"),
+        ("b", "fail"),
+        ("c", "pass"),
+    ]
+
+
+@pytest.mark.parametrize("stage", list(Stage)[1:])
+def test_every_stage_is_left_out_where_the_first_did_not_pass(cluster, stage):
+    cluster.node.cards = []
+    results = cluster.judge()
+    assert results[Stage.DISCOVER].reason == "NoCards"
+    assert (results[stage].outcome, find_cause(stage, results)) == (Outcome.SKIPPED, Stage.DISCOVER)
+
+
+def test_no_stage_needs_a_later_one():
+    order = list(Stage)
+    assert all(order.index(need) < order.index(stage) for stage, needs in NEEDS.items() for need in needs)

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+import time
+
+import msgspec
+import pytest
+
+from accelkit.enablement.work.node_stages import remove_stages, run_stages
+from accelkit.enablement.work.node_view import InformedNode, find_resource, view_node
+from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.model.stage import (
+    MAX_EVIDENCE,
+    MAX_STAGES_BYTES,
+    NodeState,
+    Outcome,
+    Stage,
+    StageRecord,
+    StageResult,
+    read_record,
+    write_record,
+)
+
+STAGES = "accelkit.io/stages"
+STATE = NodeState("b", "6.1")
+GOOD = {stage: StageResult(Outcome.PASS, found_at=100.0, state=STATE) for stage in WORK_STAGES}
+AGE = 3600.0
+
+
+@pytest.fixture
+def run_all(cluster, check_pods):
+    async def run(*names, max_age=AGE, check=False):
+        return await run_stages(cluster, names, check_pods, ledger=cluster.ledger, max_age_seconds=max_age, check=check)
+
+    return run
+
+
+@pytest.fixture
+def record(cluster):
+    async def write(results=GOOD, max_age=AGE):
+        return await record_results(cluster, "a", results, max_age_seconds=max_age)
+
+    cluster.add("a")
+    return write
+
+
+def annotation(cluster, node="a"):
+    return cluster.node(node)["metadata"]["annotations"].get(STAGES)
+
+
+async def test_the_second_run_of_an_unchanged_cluster_does_no_work_and_writes_nothing(cluster, run_all):
+    cluster.add("a")
+    cluster.add("b", "nvidia")
+    first = await run_all()
+    assert (first.worked, first.written) == (("a", "b"), ("a", "b"))
+    assert {name: each["outcome"] for name, each in cluster.recorded("a").items()} == {
+        "plugin-check": "pass",
+        "extender-check": "pass",
+    }
+    before = len(cluster.writes)
+    second = await run_all()
+    assert (second.worked, second.written) == ((), ())
+    assert len(cluster.writes) == before
+    assert msgspec.to_builtins(second.results) == msgspec.to_builtins(first.results)
+
+
+async def test_another_state_is_checked_anew_and_stands_as_stale_until_then(cluster, run_all):
+    cluster.add("a")
+    await run_all()
+    cluster.node("a")["status"]["nodeInfo"]["bootID"] = "c"
+    read = await run_all(check=True)
+    assert {each.outcome for each in read.results["a"].values()} == {Outcome.STALE}
+    again = await run_all()
+    assert (again.worked, again.written) == (("a",), ("a",))
+    assert {each.outcome for each in (await run_all(check=True)).results["a"].values()} == {Outcome.PASS}
+
+
+async def test_what_did_not_pass_is_tried_again_and_not_written_again(cluster, run_all):
+    cluster.add("a")
+    cluster.counted["a"] = None
+    assert (await run_all()).written == ("a",)
+    again = await run_all()
+    assert (again.worked, again.written) == (("a",), ())
+    cluster.counted.clear()
+    assert (await run_all()).written == ("a",)
+
+
+async def test_a_check_says_what_it_would_do_and_does_nothing(cluster, run_all):
+    cluster.add("a")
+    found = await run_all(check=True)
+    assert (found.worked, found.written) == (("a",), ("a",))
+    assert {each.reason for each in found.results["a"].values()} == {"NeverChecked"}
+    assert cluster.writes == []
+    assert cluster.asked == 0
+
+
+async def test_a_check_does_not_promise_another_result_of_the_same_state(cluster, run_all):
+    cluster.add("a")
+    cluster.counted["a"] = None
+    await run_all()
+    same = await run_all(check=True)
+    assert (same.worked, same.written) == (("a",), ())
+    cluster.node("a")["status"]["nodeInfo"]["kernelVersion"] = "6.2"
+    assert (await run_all(check=True)).written == ("a",)
+
+
+async def test_shared_nodes_with_cards_are_chosen_where_none_are_named(cluster, run_all):
+    cluster.add("a")
+    cluster.add("b", labels={"accelkit.io/share": "false"})
+    cluster.store("/api/v1/nodes", {"metadata": {"name": "c"}})
+    assert (await run_all(check=True)).worked == ("a",)
+    assert (await run_all("b", check=True)).worked == ("b",)
+    with pytest.raises(ConfigurationError, match="no node d"):
+        await run_all("d", check=True)
+
+
+async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
+    cluster.add("a")
+    cluster.add("b", labels={"x": "y"})
+    await run_all()
+    cluster.node("b")["metadata"]["annotations"][STAGES] = "{"
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    metadata = {"name": "left", "uid": "l", "labels": labels}
+    cluster.store("/api/v1/namespaces/accelkit/pods", {"metadata": metadata})
+    writes = len(cluster.writes)
+    would = await remove_stages(cluster, "accelkit", check=True)
+    assert (would.written, would.pods, len(cluster.writes)) == (("a", "b"), 1, writes)
+    did = await remove_stages(cluster, "accelkit")
+    assert (did.written, did.pods) == (("a", "b"), 1)
+    assert (annotation(cluster, "a"), annotation(cluster, "b"), cluster.pods) == (None, None, [])
+    assert await remove_stages(cluster, "accelkit") == await remove_stages(cluster, "accelkit", check=True)
+
+
+async def test_results_of_other_stages_stay(cluster, record):
+    other = {Stage.DRIVER_CHECK: StageResult(Outcome.FAIL, "CardLost", "gone", "reboot", 5.0, 1.0, STATE)}
+    cluster.node("a")["metadata"]["annotations"][STAGES] = write_record(StageRecord(other))
+    assert (await record()).changed
+    assert read_record(annotation(cluster)).results == {**other, **GOOD}
+
+
+async def test_times_alone_are_no_reason_to_write_until_the_results_are_too_old(cluster, record):
+    await record()
+    later = {stage: msgspec.structs.replace(each, found_at=200.0, seconds=9.0) for stage, each in GOOD.items()}
+    assert not (await record(later)).changed
+    assert (await record(later, max_age=50.0)).changed
+
+
+async def test_a_conflict_is_tried_again_with_what_is_there_now(cluster, record):
+    others = iter([{"labels": {"new": "label"}}, {"labels": {"new": "er"}}])
+
+    def interfere(request):
+        if request.method == "PATCH" and (change := next(others, None)):
+            cluster.node("a")["metadata"] |= change
+
+    cluster.before.append(interfere)
+    assert (await record()).changed
+    assert cluster.node("a")["metadata"]["labels"] == {"new": "er"}
+    assert [each.method for each in cluster.requests].count("PATCH") == 3
+
+
+async def test_a_conflict_for_ever_is_an_error(cluster, record):
+    cluster.fail(ApiError("changed", status=409, reason="Conflict"), "PATCH", times=None)
+    with pytest.raises(ApiError, match="changed"):
+        await record()
+    assert [each.method for each in cluster.requests].count("PATCH") == 5
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 0, "results": {}}', "x" * 20000])
+async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
+    cluster.node("a")["metadata"]["annotations"][STAGES] = text
+    assert {each.reason for each in (await run_all(check=True)).results["a"].values()} == {"RecordUnreadable"}
+    assert (await record()).changed
+    assert read_record(annotation(cluster)).results == GOOD
+
+
+async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
+    text = json.dumps({"version": 2, "results": {"new": 1}})
+    cluster.node("a")["metadata"]["annotations"][STAGES] = text
+    done = await record()
+    assert (done.changed, "version 2" in done.problem) == (False, True)
+    assert annotation(cluster) == text
+
+
+async def test_a_node_that_is_gone_needs_no_record(cluster, record):
+    del cluster.objects["/api/v1/nodes/a"]
+    assert (await record()).problem == "the node is gone"
+
+
+async def test_the_annotation_stays_within_its_bound(cluster, record):
+    long = "\N{SNOWMAN}\N{SNOWMAN}" * MAX_EVIDENCE
+    many = {stage: StageResult(Outcome.FAIL, "WorkFailed", long, long, 1.0, 1.0, STATE) for stage in Stage}
+    await record(many)
+    assert len(annotation(cluster).encode()) <= MAX_STAGES_BYTES
+    assert read_record(annotation(cluster)).results.keys() == set(Stage)
+
+
+@pytest.mark.parametrize(
+    ("change", "now", "believed"),
+    [
+        ({}, 100.0, True),
+        ({}, 100.0 + AGE, True),
+        ({}, 101.0 + AGE, False),
+        # A clock that is far ahead would have results believed for ever.
+        ({}, 100.0 - 1000, False),
+        ({}, 100.0 - 60, True),
+        ({"outcome": Outcome.FAIL}, 100.0, False),
+        ({"outcome": Outcome.SKIPPED}, 100.0, False),
+        ({"state": NodeState("c", "6.1")}, 100.0, False),
+        ({"state": None}, 100.0, False),
+    ],
+)
+def test_which_results_are_believed(change, now, believed):
+    results = {**GOOD, Stage.EXTENDER_CHECK: msgspec.structs.replace(GOOD[Stage.EXTENDER_CHECK], **change)}
+    found = find_believed(write_record(StageRecord(results)), STATE, now=now, max_age_seconds=AGE)
+    assert (found is not None) is believed
+
+
+def test_one_result_of_two_is_not_enough():
+    one = {Stage.PLUGIN_CHECK: GOOD[Stage.PLUGIN_CHECK]}
+    assert find_believed(write_record(StageRecord(one)), STATE, now=100.0, max_age_seconds=AGE) is None
+    assert find_believed(None, STATE, now=100.0, max_age_seconds=AGE) is None
+    assert find_believed("{", STATE, now=100.0, max_age_seconds=AGE) is None
+
+
+def test_the_state_follows_cards_and_drivers_and_not_their_order():
+    def state(*cards):
+        text = json.dumps({"version": 1, "unit_bytes": 2**30, "cards": cards})
+        node = {"metadata": {"name": "a", "annotations": {"accelkit.io/inventory": text}}}
+        return view_node(msgspec.convert(node, InformedNode)).state
+
+    one = {"id": "x", "vendor": "nvidia", "model": "m", "memory_bytes": 1, "driver_version": "2"}
+    other = {**one, "id": "y", "driver_version": "10"}
+    assert state(one, other) == state(other, one)
+    assert state(one, other).drivers == "10,2"
+    assert state(one) != state(other)
+    assert state({**one, "driver_version": "3"}) != state(one)
+    assert state({**one, "health": "unhealthy"}) == state(one)
+
+
+@pytest.mark.parametrize(
+    ("advertised", "resource"),
+    [
+        ("", "accelkit.io/memory"),
+        ("accelkit.io/memory,accelkit.io/cards", "accelkit.io/memory"),
+        ("example.com/other", "accelkit.io/memory"),
+        ("aliyun.com/gpu-mem", "aliyun.com/gpu-mem"),
+    ],
+)
+def test_the_resource_is_that_which_the_agent_advertises(advertised, resource):
+    assert find_resource(advertised) == resource
+
+
+async def test_what_is_recorded_is_found_just_now_and_tells_how_long_it_took(cluster, run_all):
+    cluster.add("a")
+    started = time.time()
+    await run_all()
+    for result in cluster.recorded("a").values():
+        assert started - 1 <= result["found_at"] <= time.time() + 1
+        assert 0 <= result["seconds"] < 60

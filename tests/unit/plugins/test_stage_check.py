@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.accelkit.kubernetes.plugins.modules import stage_check
+
+from accelkit.enablement.work.node_stages import StageRun
+from accelkit.enablement.work.pods import CheckPods
+from accelkit.model.stage import Outcome, Stage, StageResult
+
+PASSED = {Stage.PLUGIN_CHECK: StageResult(Outcome.PASS, evidence="1 GiB of sim-0", seconds=1.0)}
+FAILED = {Stage.PLUGIN_CHECK: StageResult(Outcome.FAIL, "NotAdvertised", "nothing is offered", "see why")}
+UNKNOWN = {Stage.EXTENDER_CHECK: StageResult(Outcome.UNKNOWN, "NoFreeShare", "it is full", "wait")}
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    told = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: told.append(text))
+    return told
+
+
+@pytest.fixture
+def runs(monkeypatch, kubeconfig):
+    """A cluster whose nodes are found so; returns what was asked."""
+    asked = []
+
+    def make(run):
+        async def run_all(_api, names, pods, *, ledger, max_age_seconds, at_once, check):
+            asked.append((names, pods, max_age_seconds, at_once, check))
+            return run
+
+        async def remove(_api, namespace, *, check):
+            asked.append((namespace, check))
+            return run
+
+        monkeypatch.setattr(stage_check, "run_stages", run_all)
+        monkeypatch.setattr(stage_check, "remove_stages", remove)
+        return asked
+
+    return make
+
+
+def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, runs, warnings):
+    found = {"a": PASSED, "b": FAILED, "c": UNKNOWN}
+    asked = runs(StageRun(found, worked=("a", "b"), written=("b",), problems={"a": "of a newer version"}))
+    answer = run_module(stage_check, {"image": "i", "nodes": ["a", "b", "c"], "image_pull_secrets": ["s"]})
+    assert answer["changed"] is True
+    assert (answer["nodes"], answer["checked"]) == (["a", "b", "c"], ["a", "b"])
+    assert answer["results"]["a"]["plugin-check"]["evidence"] == "1 GiB of sim-0"
+    assert answer["failed"] == ["b plugin-check: NotAdvertised: nothing is offered; see why"]
+    assert answer["doubtful"] == ["c extender-check: NoFreeShare: it is full; wait"]
+    assert warnings == [f"node {answer['failed'][0]}", "the results of node a are not recorded: of a newer version"]
+    assert asked == [(["a", "b", "c"], CheckPods("accelkit", "i", ("s",), seconds=120), 3600, 32, False)]
+
+
+def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
+    runs(StageRun({"a": PASSED}, worked=("a",)))
+    assert run_module(stage_check, {"image": "i"})["changed"] is False
+
+
+def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, warnings):
+    asked = runs(StageRun({"a": FAILED}, worked=("a",), written=("a",)))
+    given = {"image": "i", "scheduler": "second", "runtime_class": "nvidia", "timeout": 9, "max_age": 0, "at_once": 2}
+    answer = run_module(stage_check, given, check=True)
+    assert (answer["changed"], answer["checked"], warnings) == (True, ["a"], [])
+    assert asked == [([], CheckPods("accelkit", "i", (), "nvidia", "second", 9), 0, 2, True)]
+
+
+@pytest.mark.parametrize(("written", "pods"), [((), 0), (("a",), 0), ((), 1)])
+@pytest.mark.parametrize("check", [False, True])
+def test_removal_tells_what_goes(run_module, runs, written, pods, check):
+    changed = bool(written or pods)
+    asked = runs(StageRun(written=written, pods=pods))
+    answer = run_module(stage_check, {"state": "absent", "namespace": "x"}, check=check)
+    assert (answer["changed"], answer["nodes"], asked) == (changed, list(written), [("x", check)])
+
+
+def test_a_check_needs_an_image(run_module, runs):
+    runs(StageRun())
+    assert "image" in run_module(stage_check, {})["msg"]
+
+
+@pytest.mark.parametrize("wrong", [{"at_once": 0}, {"timeout": 0}, {"max_age": -1}])
+def test_numbers_that_make_no_sense_are_refused(run_module, runs, wrong):
+    asked = runs(StageRun())
+    assert "at least" in run_module(stage_check, {"image": "i", **wrong})["msg"]
+    assert asked == []

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.module_utils import _stages
+from ansible_collections.accelkit.kubernetes.plugins.modules import stage_report
+
+from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat
+from accelkit.enablement.report.values import Cell, NodeReport, StageReport, StageSummary
+from accelkit.errors import ApiError
+from accelkit.model.stage import NodeState, Outcome, Stage
+
+
+def report(outcome, reason, code):
+    cell = Cell(Stage.DISCOVER, outcome, reason, "its agent found no card", "Compare `lspci`")
+    counts = {each: int(each is outcome) for each in Outcome}
+    nodes = tuple(NodeReport(name, NodeState(), (cell,)) for name in ("a", "b"))
+    return StageReport("https://api", "0.1.0", 1.0, outcome, code, (StageSummary(Stage.DISCOVER, counts),), nodes)
+
+
+@pytest.fixture(autouse=True)
+def _cluster(kubeconfig):
+    """Modules find a cluster."""
+
+
+@pytest.fixture
+def finds(monkeypatch):
+    """Let the cluster be as a report says; return with what it is asked for."""
+    asked = []
+
+    def prepare(outcome, reason="", code=0):
+        async def verify(_api, **given):
+            asked.append(given)
+            return report(outcome, reason, code)
+
+        monkeypatch.setattr(_stages, "verify_stages", verify)
+        return asked
+
+    return prepare
+
+
+def test_what_failed_is_a_sentence_for_all_nodes_and_no_failure_of_the_module(finds, run_module):
+    finds(Outcome.FAIL, "NoCards", 4)
+    answer = run_module(stage_report, {})
+    assert not answer.get("failed")
+    assert answer["faults"] == ["stage discover: fail (NoCards) on a, b: its agent found no card; Compare `lspci`"]
+    assert (answer["doubts"], answer["changed"]) == ([], False)
+    assert (answer["report"]["exit_code"], answer["report"]["outcome"]) == (4, "fail")
+    assert answer["report"]["nodes"][0]["stages"][0]["reason"] == "NoCards"
+    assert "files" not in answer
+
+
+@pytest.mark.parametrize("outcome", [Outcome.STALE, Outcome.UNKNOWN])
+def test_what_is_not_known_is_no_fault(finds, run_module, outcome):
+    finds(outcome, "InventoryMissing", 3)
+    answer = run_module(stage_report, {})
+    assert answer["faults"] == []
+    assert answer["doubts"][0].startswith(f"stage discover: {outcome} (InventoryMissing) on a, b: ")
+
+
+def test_what_is_asked_for_is_handed_on(finds, run_module):
+    asked = finds(Outcome.PASS)
+    run_module(stage_report, {"node": ["a"], "namespace": "ak", "wait_seconds": 3})
+    assert asked == [{"namespace": "ak", "nodes": ["a"], "seconds": 3.0}]
+
+
+def test_all_files_are_written_into_a_folder_that_is_made(finds, run_module, tmp_path):
+    finds(Outcome.FAIL, "NoCards", 4)
+    folder = tmp_path / "build" / "reports"
+    answer = run_module(stage_report, {"folder": str(folder)})
+    assert answer["changed"]
+    assert sorted(answer["files"]) == sorted(str(path) for path in folder.iterdir())
+    assert {path.name for path in folder.iterdir()} == set(FILE_NAMES.values())
+    root = ET.parse(folder / "stages.junit.xml").getroot()  # noqa: S314 - our own document
+    assert root.get("failures") == "2"
+    assert json.loads((folder / "stages.json").read_text())["exit_code"] == 4
+
+
+def test_formats_choose_the_files(finds, run_module, tmp_path):
+    finds(Outcome.PASS)
+    run_module(stage_report, {"folder": str(tmp_path), "formats": ["html"]})
+    assert (tmp_path / "stages.html").is_file()
+    assert not (tmp_path / "stages.json").exists()
+
+
+def test_check_mode_writes_nothing(finds, run_module, tmp_path):
+    finds(Outcome.PASS)
+    folder = tmp_path / "reports"
+    answer = run_module(stage_report, {"folder": str(folder)}, check=True)
+    assert (len(answer["files"]), folder.exists()) == (len(ReportFormat), False)
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence_with_the_report(finds, run_module, tmp_path):
+    finds(Outcome.PASS)
+    (tmp_path / "file").write_text("")
+    answer = run_module(stage_report, {"folder": str(tmp_path / "file" / "reports")})
+    assert answer["failed"]
+    assert answer["msg"].endswith("cannot be written: Not a directory; name another folder")
+    assert answer["report"]["exit_code"] == 0
+
+
+def test_an_api_server_that_refuses_is_one_sentence(monkeypatch, run_module):
+    async def refuse(_api, **_given):
+        raise ApiError("nodes is forbidden", status=403)
+
+    monkeypatch.setattr(_stages, "verify_stages", refuse)
+    assert run_module(stage_report, {})["msg"] == "nodes is forbidden"
+
+
+def test_the_formats_are_those_that_there_are():
+    assert [each.value for each in ReportFormat] == stage_report.FORMATS
