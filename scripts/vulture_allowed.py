@@ -104,3 +104,6 @@ _.volume_id
 _.compatible_gpus
 _.incompatible_gpus
 _.volume_size
+
+# A field of taints, which are written as a whole.
+_.time_added

@@ -21,6 +21,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.node.card_metrics.collector import CardCollector
 from accelkit.node.card_metrics.holders import Holdings
 from accelkit.node.metrics import Metrics as NodeMetrics
+from accelkit.remediation.metrics import RemediationMetrics
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "accelkit"
 _NAME = re.compile(r"(accelkit|accelerator)_[a-z0-9_]*[a-z0-9]")
@@ -71,11 +72,19 @@ def list_exported() -> Iterator[tuple[str, Exported]]:
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
     controller.show_webhook(dict)
+    remediation = RemediationMetrics(
+        leads=lambda: True,
+        nodes=lambda: 0,
+        breaker=lambda: False,
+        unreadable=lambda: 0,
+        silent_seconds=lambda: 0.0,
+    )
     for service, registry in (
         ("node agent", node.registry),
         ("extender", extender._registry),
         ("cache controller", controller.registry),
         ("cache agent", CacheAgentMetrics().registry),
+        ("remediation", remediation.registry),
     ):
         for collector in registry._collector_to_names:
             for metric in collector.collect():

@@ -41,6 +41,12 @@ options:
     type: list
     elements: str
     default: []
+  leave_out:
+    description:
+      - Names of nodes that are left to their owners, as M(accelkit.kubernetes.node_owners) returns them.
+    type: list
+    elements: str
+    default: []
   host_root:
     description:
       - Folder on the nodes below which C(sys), C(etc), C(dev) and C(usr) are looked for.
@@ -139,6 +145,7 @@ def main():
         # Names of Secrets, which Ansible takes for secrets unless it is told.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
         nodes={"type": "list", "elements": "str", "default": []},
+        leave_out={"type": "list", "elements": "str", "default": []},
         host_root={"type": "str", "default": "/"},
         driver_root={"type": "str", "default": "/"},
         runtime_class={"type": "str", "default": ""},
@@ -167,7 +174,7 @@ async def _discover(api, module):
     given = module.params
     if module.check_mode:
         return {}, Findings()
-    labelled = await list_unexamined(api, given["nodes"])
+    labelled = await list_unexamined(api, given["nodes"], given["leave_out"])
     reach = DriverReach(
         given["driver_root"], given["runtime_class"], tuple(given["cdi_devices"]), privileged=given["privileged"]
     )

@@ -97,6 +97,13 @@ options:
     type: list
     elements: str
     default: []
+  leave_out:
+    description:
+      - With O(state=present), names of nodes that are left to their owners, as
+        M(accelkit.kubernetes.node_owners) returns them.
+    type: list
+    elements: str
+    default: []
   grace_seconds:
     description:
       - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
@@ -183,6 +190,7 @@ def main():
         dialect={"type": "str", "default": "native"},
         dialects={"type": "list", "elements": "str", "default": []},
         coexisting={"type": "list", "elements": "str", "default": []},
+        leave_out={"type": "list", "elements": "str", "default": []},
     )
     result = call(module, lambda api: _apply(api, module))
     before, after = dict(result.before), dict(result.after)
@@ -211,6 +219,7 @@ async def _apply(api, module):
             dialect=load_served_dialect(given["dialect"]),
             counted=[name for each in load_dialects(given["dialects"]) for name in each.resources.asking],
             coexisting=given["coexisting"],
+            leave_out=given["leave_out"],
         )
     if given["state"] == "withdrawn":
         try:

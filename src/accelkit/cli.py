@@ -33,6 +33,7 @@ _COMMANDS = {
     "node-agent": "accelkit.node.command:node_agent",
     "plugins": "accelkit.plugin_report.command:plugins",
     "process-scan": "accelkit.node.processes.command:process_scan",
+    "remediation": "accelkit.remediation.command:remediation",
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",

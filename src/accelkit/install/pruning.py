@@ -42,6 +42,7 @@ class Kind(msgspec.Struct, frozen=True):
     versions: tuple[str, ...]
 
 
+_QUOTA: Final = "ResourceQuota"
 _RBAC: Final = ("rbac.authorization.k8s.io/v1",)
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
 _MONITORING: Final = ("monitoring.coreos.com/v1",)
@@ -64,6 +65,8 @@ _STEPS: Final = (
         Kind("Service", "services", ("v1",)),
         Kind("ConfigMap", "configmaps", ("v1",)),
         Kind("Secret", "secrets", ("v1",)),
+        Kind(_QUOTA, "resourcequotas", ("v1",)),
+        Kind("PriorityClass", "priorityclasses", ("scheduling.k8s.io/v1",)),
         Kind("RoleBinding", "rolebindings", _RBAC),
         Kind("Role", "roles", _RBAC),
         Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC),
@@ -183,7 +186,7 @@ async def _find(
         key: each
         for listed in lists
         for key, each in listed.result().items()
-        if key not in keep and (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *places}
+        if key not in keep and _is_believed(key, places)
     }
     leases = [ObjectKey(_LEASE.name, key.namespace, key.name) for key in found if key.kind == "Deployment"]
     for key in leases:
@@ -191,6 +194,11 @@ async def _find(
         if await get_if_present(api, path) is not None:
             found[key] = _Found(path, component)
     return found
+
+
+def _is_believed(key: ObjectKey, places: Collection[str]) -> bool:
+    """Return whether our labels on an object are ours; users of a namespace may not write quotas, which bound them."""
+    return key.kind == _QUOTA or (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *places}
 
 
 async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey, _Found]:

@@ -66,6 +66,7 @@ async def share(
     dialect: Dialect = NATIVE,
     counted: Collection[str] = (),
     coexisting: Collection[str] = (),
+    leave_out: Collection[str] = (),
 ) -> Sharing:
     """Set `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
 
@@ -79,6 +80,7 @@ async def share(
         dialect: whose resources the node agents serve.
         counted: resources of other device plugins whose pods the extender counts.
         coexisting: names of nodes on which another device plugin may give the cards all the same.
+        leave_out: names of nodes that are left to their owners.
 
     Raises:
         ConfigurationError: a named node does not exist, or another device plugin gives its cards.
@@ -86,7 +88,8 @@ async def share(
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
-    chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
+    wanted = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
+    chosen = [node for node in wanted if node.metadata.name not in leave_out]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
     others = set(counted) - {*owned.resources}
@@ -115,10 +118,12 @@ async def share(
     return Sharing(bool(patches), before, after, names, problems)
 
 
-async def list_unexamined(api: ApiClient, nodes: Collection[str] = ()) -> dict[str, bool]:
+async def list_unexamined(
+    api: ApiClient, nodes: Collection[str] = (), leave_out: Collection[str] = ()
+) -> dict[str, bool]:
     """Return the nodes that may be shared, and that no agent looks at yet: of the named ones, else of all.
 
-    Nodes that are labelled not to be shared are left out unless they are named.
+    Nodes that are labelled not to be shared are left out unless they are named, and nodes of others in any case.
 
     Returns:
         By name, sorted, whether somebody has labelled the node to be shared.
@@ -128,7 +133,8 @@ async def list_unexamined(api: ApiClient, nodes: Collection[str] = ()) -> dict[s
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
-    chosen = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
+    wanted = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
+    chosen = [node for node in wanted if node.metadata.name not in leave_out]
     labels = {node.metadata.name: read_share_label(node) for node in chosen if not _is_known(node)}
     return {name: label == SHARED for name, label in labels.items() if nodes or label in (None, SHARED)}
 

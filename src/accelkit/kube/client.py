@@ -21,10 +21,11 @@ from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.connection import Connection
 from accelkit.kube.lean_http import LeanClient
 
-PatchKind = Literal["merge", "json", "apply"]
+PatchKind = Literal["merge", "strategic", "json", "apply"]
 
 _PATCH_TYPES: Mapping[PatchKind, str] = {
     "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
     # JSON is YAML, so nothing else need be sent.
     "apply": "application/apply-patch+yaml",
@@ -151,7 +152,7 @@ class ApiClient:
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH with a merge patch, a JSON patch or what is to be applied; ApiError unless the answer is 2xx.
+        """PATCH with a patch of that kind, the last being what is to be applied; ApiError unless the answer is 2xx.
 
         The server takes the last only with the query's `fieldManager`, and owns the fields for it.
         """

@@ -13,7 +13,7 @@ def cluster(monkeypatch, kubeconfig):
     asked = []
 
     def make(labelled, findings):
-        async def list_nodes(_api, names):
+        async def list_nodes(_api, names, _leave_out=()):
             asked.append(names)
             return labelled
 

@@ -28,11 +28,11 @@ def calls(monkeypatch, kubeconfig):
 
 
 def test_present_shares(run_module, calls):
-    others = {"dialects": ["gas"], "coexisting": ["b"]}
+    others = {"dialects": ["gas"], "coexisting": ["b"], "leave_out": ["c"]}
     answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3, "unit": "0.1GB", **others})
     told = {"nodes": ["a"], "check": False, "exclusive": False, "wait_seconds": 3, "unit_bytes": 10**8}
     counted = ["gpu.intel.com/i915", "gpu.intel.com/xe"]
-    told |= {"dialect": load_dialect("native"), "counted": counted, "coexisting": ["b"]}
+    told |= {"dialect": load_dialect("native"), "counted": counted, "coexisting": ["b"], "leave_out": ["c"]}
     assert calls == [("share", told)]
     assert answer["changed"]
     assert answer["nodes"] == ["a"]

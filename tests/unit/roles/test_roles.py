@@ -173,6 +173,7 @@ SETTINGS = {
     "accelkit_images_base": ("base", ["images"], "base"),
     "accelkit_images_plugins": ("/x/plugins.lock", ["images"], "plugins"),
     "accelkit_shared_nodes": (["a"], ["node_labels"], "nodes"),
+    "accelkit_adopt_nodes": (True, ["node_labels"], "adopt"),
     "accelkit_scheduler_launch": ({"kind": "k3s"}, ["scheduler"], "launch"),
     "accelkit_adopt_gcushare": (True, ["scheduler"], "adopt_gcushare"),
     "accelkit_node_name": ("n", ["scheduler"], "node"),
@@ -208,7 +209,8 @@ def test_nodes_are_looked_at_as_their_agents_will_look(variable, value):
     given = {f"device_plugin_{variable}": value}
     assert Defaults("node_labels", **given)[f"node_labels_{variable}"] == value
     assert Defaults("node_labels")[f"node_labels_{variable}"] == Defaults("device_plugin")[f"device_plugin_{variable}"]
-    look = load(ROOT / "roles/node_labels/tasks/apply.yml")[0]["accelkit.kubernetes.node_discover"]
+    tasks = load(ROOT / "roles/node_labels/tasks/apply.yml")
+    [look] = [each[key] for each in tasks if (key := "accelkit.kubernetes.node_discover") in each]
     assert look[variable] == f"{{{{ node_labels_{variable} }}}}"
 
 

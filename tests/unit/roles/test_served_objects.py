@@ -49,6 +49,10 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {**PLACE, "webhook": False, "metrics_port": 0, "scan": False, "adopt": True},
         {"registry_ca": str(Path(__file__)), "metrics_from": [{"podSelector": {}}], "replicas": 1},
     ],
+    "remediation": [
+        {"mode": "on", "reset_job": "reset", "stages": ["plugin-check"]},
+        {**PLACE, "mode": "dry-run", "metrics_port": 0, "taint": False},
+    ],
     "scheduler": [
         {"extender_url": "https://10.0.0.1:1", "image_pull_secrets": ["registry"]},
         {"dns_policy": "Default", "host_folders": ["/etc/ssl"]},

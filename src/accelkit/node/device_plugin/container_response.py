@@ -122,12 +122,27 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
     known = {name: str(number) for name, number in numbers.items() if number is not None}
     paths = [_fill(pattern, known) for pattern in found.profile.card_nodes]
     named = [path for path in paths if path is not None]
-    if len(named) == len(paths):
-        return named
+    if len(named) == len(paths) and found.part_nodes is not None:
+        return [*named, *found.part_nodes]
     raise DevicePluginError(
         f"the device nodes of card {found.card.id} are not known",
         next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
     )
+
+
+def list_own_nodes(found: FoundCard) -> Sequence[str]:
+    """Return the device nodes that no other card has: a part's own, without those of the card that it is a part of.
+
+    Raises:
+        DevicePluginError: its driver's number is not known.
+    """
+    nodes = list_card_nodes(found)
+    return list(found.part_nodes) if found.part_nodes else nodes
+
+
+def find_cards_by_address(cards: Sequence[FoundCard]) -> dict[str, str]:
+    """Return the ids of cards by PCI address; parts of a card are left out, since an address names none of them."""
+    return {each.card.bdf: each.card.id for each in cards if each.card.bdf and each.part_of is None}
 
 
 def _make_client_of_mps(
@@ -154,7 +169,8 @@ def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) ->
     kind = profile.cdi
     if kind is None:
         return []
-    known = ([str(name) for name in (f.card.id, f.uuid, f.minor) if name is not None] for f in cards)
+    # By its number, a part would be the whole card.
+    known = ([str(n) for n in (f.card.id, f.uuid, f.card.minor) if n is not None] for f in cards)
     return [name for names in known if (name := find_cdi_name(root, kind, names)) is not None]
 
 

@@ -17,8 +17,9 @@ def read_identity(device: Device) -> str | None:
 
 def read_model(device: Device) -> str:
     """Return the model, or the PCI ids where nobody knows it."""
+    suffix = device.partition.suffix if device.partition else ""
     found = ask_card_sources(device.discovery.model, device, lambda source: source.read_model(device))
-    return next(filter(None, found), f"{device.discovery.vendor}:{device.device_id}")
+    return next(filter(None, found), f"{device.discovery.vendor}:{device.device_id}") + suffix
 
 
 def read_number(sources: Iterable[Source], device: Device) -> int | None:
@@ -27,8 +28,24 @@ def read_number(sources: Iterable[Source], device: Device) -> int | None:
     return next((number for number in found if number is not None), None)
 
 
+def read_minor(device: Device) -> int | None:
+    """Return the driver's number in the names of a card's device nodes, or None."""
+    part = device.partition
+    return part.minor if part and part.kfd else read_number(device.discovery.minor, device)
+
+
+def read_render(device: Device) -> int | None:
+    """Return the number of a card's render node, or None."""
+    part = device.partition
+    return part.kfd.render if part and part.kfd else read_number(device.discovery.render, device)
+
+
 def read_memory(device: Device) -> Memory | None:
     """Return how much memory the card has by the first source that knows; unknown is None, never 0."""
+    part = device.partition.kfd if device.partition else None
+    if part is not None:
+        # The driver's files tell of the whole card.
+        return Memory(part.memory_bytes, "kfd") if part.memory_bytes and part.memory_bytes <= MAX_AMOUNT else None
     found = ask_card_sources(device.discovery.memory, device, lambda source: _read_memory(source, device))
     return next((memory for memory in found if memory and 0 < memory.total_bytes <= MAX_AMOUNT), None)
 

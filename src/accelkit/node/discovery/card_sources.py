@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from accelkit.errors import AccelkitError, DevicePluginError, ProfileError
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nvml import NvmlCard
+from accelkit.node.discovery.partitions import Partition
 from accelkit.node.discovery.sysfs import find_first, find_trailing_number, read_integer, read_text
 from accelkit.plugins.catalogue import Plugin, find_plugin, list_plugin_names
 from accelkit.plugins.interface import MEMORY_SOURCES
@@ -27,7 +28,11 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A PCI device that is a card, `facts` and `nvml` being what its driver and library say of it."""
+    """A PCI device that is a card, `facts` and `nvml` being what its driver and library say of it.
+
+    Attributes:
+        partition: which part of the device it is; None of a card in one piece.
+    """
 
     host: Host
     bdf: str
@@ -36,6 +41,7 @@ class Device:
     discovery: PciDiscovery
     facts: Mapping[str, str]
     nvml: NvmlCard | None
+    partition: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,8 @@ class _Table(CardSource):
 
     def read_memory(self, device: Device) -> Memory | None:
         known = device.discovery.models.get(device.device_id)
-        if known is None or known.memory_mib is None:
+        # A part has less than the whole.
+        if known is None or known.memory_mib is None or device.partition is not None:
             return None
         return Memory(known.memory_mib * _MIB, self.source.name, estimated=True)
 

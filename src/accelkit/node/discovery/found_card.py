@@ -22,6 +22,8 @@ class FoundCard:
         render: the number of its render node, None when unknown or without one.
         uuid: what the vendor's own tools call it; None when unknown.
         device: its folder in sysfs as `/sys/bus/pci/devices` names it, below the root; None where it is no PCI device.
+        part_of: what the vendor's own tools call the card that it is a part of; None of a card in one piece.
+        part_nodes: device nodes of the part itself, beside those of the card; None where they are not known.
         driver: the kernel driver that is bound to it; None where none is, or where that cannot be seen.
     """
 
@@ -33,6 +35,8 @@ class FoundCard:
     uuid: str | None = None
     device: Path | None = None
     driver: str | None = None
+    part_of: str | None = None
+    part_nodes: tuple[str, ...] | None = ()
 
     def oversubscribe(self, memory_factor: float) -> FoundCard:
         """Return the card with so many times its memory for all shares together."""

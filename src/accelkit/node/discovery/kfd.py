@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelkit.node.discovery.sysfs import list_entries, read_key_values
@@ -15,6 +15,21 @@ _XGMI = 11
 
 
 @dataclass(frozen=True, slots=True)
+class KfdPart:
+    """A partition of a card, with a render node of its own.
+
+    Attributes:
+        number: of the partition within its card.
+        render: the number of its render node.
+        memory_bytes: None when unknown.
+    """
+
+    number: int
+    render: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class KfdCard:
     """One card.
 
@@ -22,11 +37,13 @@ class KfdCard:
         memory_bytes: None when unknown.
         linked: PCI addresses of the cards at the other ends of its XGMI links.
         hive: the number of its XGMI island, 0 without one.
+        parts: its partitions by number, where each has a render node of its own; none of a card in one piece.
     """
 
     memory_bytes: int | None
     linked: frozenset[str]
     hive: int
+    parts: tuple[KfdPart, ...] = ()
 
 
 def read_kfd(root: Path) -> Mapping[str, KfdCard]:
@@ -38,9 +55,11 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
     folders = {folder.name: folder for folder in list_entries(root / _NODES)}
     addresses = {name: bdf for name, folder in folders.items() if (bdf := _read_address(folder))}
     cards: dict[str, KfdCard] = {}
+    parts: dict[str, list[KfdPart | None]] = {}
     for name, bdf in addresses.items():
         folder, before = folders[name], cards.get(bdf)
         memory = _read_memory(folder)
+        parts.setdefault(bdf, []).append(_read_part(folder, memory))
         linked = frozenset(
             addresses[end]
             for link in list_entries(folder / "io_links")
@@ -53,7 +72,22 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
             linked |= before.linked
         hive = _read_integer(read_key_values(folder / "properties", None), "hive_id") or 0
         cards[bdf] = KfdCard(memory, linked, hive)
-    return cards
+    return {bdf: replace(card, parts=_sort_parts(parts[bdf])) for bdf, card in cards.items()}
+
+
+def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
+    parts = sorted((each for each in found if each is not None), key=lambda each: (each.number, each.render))
+    # Without a render node of its own, a part cannot be given without the others.
+    apart = len(parts) == len(found) == len({each.render for each in parts}) == len({each.number for each in parts})
+    return tuple(parts) if apart and len(parts) > 1 else ()
+
+
+def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
+    properties = read_key_values(folder / "properties", None)
+    location, render = _read_integer(properties, "location_id"), _read_integer(properties, "drm_render_minor")
+    # The driver counts partitions where an address has the function; later releases, in the four highest bits.
+    number = None if location is None else (location & 0x7) or location >> 28 & 0xF
+    return KfdPart(number, render, memory) if number is not None and render and render > 0 else None
 
 
 def _read_address(folder: Path) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,8 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 _CONTROL_NODE = "dev/nvidiactl"
 # The largest number of links that a release of the library knows; a card answers for those it has.
 _MOST_LINKS = 36
+# A card has at most seven instances, and no release of the library more than this.
+_MOST_INSTANCES = 16
 
 T = TypeVar("T")
 
@@ -40,9 +42,32 @@ class NvmlApi(Protocol):
     def nvmlDeviceGetName(self, handle: object) -> str | bytes: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetMinorNumber(self, handle: object) -> int: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetMemoryInfo(self, handle: object, version: int | None = None) -> Any: ...  # noqa: D102, N802 - the same
+    def nvmlDeviceGetMigMode(self, handle: object) -> Sequence[int]: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: object) -> int: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: object, index: int) -> object: ...  # noqa: D102, N802 - the same
+    def nvmlDeviceGetGpuInstanceId(self, handle: object) -> int: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetComputeInstanceId(self, handle: object) -> int: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetNvLinkState(self, handle: object, link: int) -> int: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: object, link: int) -> int: ...  # noqa: D102, N802 - the same
     def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: object, link: int) -> Any: ...  # noqa: D102, N802 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlInstance:
+    """An instance of a card in MIG mode, amounts in bytes; None is unknown.
+
+    Attributes:
+        name: as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
+        gpu_instance: the driver's number of the memory and its slices.
+        compute_instance: the driver's number of the slices that compute, within the former.
+    """
+
+    uuid: str
+    name: str | None = None
+    memory_bytes: int | None = None
+    reserved_bytes: int | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +77,7 @@ class NvmlCard:
     Attributes:
         linked: how many of its NVLinks end at each other card, by PCI address.
         switched: whether any of its NVLinks ends at a switch.
+        instances: what it is parted into; None of a card that is not in MIG mode, or where nobody can say.
     """
 
     uuid: str | None = None
@@ -61,6 +87,7 @@ class NvmlCard:
     reserved_bytes: int | None = None
     linked: Mapping[str, int] = field(default_factory=dict)
     switched: bool = False
+    instances: tuple[NvmlInstance, ...] | None = None
 
 
 class Nvml:
@@ -75,25 +102,50 @@ class Nvml:
         handle = self._ask(api.nvmlDeviceGetHandleByPciBusId, bdf)
         if handle is None:
             return None
-        memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle, api.nvmlMemory_v2)
-        if memory is None:
-            # Drivers before 510 know the first version only.
-            memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle)
+        memory, reserved = self._read_memory(handle)
         linked, switched = self._read_links(handle)
         return NvmlCard(
             self._ask_text(api.nvmlDeviceGetUUID, handle),
             self._ask_text(api.nvmlDeviceGetName, handle),
             self._ask(api.nvmlDeviceGetMinorNumber, handle),
-            None if memory is None else int(memory.total),
-            None if memory is None else getattr(memory, "reserved", None),
+            memory,
+            reserved,
             linked,
             switched,
+            self._list_instances(handle),
         )
 
     def read_driver_version(self) -> str | None:
         """Return the driver's version."""
         answer = self._ask(self._api.nvmlSystemGetDriverVersion)
         return None if answer is None else _decode(answer)
+
+    def _read_memory(self, handle: object) -> tuple[int | None, int | None]:
+        memory = self._ask(self._api.nvmlDeviceGetMemoryInfo, handle, self._api.nvmlMemory_v2)
+        if memory is None:
+            # Drivers before 510 know the first version only.
+            memory = self._ask(self._api.nvmlDeviceGetMemoryInfo, handle)
+        return (None, None) if memory is None else (int(memory.total), getattr(memory, "reserved", None))
+
+    def _list_instances(self, handle: object) -> tuple[NvmlInstance, ...] | None:
+        api = self._api
+        # Cards that cannot be parted say so by an error.
+        mode = self._ask(api.nvmlDeviceGetMigMode, handle)
+        most = self._ask(api.nvmlDeviceGetMaxMigDeviceCount, handle) if mode and mode[0] else None
+        if most is None:
+            return None
+        found = []
+        for index in range(min(most, _MOST_INSTANCES)):
+            # Numbers have gaps where instances were deleted.
+            instance = self._ask(api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+            uuid = None if instance is None else self._ask_text(api.nvmlDeviceGetUUID, instance)
+            if instance is None or uuid is None:
+                continue
+            memory, reserved = self._read_memory(instance)
+            name = self._ask_text(api.nvmlDeviceGetName, instance)
+            numbers = (api.nvmlDeviceGetGpuInstanceId, api.nvmlDeviceGetComputeInstanceId)
+            found.append(NvmlInstance(uuid, name, memory, reserved, *(self._ask(each, instance) for each in numbers)))
+        return tuple(found)
 
     def _read_links(self, handle: object) -> tuple[Mapping[str, int], bool]:
         linked, switched = Counter[str](), False

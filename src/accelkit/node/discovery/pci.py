@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
-from accelkit.node.discovery.card_facts import read_identity, read_memory, read_model, read_number
+from accelkit.node.discovery.card_facts import read_identity, read_memory, read_minor, read_model, read_render
 from accelkit.node.discovery.card_sources import Device
 from accelkit.node.discovery.driver_version import read_driver_version
 from accelkit.node.discovery.fabric_links import find_fabric_links
@@ -17,6 +17,7 @@ from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override
+from accelkit.node.discovery.partitions import find_kfd_partitions, find_mig_partitions
 from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer, read_key_values
 from accelkit.vendors.profiles import PciDiscovery, Profile
 
@@ -33,6 +34,12 @@ class _Seen:
     driver: str | None
     uuid: str | None
 
+    @property
+    def place(self) -> str:
+        """Where it is: a PCI address, with the part of it."""
+        part = self.device.partition
+        return self.device.bdf if part is None else f"{self.device.bdf}-{part.key}"
+
 
 def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[FoundCard]:
     """Return the cards of these profiles in the order of their PCI addresses, numbered from `first_index`.
@@ -41,27 +48,31 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
         DevicePluginError: what must be readable of a device is not.
     """
     seen = [
-        device
+        part
         for folder in list_entries(host.root / _DEVICES)
         for profile in profiles
         if (device := _read_device(folder, profile, host)) is not None
+        for part in _split(device)
     ]
     # Boards with the same serial number are told apart by where they are.
     uuids = Counter(each.uuid for each in seen)
-    ids = {each.device.bdf: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
-    links = find_fabric_links(ids, {each.device.bdf: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
+    ids = {each.place: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
+    links = find_fabric_links(ids, {each.place: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
     named = {each.profile.name: each.profile for each in seen}
     named = {name: apply_nodes_file(host.root, profile) for name, profile in named.items()}
     return [
         FoundCard(
-            card := _build_card(each, host, ids[each.device.bdf], links[each.device.bdf], index),
+            _build_card(each, host, ids[each.place], links[each.place], index),
             index,
-            card.minor,
+            read_minor(each.device),
             named[each.profile.name],
-            render=read_number(each.device.discovery.render, each.device),
-            uuid=each.uuid,
+            render=read_render(each.device),
+            # Parts of AMD's cards have one name in common there, which would name any of them.
+            uuid=None if each.device.partition and each.device.partition.kfd else each.uuid,
             device=each.device.folder,
             driver=each.driver,
+            part_of=each.device.partition.part_of if each.device.partition else None,
+            part_nodes=each.device.partition.nodes if each.device.partition else (),
         )
         for index, each in enumerate(seen, first_index)
     ]
@@ -70,7 +81,9 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
 def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
     device, discovery = seen.device, seen.device.discovery
     memory = read_memory(device)
-    override = host.overrides.find_override(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
+    # What is said of a place or a kind is said of whole cards.
+    whole = () if device.partition else (device.bdf, f"{discovery.vendor}:{device.device_id}")
+    override = host.overrides.find_override(card_id, *whole)
     said = override.memory_bytes is not None
     return Card(
         card_id,
@@ -82,7 +95,8 @@ def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], 
         pci_root=_find_pci_root(device.folder),
         links=links,
         index=index,
-        minor=read_number(discovery.minor, device),
+        # Instances of MIG have the driver's number in common, and it names none of them.
+        minor=None if device.partition and device.partition.nvml else read_minor(device),
         bdf=device.bdf,
         memory_source="admin" if said else memory.source if memory else "",
         estimated=memory is not None and memory.estimated and not said,
@@ -113,6 +127,25 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
     return _Seen(device, profile, driver, read_identity(device))
 
 
+def _split(seen: _Seen) -> Iterator[_Seen]:
+    """Yield the parts of a card, or the card that is in one piece."""
+    host, device = seen.device.host, seen.device
+    if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), seen.uuid):
+        for part in amd:
+            # Their names tell them apart where the vendor's do not.
+            name = f"{seen.uuid}-{part.key}" if seen.uuid else None
+            yield replace(seen, device=replace(device, partition=part), uuid=name)
+        return
+    instances = find_mig_partitions(host.root, device.nvml)
+    if instances is None:
+        yield seen
+        return
+    for part in instances:
+        # What the driver writes in its files, it says of the whole card.
+        of_part = replace(device, nvml=part.nvml, facts={}, partition=part)
+        yield replace(seen, device=of_part, uuid=read_identity(of_part))
+
+
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
     # A card split into virtual functions is given as those; one without a driver of ours is meant for a machine.
     if (folder / "physfn").exists():
@@ -124,7 +157,7 @@ def _name_card(seen: _Seen, machine: str | None, *, alone: bool) -> str:
     if seen.uuid and alone and len(seen.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(seen.uuid):
         return seen.uuid
     # Without an identity of the card, its place is the best there is; the machine keeps cards of two nodes apart.
-    place = f"{seen.device.bdf}-{seen.device.device_id}"
+    place = f"{seen.place}-{seen.device.device_id}"
     return f"{machine}-{place}" if machine else place
 
 

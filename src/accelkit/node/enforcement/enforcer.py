@@ -85,7 +85,7 @@ class Enforcer:
         return enforced
 
     def _limit_by_dmem(self, pod: NodePod, amounts: Mapping[str, int], cards: Sequence[FoundCard]) -> bool:
-        counted = all(each.card.bdf and "dmem" in each.profile.enforcement for each in cards)
+        counted = all(_is_counted(each, "dmem") for each in cards)
         return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
 
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
@@ -151,4 +151,9 @@ def _name(pod: NodePod) -> PodName:
 
 
 def _takes_limits(found: FoundCard | None) -> bool:
-    return found is not None and "nvml" in found.profile.enforcement and bool(found.card.bdf)
+    return found is not None and _is_counted(found, "nvml")
+
+
+def _is_counted(found: FoundCard, by: str) -> bool:
+    """Return whether what is counted at the card's address is this card's, and not that of a card it is a part of."""
+    return by in found.profile.enforcement and bool(found.card.bdf) and found.part_of is None

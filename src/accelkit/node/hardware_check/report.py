@@ -10,7 +10,7 @@ import msgspec
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.device_plugin.container_response import find_cards_by_address, list_card_nodes, list_own_nodes
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import initialize
 from accelkit.node.enforcement.cgroups import CGROUPS
@@ -68,7 +68,7 @@ def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, 
         DevicePluginError: its processes cannot be seen.
     """
     nodes = {each.card.id: tuple(_list_nodes(each)) for each in found}
-    bdfs = {each.card.bdf: each.card.id for each in found if each.card.bdf}
+    bdfs = find_cards_by_address(found)
     used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
     processes = add_nvml(root, find_card_processes(root, nodes, bdfs), used.amounts)
     daemons = read_mps_daemons(root, list_pids(root))
@@ -95,7 +95,7 @@ def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, 
 
 def _list_nodes(found: FoundCard) -> Sequence[str]:
     try:
-        return list_card_nodes(found)
+        return list_own_nodes(found)
     except DevicePluginError:
         # The card's health says so.
         return ()

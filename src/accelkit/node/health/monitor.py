@@ -35,7 +35,8 @@ class HealthMonitor:
         root: the host's root folder.
         nodes: paths of a card's own device nodes.
         checks: what is asked.
-        reported: XIDs that the driver told of since the last call, by card id; nothing where it cannot be asked.
+        reported: XIDs that the driver told of since the last call, by card id, or by the id of the card that one is
+            a part of; nothing where it cannot be asked.
         clock: seconds, never backwards.
     """
 
@@ -64,7 +65,14 @@ class HealthMonitor:
         reported, now = self._reported(), self._clock()
         with self._lock:
             self._xids += [(card, xid) for card, xids in reported.items() for xid in xids]
-            return {each.card.id: self._observe_card(each, now, reported.get(each.card.id, ())) for each in cards}
+            # What the driver tells of a card, it tells of all of its parts.
+            told = {each.card.id: (each.card.id, each.part_of or "") for each in cards}
+            return {
+                each.card.id: self._observe_card(
+                    each, now, [xid for name in told[each.card.id] for xid in reported.get(name, ())]
+                )
+                for each in cards
+            }
 
     def list_faults(self) -> Mapping[str, str]:
         """Return what has to be mended, by card id, as `remember_fault` takes it."""

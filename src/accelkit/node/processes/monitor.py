@@ -14,7 +14,7 @@ from accelkit.kube.events import Events, ObjectReference
 from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
-from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.device_plugin.container_response import find_cards_by_address, list_own_nodes
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement.enforcer import sum_granted
@@ -101,11 +101,11 @@ class ProcessMonitor:
         nodes: dict[str, Sequence[str]] = {}
         for each in found:
             try:
-                nodes[each.card.id] = list_card_nodes(each)
+                nodes[each.card.id] = list_own_nodes(each)
             except DevicePluginError:
                 # Its memory is found by its address all the same.
                 continue
-        bdfs = {each.card.bdf: each.card.id for each in found if each.card.bdf}
+        bdfs = find_cards_by_address(found)
         scan = self._read_passed(Cards(nodes, bdfs))
         nvml = load_nvml(self._root)
         used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)

@@ -139,3 +139,10 @@ async def test_components_are_told_also_of_definitions_which_stay():
     pruned = await prune(api, **options)
     assert pruned.components == ["extender", "kernel-caches"]
     assert sorted(name.rpartition("/")[2] for name in api.objects) == ["elsewhere", "gkmcaches.gkm.io"]
+
+
+async def test_quotas_are_found_in_namespaces_of_tenants_who_may_not_write_them():
+    api = FakeApi()
+    api.store("/api/v1/resourcequotas", made("accelkit-cards", namespace="a-team", component="partitioning"))
+    api.store("/api/v1/configmaps", made("forged", namespace="a-team", component="partitioning"))
+    assert await run(api, component="partitioning") == ["ResourceQuota a-team/accelkit-cards"]

@@ -409,3 +409,10 @@ async def test_a_kubelet_that_claims_other_resources_for_us_is_not_believed():
     api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] = "cpu,enflame.com/gcu-memory"
     await unshare(api, grace_seconds=5, confirm_seconds=0)
     assert api.objects[A] == node("a")
+
+
+async def test_nodes_of_others_are_neither_labelled_nor_looked_at():
+    api = cluster(node("a", labels={PRESENT: "true"}), node("b", labels={PRESENT: "true"}, offer={"amd.com/gpu": "1"}))
+    assert (await share(api, leave_out=["b"])).nodes == ("a",)
+    assert "accelkit.io/share" not in api.objects[build_node_path("b")]["metadata"]["labels"]
+    assert list(await list_unexamined(api, leave_out=["b"])) == ["a"]

@@ -62,6 +62,21 @@ class FakeNvml:
         more = {} if version is None else {"reserved": self._of(card, "reserved")}
         return self.Record(total=self._of(card, "total"), **more)
 
+    def nvmlDeviceGetMigMode(self, card):  # noqa: N802 - the library's name
+        return [self._of(card, "mig"), 0]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, card):  # noqa: N802 - the library's name
+        return self._of(card, "most")
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card, index):  # noqa: N802 - the library's name
+        return self._of(card.get("instances", {}), index)
+
+    def nvmlDeviceGetGpuInstanceId(self, instance):  # noqa: N802 - the library's name
+        return self._of(instance, "gi")
+
+    def nvmlDeviceGetComputeInstanceId(self, instance):  # noqa: N802 - the library's name
+        return self._of(instance, "ci")
+
     def nvmlDeviceGetNvLinkState(self, card, link):  # noqa: N802 - the library's name
         return self._of(card.get("links", {}), link) is not None
 

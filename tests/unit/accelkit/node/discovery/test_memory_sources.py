@@ -61,7 +61,7 @@ def test_a_file_without_an_amount_leaves_memory_unknown(host, find, text):
     assert memory(find()[0]) == (None, "", False)
 
 
-def test_partitions_of_a_card_are_one_card(host, find):
+def test_partitions_without_render_nodes_of_their_own_are_one_card(host, find):
     card = host.add("amd", 1, "W7900").cards[0]
     (host.find_device_folder(card.bdf) / "mem_info_vram_total").unlink()
     nodes = host.root / "sys/class/kfd/kfd/topology/nodes"

@@ -288,3 +288,9 @@ def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
     health, reason = host.look(2)
     assert health is Health.UNHEALTHY
     assert reason == "the driver vfio-pci has it, which is not the vendor's (nvidia)"
+
+
+def test_what_the_driver_tells_of_a_card_it_tells_of_all_of_its_parts(host):
+    host.found = replace(host.found, part_of="GPU-parent")
+    host.reports = {"GPU-parent": (79,)}
+    assert host.monitor.observe([host.found])["c"][0] is Health.UNHEALTHY

@@ -1,0 +1,135 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_partition
+short_description: Set nodes apart by taints, roles and pools
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Gives nodes taints whose keys are names of extended resources, always with the effect V(NoSchedule), and the labels
+    C(accelkit.io/role) and C(accelkit.io/pool). Takes from nodes what they were given before and are not to have now.
+  - What it writes is recorded on the node by the same request, in the annotation C(accelkit.io/partitioning), and only
+    that is taken back. A label or taint that somebody else wrote is never overwritten; a label of another value is an
+    error, before any node is changed.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - V(present) gives nodes what they are to have, and V(absent) takes everything back.
+    type: str
+    choices: [present, absent]
+    default: present
+  taints:
+    description:
+      - Extended resources whose names are the keys of taints.
+    type: list
+    elements: str
+    default: []
+  tainted:
+    description:
+      - Names of the nodes with these taints; without it, all nodes whose cards are shared.
+    type: list
+    elements: str
+    default: []
+  roles:
+    description:
+      - Names of nodes by role, the value of C(accelkit.io/role).
+    type: dict
+    default: {}
+  pools:
+    description:
+      - Names of nodes by pool, the value of C(accelkit.io/pool).
+    type: dict
+    default: {}
+seealso:
+  - module: accelkit.kubernetes.toleration_check
+"""
+
+EXAMPLES = r"""
+- name: Keep pods that ask for no memory of cards off the nodes with cards
+  accelkit.kubernetes.node_partition:
+    taints: [accelkit.io/memory]
+    roles:
+      training: [node-1, node-2]
+      inference: [node-3]
+
+- name: Take all of it back
+  accelkit.kubernetes.node_partition:
+    state: absent
+"""
+
+RETURN = r"""
+tainted:
+  description: The nodes that have the taints, sorted.
+  returned: success
+  type: list
+  elements: str
+  sample: [node-1, node-2]
+before:
+  description: By node that changes, what it had of it.
+  returned: success
+  type: dict
+  sample: {node-1: []}
+after:
+  description: The same afterwards.
+  returned: success
+  type: dict
+  sample: {node-1: ['taint accelkit.io/memory=accelkit:NoSchedule']}
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
+
+
+def main():
+    module = api_module(
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        taints={"type": "list", "elements": "str", "default": []},
+        tainted={"type": "list", "elements": "str", "default": []},
+        roles={"type": "dict", "default": {}},
+        pools={"type": "dict", "default": {}},
+    )
+    applied = call(module, lambda api: _apply(api, module))
+    before = {name: list(each) for name, each in applied.before.items()}
+    after = {name: list(each) for name, each in applied.after.items()}
+    module.exit_json(
+        changed=applied.changed,
+        tainted=list(applied.tainted),
+        before=before,
+        after=after,
+        diff={"before": before, "after": after},
+    )
+
+
+async def _apply(api, module):
+    given = module.params
+    if given["state"] == "absent":
+        return await remove_partition(api, check=module.check_mode)
+    partition = Partition(tuple(given["taints"]), tuple(given["tainted"]), given["roles"], given["pools"])
+    return await apply_partition(api, partition, check=module.check_mode)
+
+
+if __name__ == "__main__":
+    main()

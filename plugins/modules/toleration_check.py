@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: toleration_check
+short_description: Find what the taints of nodes with cards keep out
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Asks the API server, by a dry run, for a pod with each of O(resources) alone, and tells whether what comes back
+    bears the taints, as it does where the admission plugin ExtendedResourceToleration is on.
+  - Lists the DaemonSets whose pods may be on the tainted nodes, and the pods that ask for one of O(resources), that do
+    not bear the taints.
+  - All of it is warned of, and nothing fails.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing. In check mode it asks for no pod, for which its user may have no right.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  taints:
+    description:
+      - Keys of the taints.
+    type: list
+    elements: str
+    required: true
+  tainted:
+    description:
+      - Names of the nodes with these taints.
+    type: list
+    elements: str
+    required: true
+  resources:
+    description:
+      - Extended resources by which pods ask for cards.
+    type: list
+    elements: str
+    required: true
+  namespace:
+    description:
+      - In which a pod is asked for, and not made; it must exist.
+    type: str
+    default: accelkit
+seealso:
+  - module: accelkit.kubernetes.node_partition
+"""
+
+EXAMPLES = r"""
+- name: Find what the taints keep out
+  accelkit.kubernetes.toleration_check:
+    taints: [accelkit.io/memory]
+    tainted: [node-1]
+    resources: [accelkit.io/memory, accelkit.io/cards]
+"""
+
+RETURN = r"""
+repelled:
+  description: By resource, the keys of the taints that a pod which asks for it alone does not bear.
+  returned: success
+  type: dict
+  sample: {accelkit.io/cards: [accelkit.io/memory]}
+unknown:
+  description: By resource, why that is not known.
+  returned: success
+  type: dict
+  sample: {}
+intolerant:
+  description: DaemonSets and pods that do not bear the taints and should, the first 50.
+  returned: success
+  type: list
+  elements: str
+  sample: [DaemonSet monitoring/node-exporter (accelkit.io/memory)]
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.enablement.partitioning.admission import check_tolerations
+    from accelkit.enablement.partitioning.reasons import (
+        ADMISSION_UNKNOWN,
+        REASONS,
+        SHARES_REPELLED,
+        TOLERATION_MISSING,
+    )
+    from accelkit.enablement.partitioning.tolerations import MOST_SHOWN
+
+
+def main():
+    module = api_module(
+        taints={"type": "list", "elements": "str", "required": True},
+        tainted={"type": "list", "elements": "str", "required": True},
+        resources={"type": "list", "elements": "str", "required": True},
+        namespace={"type": "str", "default": "accelkit"},
+    )
+    given = module.params
+    found = call(
+        module,
+        lambda api: check_tolerations(
+            api,
+            keys=given["taints"],
+            tainted=given["tainted"],
+            resources=[] if module.check_mode else given["resources"],
+            asking=given["resources"],
+            namespace=given["namespace"],
+        ),
+    )
+    for resource, keys in found.repelled.items():
+        _warn(module, SHARES_REPELLED, f"a pod that asks for {resource} alone does not bear the taints", keys)
+    for resource, why in found.unknown.items():
+        _warn(module, ADMISSION_UNKNOWN, f"a pod that asks for {resource} is refused ({why})", given["taints"])
+    shown = [str(each) for each in found.intolerant[:MOST_SHOWN]]
+    more = len(found.intolerant) - len(shown)
+    if shown:
+        listing = ", ".join(shown) + (f" and {more} more" if more else "")
+        _warn(module, TOLERATION_MISSING, f"these do not bear taints of their nodes: {listing}", given["taints"])
+    module.exit_json(
+        changed=False,
+        repelled={resource: list(keys) for resource, keys in found.repelled.items()},
+        unknown=found.unknown,
+        intolerant=shown,
+    )
+
+
+def _warn(module, code, sentence, keys):
+    module.warn(f"{code}: {sentence}; {REASONS[code].replace('KEY', ' or '.join(keys))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The objects by which owners are known, with the fields that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from accelkit.extender.groups.objects import GroupPodSpec
+from accelkit.model.object_meta import ObjectMeta
+
+SYSTEM_NAMESPACE: Final = "kube-system"
+# Who may write it may write namespaces: no role that Kubernetes gives to users of a namespace lets them.
+PRIVILEGED_LABEL: Final = "pod-security.kubernetes.io/enforce"
+_PRIVILEGED: Final = "privileged"
+
+
+class _Template(msgspec.Struct):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: GroupPodSpec = msgspec.field(default_factory=GroupPodSpec)
+
+
+class _DaemonSetSpec(msgspec.Struct):
+    template: _Template = msgspec.field(default_factory=_Template)
+
+
+class DaemonSet(msgspec.Struct):
+    """A DaemonSet."""
+
+    metadata: ObjectMeta
+    spec: _DaemonSetSpec = msgspec.field(default_factory=_DaemonSetSpec)
+
+    def __str__(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def pod_spec(self) -> GroupPodSpec:
+        """The spec of its pods."""
+        return self.spec.template.spec
+
+    def bears(self, labels: dict[str, str]) -> bool:
+        """Return whether it or its pods have all of these labels."""
+        tables = (self.metadata.labels or {}, self.spec.template.metadata.labels or {})
+        return any(labels.items() <= table.items() for table in tables)
+
+
+class Namespace(msgspec.Struct):
+    """A namespace."""
+
+    metadata: ObjectMeta
+
+
+class _Device(msgspec.Struct, rename="camel"):
+    name: str = ""
+    node_name: str | None = None
+
+
+class _SliceSpec(msgspec.Struct, rename="camel"):
+    driver: str = ""
+    node_name: str | None = None
+    devices: list[_Device] | None = None
+
+
+class ResourceSlice(msgspec.Struct):
+    """A ResourceSlice, of any version of its API."""
+
+    metadata: ObjectMeta
+    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
+
+    def list_nodes(self) -> Iterator[str]:
+        """Yield the node of each device that belongs to one; devices of all nodes, or of a selector's, are no cards."""
+        for device in self.spec.devices or ():
+            if name := self.spec.node_name or device.node_name:
+                yield name
+
+
+def list_trusted_namespaces(namespaces: Iterable[Namespace]) -> frozenset[str]:
+    """Return the namespaces whose DaemonSets stand for themselves, since nobody but administrators makes them so."""
+    labelled = {
+        each.metadata.name for each in namespaces if (each.metadata.labels or {}).get(PRIVILEGED_LABEL) == _PRIVILEGED
+    }
+    return frozenset({SYSTEM_NAMESPACE, *labelled})

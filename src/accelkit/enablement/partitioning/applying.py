@@ -1,0 +1,133 @@
+"""Gives nodes the labels and taints of their part of the cluster, and takes them back; each node by one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
+from accelkit.enablement.partitioning.reasons import REASONS
+from accelkit.enablement.partitioning.wishes import Wish, build_wishes
+from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.install.nodes import for_each_node
+from accelkit.install.owned_metadata import SHARE_LABEL, SHARED
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import NODES, build_node_path
+
+# Who else changes a node's taints does so rarely: nobody wins more often than this.
+_TRIES: Final = 5
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """Which nodes are set apart.
+
+    Attributes:
+        taints: resources whose names are the keys of taints; none for no hard partition.
+        tainted: names of the nodes with these taints; empty for all whose cards are shared.
+        roles: names of nodes by role.
+        pools: names of nodes by pool.
+    """
+
+    taints: tuple[str, ...] = ()
+    tainted: tuple[str, ...] = ()
+    roles: Mapping[str, Sequence[str]] = {}
+    pools: Mapping[str, Sequence[str]] = {}
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What was done, or in check mode would be: by node that changes, what it has of it before and afterwards."""
+
+    before: dict[str, tuple[str, ...]]
+    after: dict[str, tuple[str, ...]]
+    tainted: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any node changes."""
+        return bool(self.after)
+
+
+async def apply_partition(api: ApiClient, partition: Partition, *, check: bool = False) -> Applied:
+    """Give all nodes what they are to have, and take from them what they were given before and are not to have now.
+
+    Args:
+        api: an open client.
+        partition: which nodes are set apart.
+        check: write nothing.
+
+    Raises:
+        ConfigurationError: a node does not exist, is in two roles or pools, has a label of somebody else in the place
+            of one that is wanted, or a record that cannot be read; no node was changed.
+        ServiceError: a node changes faster than it can be written.
+        ApiError: the API server refused or did not answer.
+    """
+    listed, _ = await list_all(api, NODES, TaintedNode)
+    nodes = {node.metadata.name: node for node in listed}
+    shared = tuple(sorted(name for name, node in nodes.items() if _is_shared(node)))
+    tainted = (partition.tainted or shared) if partition.taints else ()
+    wishes = build_wishes(nodes, taints=partition.taints, tainted=tainted, roles=partition.roles, pools=partition.pools)
+    changes = {name: plan_change(node, wishes[name]) for name, node in nodes.items()}
+    if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
+        raise _build_refusal(conflicts)
+    return await _write(api, changes, lambda node: plan_change(node, wishes[node.metadata.name]), tainted, check=check)
+
+
+async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
+    """Take from all nodes what is recorded there as ours.
+
+    Raises:
+        ConfigurationError: the record of a node cannot be read; no node was changed.
+        ServiceError: a node changes faster than it can be written.
+        ApiError: the API server refused or did not answer.
+    """
+    listed, _ = await list_all(api, NODES, TaintedNode)
+    changes = {node.metadata.name: plan_change(node, Wish()) for node in listed if is_recorded(node)}
+    if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
+        raise _build_refusal(conflicts)
+    return await _write(api, changes, plan_change, (), check=check)
+
+
+async def _write(
+    api: ApiClient,
+    changes: Mapping[str, Change],
+    plan: Callable[[TaintedNode], Change],
+    tainted: tuple[str, ...],
+    *,
+    check: bool,
+) -> Applied:
+    due = {name: each for name, each in sorted(changes.items()) if each.patch}
+    if not check:
+        await for_each_node(due, lambda name: _change(api, name, due[name], plan))
+    return Applied(
+        {name: each.before for name, each in due.items()}, {name: each.after for name, each in due.items()}, tainted
+    )
+
+
+async def _change(api: ApiClient, name: str, change: Change, plan: Callable[[TaintedNode], Change]) -> None:
+    path = build_node_path(name)
+    for _ in range(_TRIES):
+        if not change.patch:
+            return
+        try:
+            await api.patch(path, change.patch)
+        except ApiError as exc:
+            if not exc.conflict:
+                raise
+        else:
+            return
+        change = plan(msgspec.json.decode(await api.get(path), type=TaintedNode))
+        if change.conflicts:
+            raise _build_refusal(change.conflicts)
+    raise ServiceError(f"node {name} changes faster than its taints can be written", next_step="try again")
+
+
+def _build_refusal(conflicts: Sequence[str]) -> ConfigurationError:
+    code = conflicts[0].partition(":")[0]
+    return ConfigurationError("; ".join(conflicts), next_step=REASONS[code])
+
+
+def _is_shared(node: TaintedNode) -> bool:
+    return (node.metadata.labels or {}).get(SHARE_LABEL) == SHARED

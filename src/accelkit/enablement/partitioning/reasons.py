@@ -1,0 +1,40 @@
+"""What stands in the way of a partition: codes for programs, next steps for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LABEL_OF_ANOTHER: Final = "LabelOfAnother"
+RECORD_UNREADABLE: Final = "RecordUnreadable"
+TWO_ROLES: Final = "TwoRoles"
+UNKNOWN_NODE: Final = "UnknownNode"
+NOT_PARTITIONED: Final = "NotPartitioned"
+OBJECT_OF_ANOTHER: Final = "ObjectOfAnother"
+SHARES_REPELLED: Final = "SharesRepelled"
+ADMISSION_UNKNOWN: Final = "AdmissionUnknown"
+TOLERATION_MISSING: Final = "TolerationMissing"
+
+# By code, what a person does now.
+REASONS: Final[dict[str, str]] = {
+    LABEL_OF_ANOTHER: "remove that label, which accelkit did not write, or leave the node out of accelkit_partitioning",
+    RECORD_UNREADABLE: (
+        "use the version of accelkit that wrote it; or delete the annotation, and with it the knowledge of what is ours"
+    ),
+    TWO_ROLES: "name each node in one role and in one pool of accelkit_partitioning",
+    UNKNOWN_NODE: "correct the name in accelkit_partitioning (kubectl get nodes)",
+    NOT_PARTITIONED: "run site.yml",
+    OBJECT_OF_ANOTHER: "choose another name in accelkit_partitioning, or delete the object if nobody needs it",
+    SHARES_REPELLED: (
+        "let the API server's admission plugin ExtendedResourceToleration add tolerations "
+        "(--enable-admission-plugins), or write into these pods: tolerations: "
+        "[{key: KEY, operator: Exists, effect: NoSchedule}]"
+    ),
+    ADMISSION_UNKNOWN: (
+        "see what refuses the pod; until then count on it that pods need the tolerations themselves: "
+        "[{key: KEY, operator: Exists, effect: NoSchedule}]"
+    ),
+    TOLERATION_MISSING: (
+        "add to its pods: tolerations: [{key: KEY, operator: Exists, effect: NoSchedule}]; what runs stays, and a new "
+        "pod would not come back to the node"
+    ),
+}

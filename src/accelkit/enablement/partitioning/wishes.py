@@ -1,0 +1,70 @@
+"""What nodes are to have, from the settings: labels of roles and pools, and taints that keep other pods out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.partitioning.reasons import REASONS, TWO_ROLES, UNKNOWN_NODE
+from accelkit.errors import ConfigurationError
+
+ROLE_LABEL: Final = "accelkit.io/role"
+POOL_LABEL: Final = "accelkit.io/pool"
+# Tells our taints from others' of the same key; tolerations ask for the key alone.
+TAINT_VALUE: Final = "accelkit"
+# What runs on a node stays there: NoExecute would evict it, and is never set.
+TAINT_EFFECT: Final = "NoSchedule"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a node is to have.
+
+    Attributes:
+        labels: by key.
+        taints: keys, sorted; each is the name of an extended resource.
+    """
+
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+
+
+def build_wishes(
+    known: Collection[str],
+    *,
+    taints: Sequence[str] = (),
+    tainted: Collection[str] = (),
+    roles: Mapping[str, Collection[str]] | None = None,
+    pools: Mapping[str, Collection[str]] | None = None,
+) -> dict[str, Wish]:
+    """Return what each known node is to have; a node that nobody names is to have nothing.
+
+    Args:
+        known: names of all nodes.
+        taints: resources whose names are the keys of taints.
+        tainted: names of the nodes that get them.
+        roles: names of nodes by role.
+        pools: names of nodes by pool.
+
+    Raises:
+        ConfigurationError: a node does not exist, or is in two roles or pools.
+    """
+    labels: dict[str, dict[str, str]] = {name: {} for name in known}
+    named = {*tainted}
+    for key, groups in ((ROLE_LABEL, roles or {}), (POOL_LABEL, pools or {})):
+        for value, names in sorted(groups.items()):
+            named |= {*names}
+            for name in names:
+                former = labels.setdefault(name, {}).setdefault(key, value)
+                if former != value:
+                    raise ConfigurationError(
+                        f"{TWO_ROLES}: node {name} is to be {key}={former} and {key}={value}",
+                        next_step=REASONS[TWO_ROLES],
+                    )
+    if unknown := sorted(named - {*known}):
+        raise ConfigurationError(
+            f"{UNKNOWN_NODE}: there is no node {', '.join(unknown)}", next_step=REASONS[UNKNOWN_NODE]
+        )
+    keys = tuple(sorted({*taints}))
+    return {name: Wish(labels[name], keys if name in tainted else ()) for name in sorted(known)}

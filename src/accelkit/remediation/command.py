@@ -1,0 +1,155 @@
+"""The command `accelkit remediation`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accelkit import __version__
+from accelkit.kube.lease import parse_lease
+from accelkit.logs import LogFormat, set_up_service_log
+from accelkit.model.stage import Stage
+from accelkit.remediation.deciding.settings import Mode, RemediationSettings
+from accelkit.remediation.service import ServiceOptions, run
+from accelkit.serving.tls import Listen
+from accelkit.vendors.dialects import list_dialect_names, load_dialects
+
+_PORT = click.IntRange(1, 65535)
+_SHARE = click.FloatRange(0, 1)
+_SECONDS = click.FloatRange(min=1)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehand
+_DEFAULTS = RemediationSettings()
+
+
+@click.command("remediation", short_help="Isolate, drain and give back cards that failed.")
+@click.version_option(__version__, prog_name="accelkit remediation")
+@click.option("--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Where accelkit runs.")
+@click.option(
+    "--kubeconfig",
+    envvar="ACCELKIT_KUBECONFIG",
+    type=_FILE,
+    help="Default: the pod's service account, else KUBECONFIG.",
+)
+@click.option(
+    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica acts."
+)
+@click.option("--identity", required=True, envvar="POD_NAME", help="Our name, unique among the replicas (POD_NAME).")
+@click.option(
+    "--mode",
+    type=click.Choice([each.value for each in Mode]),
+    default=_DEFAULTS.mode.value,
+    show_default=True,
+    envvar="ACCELKIT_REMEDIATION_MODE",
+    help="dry-run tells what would be done, and changes no node and no pod.",
+)
+@click.option(
+    "--max-unavailable",
+    type=_SHARE,
+    default=_DEFAULTS.max_unavailable,
+    show_default=True,
+    help="Share of the nodes with cards under remediation at once; at least one node is, unless it is 0.",
+)
+@click.option(
+    "--trip-share",
+    type=_SHARE,
+    default=_DEFAULTS.trip_share,
+    show_default=True,
+    help="Where cards of more than this share of them fail within the window, a person has to look.",
+)
+@click.option(
+    "--trip-seconds", type=_SECONDS, default=_DEFAULTS.trip_seconds, show_default=True, help="The window of that."
+)
+@click.option("--taint/--no-taint", default=True, show_default=True, help="Whether the node is tainted, too.")
+@click.option(
+    "--drain-seconds",
+    type=_SECONDS,
+    default=_DEFAULTS.drain_seconds,
+    show_default=True,
+    help="How long pods on the card are evicted before a person is told.",
+)
+@click.option(
+    "--reset-job", default="", help="Suspended CronJob in --namespace, from whose template a Job resets a card."
+)
+@click.option(
+    "--repair-seconds",
+    type=_SECONDS,
+    default=_DEFAULTS.repair_seconds,
+    show_default=True,
+    help="How long that Job, and then the card, may take.",
+)
+@click.option(
+    "--healthy-seconds",
+    type=_SECONDS,
+    default=_DEFAULTS.healthy_seconds,
+    show_default=True,
+    help="How long a card is healthy before what was done is taken back.",
+)
+@click.option(
+    "--stage",
+    "stages",
+    type=click.Choice([each.value for each in Stage]),
+    multiple=True,
+    help="A check that has to pass after the repair as well.",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(list_dialect_names()),
+    multiple=True,
+    default=("native",),
+    show_default=True,
+    help="Whose resource names pods use; as of the extender.",
+)
+@click.option(
+    "--agent-name", default="accelkit-node-agent", show_default=True, help="Name of the node agents' objects."
+)
+@click.option(
+    "--pause-seconds", type=_SECONDS, default=10.0, show_default=True, help="Between two passes over all nodes."
+)
+@click.option("--metrics-port", type=_PORT, help="Port of /healthz, /readyz, /version, /metrics, without TLS.")
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default="text",
+    show_default=True,
+    envvar="ACCELKIT_LOG_FORMAT",
+    help="Lines of text, or one JSON object per line.",
+)
+def remediation(**options: Any) -> None:
+    """Isolate cards that failed, let their pods leave, and give the cards back once they are mended."""
+    set_up_service_log("remediation", None, LogFormat(options["log_format"]))
+    asyncio.run(run(read_options(options)))
+
+
+def read_options(options: dict[str, Any]) -> ServiceOptions:
+    """Return what the command line says.
+
+    Raises:
+        ConfigurationError: the Lease is named wrongly, or a dialect cannot be used.
+    """
+    metrics = options["metrics_port"]
+    return ServiceOptions(
+        settings=RemediationSettings(
+            mode=Mode(options["mode"]),
+            max_unavailable=options["max_unavailable"],
+            trip_share=options["trip_share"],
+            trip_seconds=options["trip_seconds"],
+            taint=options["taint"],
+            drain_seconds=options["drain_seconds"],
+            reset_job=options["reset_job"],
+            repair_seconds=options["repair_seconds"],
+            healthy_seconds=options["healthy_seconds"],
+            stages=tuple(map(Stage, options["stages"])),
+        ),
+        namespace=options["namespace"],
+        lease=parse_lease(options["lease"]),
+        identity=options["identity"],
+        agent=options["agent_name"],
+        dialects=load_dialects(options["dialect"]),
+        pause_seconds=options["pause_seconds"],
+        kubeconfig=options["kubeconfig"],
+        metrics=Listen(_ANYWHERE, metrics) if metrics else None,
+    )

@@ -1,0 +1,198 @@
+"""One pass after the other over all nodes with failed cards or with a record, one node at a time.
+
+No state but the records on the nodes and the breaker decides what is done, so a pass may end anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
+from accelkit.remediation.deciding.actions import Action, Decision, TellNode
+from accelkit.remediation.deciding.breaker import Breaker
+from accelkit.remediation.deciding.decision import Permits, decide
+from accelkit.remediation.deciding.settings import Mode, RemediationSettings
+from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.metrics import RemediationMetrics
+from accelkit.remediation.nodes import NodeSummary
+
+log = logging.getLogger(__name__)
+
+# Longer silence, and what was read is too old to go by.
+_SILENCE_SECONDS: Final = 10.0
+# After a begin whose answer was lost, the node counts for so long though its record was not seen.
+_DOUBT_SECONDS: Final = 60.0
+
+
+class Reading(Protocol):
+    """Reads a node anew."""
+
+    async def read(self, name: str) -> NodeView | None:
+        """Return a node as it is now; None where it is gone."""
+
+
+class Writing(Protocol):
+    """Carries out actions."""
+
+    async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
+        """Do one action after the other."""
+
+
+class Store(Protocol):
+    """Remembers an open breaker."""
+
+    async def read(self) -> str | None:
+        """Return why it is open; None where it is not."""
+
+    async def write(self, why: str) -> None:
+        """Leave it open."""
+
+
+class Controller:
+    """Decides for the whole cluster.
+
+    Args:
+        nodes: returns what is known of all nodes.
+        reader: reads one anew.
+        writer: carries out what was decided.
+        store: remembers an open breaker.
+        settings: what a person chose.
+        metrics: what is counted.
+        ready: whether we lead, and all nodes were read since.
+        silent_seconds: how long the API server has been away.
+        clock: seconds on a clock that never jumps.
+        wall: Unix seconds, for records.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[], list[NodeSummary]],
+        reader: Reading,
+        writer: Writing,
+        store: Store,
+        *,
+        settings: RemediationSettings,
+        metrics: RemediationMetrics,
+        ready: Callable[[], bool],
+        silent_seconds: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._nodes, self._reader, self._writer, self._store = nodes, reader, writer, store
+        self._settings, self._metrics, self._ready = settings, metrics, ready
+        self._silent_seconds, self._clock, self._wall = silent_seconds, clock, wall
+        self.breaker = Breaker(settings.trip_share, settings.trip_seconds)
+        self._stored = False
+        self._begun: dict[str, float] = {}
+        self._planned: dict[str, frozenset[tuple[str, str]]] = {}
+
+    async def run(self, pause_seconds: float) -> None:
+        """Pass after pass until cancelled."""
+        while True:
+            if self._settings.mode is not Mode.OFF and self._ready():
+                try:
+                    await self.run_pass()
+                except (ApiError, ConfigurationError, NotLeadingError) as exc:
+                    log.warning("nothing more is done in this pass: %s", exc)
+            await asyncio.sleep(pause_seconds)
+
+    async def run_pass(self) -> None:
+        """Look at all nodes once.
+
+        Raises:
+            ApiError: the API server did not answer; the rest is for another pass.
+            NotLeadingError: another replica leads.
+        """
+        if self._silent_seconds() > _SILENCE_SECONDS:
+            log.warning("the API server is silent, so nothing is done")
+            return
+        nodes = self._nodes()
+        with_cards = sum(each.has_cards for each in nodes)
+        await self._follow_breaker({each.name for each in nodes if each.fresh}, with_cards)
+        self._forget(nodes)
+        under = {each.name for each in nodes if each.active} | self._begun.keys() | self._planned.keys()
+        allowed, held = self._settings.count_allowed(with_cards), Counter[str]()
+        for node in sorted((each for each in nodes if each.recorded or each.fresh), key=lambda each: not each.recorded):
+            act = not self.breaker.open
+            begin = act and (node.name in under or len(under) < allowed)
+            reason = await self._attend(node, Permits(begin, act), under)
+            held[reason] += bool(reason)
+        self._metrics.show_held({reason: number for reason, number in held.items() if reason})
+
+    async def _follow_breaker(self, fresh: set[str], with_cards: int) -> None:
+        stored = await self._store.read()
+        if stored is not None:
+            self._stored = True
+            self.breaker.hold(stored)
+        elif self._stored:
+            self._stored = False
+            self.breaker.close()
+            log.warning("a person has closed the breaker")
+        if self.breaker.observe(fresh, with_cards, self._clock()):
+            log.error("the breaker is open, nothing more is done until a person closes it: %s", self.breaker.why)
+            self._metrics.count("breaker", "done")
+        if self.breaker.open and not self._stored and self._settings.mode is Mode.ON:
+            await self._store.write(self.breaker.why)
+            self._stored = True
+
+    def _forget(self, nodes: list[NodeSummary]) -> None:
+        now, known = self._clock(), {each.name: each for each in nodes}
+        self._begun = {name: at for name, at in self._begun.items() if now - at < _DOUBT_SECONDS}
+        self._planned = {
+            name: faults for name, faults in self._planned.items() if name in known and known[name].fresh & faults
+        }
+
+    async def _attend(self, node: NodeSummary, permits: Permits, under: set[str]) -> str:
+        """Do the next step of one node; return why nothing is done."""
+        dry = self._settings.mode is Mode.DRY_RUN
+        if dry and (node.recorded or node.fresh == self._planned.get(node.name)):
+            return ""
+        try:
+            view = await self._reader.read(node.name)
+            if view is None:
+                return ""
+            decision = decide(view, self._settings, self._wall(), permits)
+            if dry:
+                await self._plan(view, node, decision)
+            else:
+                await self._carry_out(view, decision)
+        except (ApiError, ConfigurationError) as exc:
+            if isinstance(exc, ApiError) and exc.unanswered:
+                raise
+            log.warning("node %s has to wait: %s", node.name, exc)
+            return "Refused"
+        finally:
+            under |= self._begun.keys() | self._planned.keys()
+        return decision.hold
+
+    async def _carry_out(self, view: NodeView, decision: Decision) -> None:
+        if decision.begun:
+            # Before it is known what becomes of it.
+            self._begun[view.name] = self._clock()
+        await self._writer.carry_out(view, decision.actions)
+        for what, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
+            for card in cards:
+                self._metrics.count(what, "done")
+                log.info("%s: card %s of node %s", what, card, view.name)
+        for seconds in decision.lifted.values():
+            self._metrics.observe_repair(seconds)
+
+    async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
+        """Tell what would be done, once for the faults of a node, and write nothing on it."""
+        if not decision.begun:
+            return
+        holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}
+        for what in decision.begun:
+            self._metrics.count("isolate", "planned")
+            log.info("dry-run: card %s of node %s would be isolated", what, view.name)
+        for _ in holders:
+            self._metrics.count("evict", "planned")
+        pods = f" and evict {', '.join(sorted(map(str, holders)))}" if holders else ""
+        text = f"dry-run: accelkit would isolate {', '.join(decision.begun)}{pods}; nothing was changed"
+        self._planned[view.name] = node.fresh
+        await self._writer.carry_out(view, (TellNode("RemediationPlanned", text),))

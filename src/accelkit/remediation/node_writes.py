@@ -1,0 +1,61 @@
+"""The two requests by which a node is changed: its metadata and taints in one, its condition in the other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_node_path
+from accelkit.model.cordon import CORDON
+from accelkit.node.own_node import MENDED_ANNOTATION
+from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
+from accelkit.remediation.deciding.isolation import CONDITION
+from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, write_record
+from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.nodes import SeenNode
+
+
+async def write_node(api: ApiClient, view: NodeView, version: str, action: WriteNode | WriteCondition) -> SeenNode:
+    """Change a node that is still of this version; return it as it is then.
+
+    Raises:
+        ApiError: the API server refused, with 409 where somebody else has changed it since, or did not answer.
+    """
+    precondition = {"uid": view.uid, "resourceVersion": version}
+    path = build_node_path(view.name)
+    if isinstance(action, WriteNode):
+        patch = build_node_patch(action)
+        patch["metadata"] |= precondition
+        answer = await api.patch(path, patch)
+    else:
+        patch = {**build_condition_patch(action), "metadata": precondition}
+        answer = await api.patch(f"{path}/status", patch, kind="strategic")
+    return msgspec.json.decode(answer, type=SeenNode)
+
+
+def build_node_patch(action: WriteNode) -> dict[str, Any]:
+    """Return the merge patch of a node, without what says which node it is for."""
+    annotations: dict[str, str | None] = {REMEDIATION_ANNOTATION: write_record(action.record)}
+    if "cordon" in action.changed:
+        annotations[CORDON] = action.cordon
+    if "mended" in action.changed:
+        annotations[MENDED_ANNOTATION] = action.mended
+    patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
+    if "taints" in action.changed:
+        patch["spec"] = {"taints": msgspec.to_builtins(list(action.taints)) or None}
+    return patch
+
+
+def build_condition_patch(action: WriteCondition, now: datetime | None = None) -> dict[str, Any]:
+    """Return the strategic merge patch of a node's status: it touches no other condition."""
+    condition: dict[str, str] = {"type": CONDITION}
+    if action.reason:
+        at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition |= {"status": "False", "reason": action.reason, "message": action.message}
+        condition |= {"lastTransitionTime": at, "lastHeartbeatTime": at}
+    else:
+        condition["$patch"] = "delete"
+    return {"status": {"conditions": [condition]}}

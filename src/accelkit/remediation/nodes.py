@@ -1,0 +1,143 @@
+"""All nodes of the cluster, as far as it matters which of them have to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from accelkit.errors import InventoryError
+from accelkit.model.cordon import CORDON
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.stage import STAGES_ANNOTATION
+from accelkit.model.stage import read_record as read_stages
+from accelkit.node.own_node import MENDED_ANNOTATION
+from accelkit.remediation.deciding.decision import is_fresh
+from accelkit.remediation.deciding.faults import find_fault
+from accelkit.remediation.deciding.isolation import SeenCondition, SeenTaint
+from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, read_record
+from accelkit.remediation.deciding.views import NodeView
+
+
+class _Info(msgspec.Struct):
+    boot_id: str = msgspec.field(name="bootID", default="")
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    conditions: list[SeenCondition] | None = None
+    node_info: _Info = msgspec.field(default_factory=_Info)
+
+
+class _Spec(msgspec.Struct):
+    taints: list[SeenTaint] | None = None
+    unschedulable: bool = False
+
+
+class SeenNode(msgspec.Struct):
+    """A node as the API server shows it, as far as it is read."""
+
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    def find_annotation(self, key: str) -> str | None:
+        """Return an annotation's value, None where it is absent."""
+        return (self.metadata.annotations or {}).get(key)
+
+
+def read_inventory(node: SeenNode) -> Inventory | None:
+    """Return what its agent says of a node; None where it says nothing that can be read."""
+    try:
+        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
+    except InventoryError:
+        return None
+
+
+def view_node(node: SeenNode) -> NodeView:
+    """Return what the object itself says of a node; of its pods and agent nothing is known yet."""
+    inventory = read_inventory(node)
+    return NodeView(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        version=node.metadata.resource_version,
+        cards=None if inventory is None else inventory.cards,
+        record=read_record(node.find_annotation(REMEDIATION_ANNOTATION)),
+        cordon=node.find_annotation(CORDON),
+        mended=node.find_annotation(MENDED_ANNOTATION),
+        taints=tuple(node.spec.taints or ()),
+        conditions=tuple(node.status.conditions or ()),
+        ready=any((each.type, each.status) == ("Ready", "True") for each in node.status.conditions or ()),
+        unschedulable=node.spec.unschedulable,
+        stages=read_stages(node.find_annotation(STAGES_ANNOTATION)),
+        boot_id=node.status.node_info.boot_id,
+    )
+
+
+@dataclass(frozen=True)
+class NodeSummary:
+    """What is kept of a node.
+
+    Attributes:
+        version: its resource version.
+        has_cards: whether it is known to have cards.
+        fresh: its faults that nothing was done about yet, as the card's id and the fault's identity.
+        recorded: whether it has a record, be it one that cannot be read.
+        active: whether cards of it are under remediation, or may be.
+    """
+
+    name: str
+    version: str
+    has_cards: bool
+    fresh: frozenset[tuple[str, str]]
+    recorded: bool
+    active: bool
+
+
+def summarise(node: SeenNode) -> NodeSummary:
+    """Return what is kept of a node."""
+    text = node.find_annotation(REMEDIATION_ANNOTATION)
+    record = read_record(text)
+    inventory = read_inventory(node)
+    cards = () if inventory is None else inventory.cards
+    fresh = frozenset[tuple[str, str]]()
+    if record is not None:
+        found = ((card.id, find_fault(card)) for card in cards if is_fresh(card, record))
+        fresh = frozenset((name, fault.identity) for name, fault in found if fault is not None)
+    meta = node.metadata
+    active = record is None or bool(record.cards)
+    return NodeSummary(meta.name, meta.resource_version, bool(cards), fresh, text is not None, active)
+
+
+class SeenNodes:
+    """All of them, as lists, events and the answers to our own writes show them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeSummary] = {}
+
+    def list_all(self) -> list[NodeSummary]:
+        """Return them by name."""
+        return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def replace(self, nodes: Iterable[SeenNode]) -> None:
+        """Take over a complete list."""
+        self._nodes = {node.metadata.name: summarise(node) for node in nodes}
+
+    def take_event(self, kind: str, node: SeenNode) -> None:
+        """Take over one change."""
+        if kind == "DELETED":
+            self._nodes.pop(node.metadata.name, None)
+        else:
+            self.take(node)
+
+    def take(self, node: SeenNode) -> None:
+        """Take over a node, unless a later version of it is known: the watch lags behind the answers to our writes."""
+        known = self._nodes.get(node.metadata.name)
+        if known is not None and _is_number_below(node.metadata.resource_version, known.version):
+            return
+        self._nodes[node.metadata.name] = summarise(node)
+
+
+def _is_number_below(version: str, other: str) -> bool:
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

@@ -1,0 +1,168 @@
+"""Runs `accelkit remediation`: the watch of nodes, the passes, the Lease and the port as one group of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.events import Events
+from accelkit.kube.lease import Elector, LeaseName
+from accelkit.kube.paths import NODES
+from accelkit.kube.reflector import Reflector
+from accelkit.remediation.applier import Applier
+from accelkit.remediation.breaker_store import BreakerStore
+from accelkit.remediation.controller import Controller
+from accelkit.remediation.deciding.settings import RemediationSettings
+from accelkit.remediation.metrics import RemediationMetrics
+from accelkit.remediation.nodes import SeenNode, SeenNodes
+from accelkit.remediation.probes import make_probe_server
+from accelkit.remediation.reading import NodeReader
+from accelkit.serving.tls import Listen
+from accelkit.vendors.dialect import Dialect
+
+log = logging.getLogger(__name__)
+
+# What is sent at the end of our term has taken effect before another replica's may begin.
+_WRITE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """What `accelkit remediation` was told.
+
+    Attributes:
+        settings: what is done.
+        namespace: accelkit's own.
+        lease: by which one of several replicas acts.
+        identity: our name among them.
+        agent: the name of the node agents' pods.
+        dialects: whose resource names count.
+        pause_seconds: between two passes.
+        kubeconfig: None for the pod's service account, or the environment.
+        metrics: where probes and metrics are served; None for nowhere.
+    """
+
+    settings: RemediationSettings
+    namespace: str
+    lease: LeaseName
+    identity: str
+    agent: str
+    dialects: Sequence[Dialect]
+    pause_seconds: float = 10.0
+    kubeconfig: Path | None = None
+    metrics: Listen | None = None
+
+
+async def run(options: ServiceOptions) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: no cluster is configured, or a port is taken.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connection = load_connection(options.kubeconfig)
+    async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
+        await _Service(options, api, writer).run(stop)
+    log.info("remediation ended")
+
+
+class _Service:
+    """The parts of one replica, wired together."""
+
+    def __init__(self, options: ServiceOptions, api: ApiClient, writer: ApiClient) -> None:
+        self._options = options
+        settings, nodes = options.settings, SeenNodes()
+        self._nodes = nodes
+        self._read = self._begun = False
+        self._reflector = Reflector(api, NODES, SeenNode, on_replace=self._replace, on_event=nodes.take_event)
+        self._elector = Elector(
+            writer, options.lease, options.identity, on_acquired=self._reflector.relist, on_lost=self._end
+        )
+        self._metrics = RemediationMetrics(
+            leads=self._leads,
+            nodes=lambda: sum(each.active for each in nodes.list_all()),
+            breaker=lambda: self._controller.breaker.open,
+            unreadable=lambda: self._reflector.unreadable,
+            silent_seconds=self._reflector.measure_silence_seconds,
+        )
+        applier = Applier(
+            writer,
+            Events(writer, "accelkit-remediation", socket.gethostname()),
+            namespace=options.namespace,
+            reset_job=settings.reset_job,
+            job_seconds=settings.repair_seconds,
+            leads=self._leads,
+            on_node=nodes.take,
+            count=self._metrics.count,
+        )
+        reader = NodeReader(
+            writer, options.namespace, options.agent, options.dialects, reads_jobs=bool(settings.reset_job)
+        )
+        self._controller = Controller(
+            nodes.list_all,
+            reader,
+            applier,
+            BreakerStore(writer, options.namespace, f"{options.lease.name}-breaker"),
+            settings=settings,
+            metrics=self._metrics,
+            ready=self._leads,
+            silent_seconds=self._reflector.measure_silence_seconds,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, or a part fails."""
+        log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
+        tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            stop.set()
+            electing, *others = tasks
+            for task in (*others, stopped):
+                task.cancel()
+            await asyncio.gather(*others, stopped, return_exceptions=True)
+            # Nothing of ours is under way any more, so another one may begin at once.
+            await self._elector.release()
+            electing.cancel()
+            await asyncio.gather(electing, return_exceptions=True)
+
+    def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
+        """Return what runs side by side, the election first."""
+        services = [
+            self._elector.run(),
+            self._reflector.run(),
+            self._controller.run(self._options.pause_seconds),
+        ]
+        if self._options.metrics is not None:
+            server = make_probe_server(self._options.metrics, self._metrics.render, self._explain_unready)
+            services.append(server.run(stop))
+        return services
+
+    def _leads(self) -> bool:
+        return self._begun and self._elector.leads()
+
+    def _replace(self, nodes: list[SeenNode]) -> None:
+        self._nodes.replace(nodes)
+        self._read = True
+        # What was read before we led is nothing to go by.
+        self._begun = self._elector.leads()
+
+    def _end(self) -> None:
+        self._begun = False
+
+    def _explain_unready(self) -> str:
+        """Return what is missing before this replica may lead; empty where nothing is."""
+        return "" if self._read else "the cluster has not been read yet"

@@ -1,0 +1,268 @@
+"""`accelkit remediation` on a real API server: what it does on a node, what it takes back, what bounds its rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from extender_process import PODS, assignment, until, world_of
+from impersonation import acting_as, find_refusal
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from ruamel.yaml import YAML
+
+from accelkit.errors import ApiError
+from accelkit.kube.objects import delete_and_wait
+from accelkit.model.card import Health
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, encode_allocations
+from accelkit.remediation.undoing import undo_all
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+NODES, CONFIG_MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/configmaps"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+READY = {"type": "Ready", "status": "True", "reason": "Test", "message": ""}
+FOREIGN = {"key": "example.org/theirs", "value": "x", "effect": "NoSchedule"}
+ACCOUNT = "system:serviceaccount:default:accelkit-remediation"
+
+
+@asynccontextmanager
+async def remediation_of(kubeconfig, log, *arguments):
+    """The service, killed at the latest when the block is left; yields what starts it anew after a SIGKILL."""
+    command = [
+        sys.executable,
+        "-m",
+        "accelkit",
+        "remediation",
+        "--namespace",
+        "default",
+        "--kubeconfig",
+        str(kubeconfig),
+    ]
+    command += ["--lease", "default/remediation", "--mode", "on", "--pause-seconds", "1", "--healthy-seconds", "2"]
+    command += ["--max-unavailable", "1", "--trip-share", "1", *arguments]
+    running = []
+
+    def start(number):
+        environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        with log.open("ab") as file:
+            # Of the same name, so that it need not wait for the Lease of the one that was killed.
+            whole = [*command, "--identity", "remediation-0"]
+            running.append(subprocess.Popen(whole, stdout=file, stderr=file, env=environ))
+        return number
+
+    def restart():
+        running[-1].kill()
+        running[-1].wait(timeout=30)
+        start(len(running))
+
+    start(0)
+    try:
+        yield restart
+    finally:
+        running[-1].terminate()
+        running[-1].wait(timeout=30)
+
+
+async def make_node(world):
+    """A ready node of two cards with an agent, on which nobody else's pods are put."""
+    name = await world.node(2, 8)
+    await world.api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None, "taints": [FOREIGN]}})
+    await world.api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [READY]}}, kind="strategic")
+    agent = await world.pod(
+        node_name=name, labels={"app.kubernetes.io/name": "accelkit-node-agent"}, name=f"agent-{name}", cards=0
+    )
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await world.api.patch(f"{PODS}/{agent['metadata']['name']}/status", {"status": status})
+    data = {ALLOCATIONS_KEY: encode_allocations(Allocations(name, ()))}
+    await world.api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
+    return name
+
+
+async def read_node(world, name):
+    return msgspec.json.decode(await world.api.get(f"{NODES}/{name}"), type=dict)
+
+
+def list_marks(node):
+    """All that remediation may write."""
+    annotations = {key: value for key, value in node["metadata"]["annotations"].items() if key != INVENTORY_ANNOTATION}
+    conditions = ((each["type"], each["status"]) for each in node["status"]["conditions"])
+    kinds = [each for each in conditions if each[0] == "AcceleratorHealthy"]
+    # Kubernetes adds some of its own to a node that no kubelet keeps.
+    taints = [each for each in node["spec"].get("taints", []) if not each["key"].startswith("node.kubernetes.io/")]
+    return annotations, taints, kinds
+
+
+async def set_card(world, name, health, fault=""):
+    node = await read_node(world, name)
+    inventory = decode_inventory(node["metadata"]["annotations"][INVENTORY_ANNOTATION])
+    first = msgspec.structs.replace(inventory.cards[0], health=health, fault=fault, health_reason=fault)
+    changed: Inventory = msgspec.structs.replace(inventory, cards=(first, *inventory.cards[1:]))
+    await world.annotate(name, encode_inventory(changed))
+
+
+async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_service_is_killed(control_plane, tmp_path):
+    async with world_of(control_plane.kubeconfig) as world:
+        name = await make_node(world)
+        before = list_marks(await read_node(world, name))
+        victim = await world.pod(4, node_name=name, annotations=assignment(f"{name}-0", 4))
+        other = await world.pod(4, node_name=name, annotations=assignment(f"{name}-1", 4))
+        try:
+            async with remediation_of(control_plane.kubeconfig, tmp_path / "log") as restart:
+                await set_card(world, name, Health.UNHEALTHY, "xid 79 at 1.0")
+
+                async def isolated():
+                    annotations, taints, kinds = list_marks(await read_node(world, name))
+                    marked = annotations.get("accelkit.io/cordon") == f"{name}-0" and len(taints) == 2
+                    return marked and ("AcceleratorHealthy", "False") in kinds
+
+                await until(isolated)
+                restart()
+
+                async def evicted():
+                    return bool(await find_refusal(world.read(victim)))
+
+                await until(evicted, seconds=60)
+                assert await world.read(other)
+                await set_card(world, name, Health.HEALTHY)
+                restart()
+
+                async def lifted():
+                    return list_marks(await read_node(world, name)) == before
+
+                await until(lifted, seconds=60)
+        finally:
+            await undo_all(world.api)
+            await world.api.delete(f"{CONFIG_MAPS}/{name}")
+
+
+async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, tmp_path):
+    async with world_of(control_plane.kubeconfig) as world:
+        name = await make_node(world)
+        before = list_marks(await read_node(world, name))
+        try:
+            async with remediation_of(control_plane.kubeconfig, tmp_path / "log"):
+                await set_card(world, name, Health.UNHEALTHY, "xid 79 at 1.0")
+
+                async def isolated():
+                    return ("AcceleratorHealthy", "False") in list_marks(await read_node(world, name))[2]
+
+                await until(isolated)
+            assert name in await undo_all(world.api)
+            assert list_marks(await read_node(world, name)) == before
+        finally:
+            await undo_all(world.api)
+            await world.api.delete(f"{CONFIG_MAPS}/{name}")
+
+
+def render_policies():
+    """The policies as the role renders them, for an account of the namespace `default`."""
+    folder = FileSystemLoader(ROOT / "roles/remediation/templates")
+    environment = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701 - YAML
+    environment.filters["to_json"] = json.dumps
+    text = environment.get_template("policies.yaml.j2").render(
+        __remediation_admission=True,
+        __remediation_labels={"app.kubernetes.io/part-of": "accelkit"},
+        remediation_mode="on",
+        remediation_name="accelkit-remediation",
+        remediation_namespace="default",
+        remediation_agent_name="accelkit-node-agent",
+        remediation_reset_job="reset",
+    )
+    return [each for each in YAML(typ="safe", pure=True).load_all(text) if each]
+
+
+@pytest.fixture
+async def bounded(control_plane):
+    """A world where the policies are in force."""
+    plurals = {
+        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    }
+    made = []
+    async with world_of(control_plane.kubeconfig) as world:
+        try:
+            for each in render_policies():
+                collection = f"{ADMISSION}/{plurals[each['kind']]}"
+                await world.api.post(collection, each)
+                made.append(f"{collection}/{each['metadata']['name']}")
+            yield world
+        finally:
+            for path in reversed(made):
+                await delete_and_wait(world.api, path, time.monotonic() + 30)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"metadata": {"annotations": {"example.org/x": "y"}}}, "no other annotations"),
+        ({"metadata": {"labels": {"accelkit.io/share": "true"}}}, "no labels"),
+        ({"spec": {"unschedulable": True}}, "nothing of a node's spec but one taint"),
+        ({"spec": {"taints": None}}, "no taint but"),
+        ({"spec": {"taints": [FOREIGN, {"key": "accelkit.io/unhealthy", "effect": "NoExecute"}]}}, "no taint but"),
+        ({"metadata": {"annotations": {"accelkit.io/cordon": "0"}}}, ""),
+        ({"spec": {"taints": [FOREIGN, {"key": "accelkit.io/unhealthy", "effect": "NoSchedule"}]}}, ""),
+    ],
+)
+async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, bounded, change, said):
+    name = await bounded.node(1, 8)
+    await bounded.api.patch(f"{NODES}/{name}", {"spec": {"taints": [FOREIGN]}})
+    async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
+
+        async def in_force():
+            refused = await find_refusal(
+                service.patch(f"{NODES}/{name}", {"metadata": {"labels": {"probe": "x"}}}, query={"dryRun": "All"})
+            )
+            return "no labels" in refused
+
+        await until(in_force)
+        refused = await find_refusal(service.patch(f"{NODES}/{name}", change, query={"dryRun": "All"}))
+        assert said in refused
+        assert bool(refused) is bool(said)
+
+
+async def test_of_a_nodes_status_the_service_changes_one_condition_alone(control_plane, bounded):
+    name = await bounded.node(1, 8)
+    await bounded.api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [READY]}}, kind="strategic")
+    path = f"{NODES}/{name}/status"
+    ours = {"type": "AcceleratorHealthy", "status": "False", "reason": "X", "message": "accelkit: x"}
+    async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
+
+        async def in_force():
+            change = {"status": {"conditions": [{**READY, "status": "False"}]}}
+            return "nothing of a node's status" in await find_refusal(service.patch(path, change, kind="strategic"))
+
+        await until(in_force)
+        await service.patch(path, {"status": {"conditions": [ours]}}, kind="strategic")
+        deletion = {"type": "AcceleratorHealthy", "$patch": "delete"}
+        await service.patch(path, {"status": {"conditions": [deletion]}}, kind="strategic")
+        found = (await read_node(bounded, name))["status"]["conditions"]
+        assert [each["type"] for each in found] == ["Ready"]
+
+
+async def test_the_service_creates_no_jobs_but_those_that_reset(control_plane, bounded):
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    container = {"name": "c", "image": "i"}
+    template = {"spec": {"restartPolicy": "Never", "nodeName": "n", "containers": [container]}}
+    meta = {"name": "accelkit-reset-0123456789abcdef", "labels": {"accelkit.io/resets": "reset"}}
+    good = {"metadata": meta, "spec": {"activeDeadlineSeconds": 9, "template": template}}
+    bad = {**good, "metadata": {**meta, "name": "other"}}
+    async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
+
+        async def in_force():
+            return "creates no Jobs but" in await find_refusal(service.post(jobs, bad, query={"dryRun": "All"}))
+
+        await until(in_force)
+        await service.post(jobs, good, query={"dryRun": "All"})
+        pod = {**template["spec"], "serviceAccountName": "accelkit-node-agent"}
+        stolen = {**good, "spec": {**good["spec"], "template": {"spec": pod}}}
+        with pytest.raises(ApiError, match="does not run as one of accelkit's own"):
+            await service.post(jobs, stolen, query={"dryRun": "All"})

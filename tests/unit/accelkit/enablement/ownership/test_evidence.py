@@ -1,0 +1,193 @@
+"""Who owns a node's cards, told by objects as operators and drivers write them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.enablement.ownership.evidence import Cluster, Standing, find_owners
+from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.model.pod import Node
+
+DEPLOY = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.driver": "true"}
+
+
+def node(name="a", *, labels=None, annotations=None, allocatable=None, capacity=None):
+    status = {"allocatable": {"cpu": "4", **(allocatable or {})}, "capacity": capacity or allocatable or {}}
+    metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
+    return msgspec.convert({"metadata": metadata, "status": status}, Node)
+
+
+def daemon_set(namespace, labels, *, selector=None, name="plugin"):
+    spec = {"nodeSelector": selector or {}}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {"template": template}}, DaemonSet
+    )
+
+
+def devices(driver, **spec):
+    return msgspec.convert({"metadata": {"name": "s"}, "spec": {"driver": driver, **spec}}, ResourceSlice)
+
+
+def owners_of(*nodes, **cluster):
+    counted = cluster.pop("counted", ())
+    found = find_owners(Cluster(nodes, **{"trusted_namespaces": {"kube-system"}, **cluster}), counted=counted)
+    return found["a"]
+
+
+OPERATOR = daemon_set("gpu-operator", {"app": "nvidia-device-plugin-daemonset"}, selector=DEPLOY)
+STATIC = {"name": "nvidia-device-plugin-ds"}
+
+
+def test_a_node_without_traces_has_no_owner():
+    assert owners_of(node(labels={"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8"})) == ()
+
+
+def test_what_accelkit_offers_is_no_owner():
+    ours = {"accelkit.io/memory": "16", "accelkit.io/cards": "1", "enflame.com/gcu": "2", "nvidia.com/gpu": "8"}
+    # What our agents serve of other systems' resources, their node says.
+    shared = {"accelkit.io/advertised": "accelkit.io/memory,nvidia.com/gpu"}
+    [left] = owners_of(node(labels={"accelkit.io/share": "true"}, annotations=shared, allocatable=ours))
+    assert left.vendor == "enflame"
+
+
+def test_labels_of_the_operator_count_where_it_runs():
+    [found] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
+    assert (found.name, found.vendor, found.holds) == ("nvidia-gpu-operator", "nvidia", Hold.CARDS)
+    assert found.standing is Standing.OWNER
+    assert found.gives == ()
+    assert "label nvidia.com/gpu.deploy.device-plugin=true" in found.evidence
+    assert "nvidia.com/gpu.deploy.device-plugin=false" in found.release
+
+
+def test_labels_that_the_operator_left_are_left_over():
+    [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "0"}))
+    assert found.standing is Standing.LEFT_OVER
+    assert "nvidia.com/gpu: 0" in found.evidence
+
+
+def test_where_daemon_sets_could_not_be_read_nothing_is_left_over():
+    [found] = owners_of(node(labels=DEPLOY), daemon_sets=None)
+    assert found.standing is Standing.OWNER
+
+
+def test_an_operand_that_is_switched_off_holds_nothing():
+    labels = {"nvidia.com/gpu.deploy.device-plugin": "false", "nvidia.com/gpu.deploy.driver": "true"}
+    [found] = owners_of(node(labels=labels), daemon_sets=[OPERATOR])
+    assert found.holds is Hold.DRIVER
+    assert owners_of(node(labels={"nvidia.com/gpu.deploy.device-plugin": "false"}), daemon_sets=[OPERATOR]) == ()
+
+
+def test_a_resource_is_its_operators_and_what_it_gives_now_is_told():
+    [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "8"}))
+    assert (found.name, found.gives) == ("nvidia-gpu-operator", ("nvidia.com/gpu: 8",))
+    assert found.standing is Standing.OWNER
+
+
+@pytest.mark.parametrize(
+    ("resource", "vendor"),
+    [
+        ("nvidia.com/gpu.shared", "nvidia"),
+        ("nvidia.com/mig-1g.10gb", "nvidia"),
+        ("amd.com/gpu", "amd"),
+        ("enflame.com/gcu", "enflame"),
+        ("habana.ai/gaudi", "gaudi"),
+    ],
+)
+def test_a_plugin_of_which_only_the_resource_is_seen_is_its_vendors(resource, vendor):
+    [found] = owners_of(node(allocatable={resource: "2"}))
+    assert (found.vendor, found.gives, found.holds) == (vendor, (f"{resource}: 2",), Hold.CARDS)
+
+
+def test_zeros_are_left_over_and_unwell_cards_are_not():
+    [gone] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}))
+    assert (gone.standing, gone.gives) == (Standing.LEFT_OVER, ())
+    [unwell] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}, capacity={"nvidia.com/gpu": "8"}))
+    assert (unwell.standing, unwell.gives) == (Standing.OWNER, ("nvidia.com/gpu: 0 of 8",))
+
+
+def test_an_owner_of_one_vendors_cards_says_nothing_of_anothers():
+    found = owners_of(node(labels=DEPLOY, allocatable={"amd.com/gpu": "0", "nvidia.com/gpu": "1"}))
+    assert [(each.vendor, each.standing) for each in found] == [
+        ("nvidia", Standing.OWNER),
+        ("amd", Standing.LEFT_OVER),
+    ]
+
+
+def test_modules_of_kmm_are_told_by_their_names():
+    kmm = "kmm.node.kubernetes.io"
+    [amd] = owners_of(node(labels={f"{kmm}/kube-amd-gpu.amdgpu.ready": "", f"{kmm}/x.e1000.ready": ""}))
+    assert (amd.name, amd.vendor, amd.holds) == ("kmm", "amd", Hold.DRIVER)
+    # Nobody knows whose devices the plugin of a module of another name gives.
+    [unknown] = owners_of(node(labels={f"{kmm}/x.my-module.device-plugin-ready": ""}))
+    assert (unknown.vendor, unknown.holds) == ("", Hold.CARDS)
+
+
+def test_hami_is_known_by_its_annotations_and_takes_leave_by_one():
+    there = {"hami.io/node-handshake": "Requesting_2026.01.01 00:00:00", "hami.io/node-nvidia-register": "[]"}
+    plugin = daemon_set("hami", {"app.kubernetes.io/component": "hami-device-plugin"})
+    [found] = owners_of(node(annotations=there, allocatable={"nvidia.com/gpu": "80"}), daemon_sets=[plugin])
+    assert (found.name, found.vendor, found.gives) == ("hami", "nvidia", ("nvidia.com/gpu: 80",))
+    gone = {"hami.io/node-handshake": "Deleted_2026.01.01 00:00:00"}
+    assert owners_of(node(annotations=gone), daemon_sets=[plugin]) == ()
+
+
+def test_devices_of_dra_drivers_are_cards_of_their_node():
+    pool = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    slices = [
+        devices("gpu.nvidia.com", nodeName="a", devices=pool),
+        devices("gpu.amd.com", perDeviceNodeSelection=True, devices=[{"name": "x", "nodeName": "b"}]),
+        devices("gpu.intel.com", allNodes=True, devices=pool),
+        devices("compute-domain.nvidia.com", nodeName="a", devices=pool),
+        devices("gpu.accelkit.io", nodeName="a", devices=pool),
+        devices("gpu.nvidia.com", nodeName="a", devices=[]),
+    ]
+    found = find_owners(Cluster([node(), node("b"), node("c")], slices=slices))
+    assert [(each.name, each.gives) for each in found["a"]] == [("nvidia-dra-driver", ("2 devices of gpu.nvidia.com",))]
+    assert [each.name for each in found["b"]] == ["amd-dra-driver"]
+    assert found["c"] == ()
+
+
+def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
+    static = daemon_set("kube-system", STATIC, name="nvidia-device-plugin-daemonset", selector={"gpu": "yes"})
+    [found] = owners_of(node(labels={"gpu": "yes"}), daemon_sets=[static])
+    assert (found.name, found.standing) == ("nvidia-device-plugin", Standing.OWNER)
+    assert found.evidence == ("DaemonSet kube-system/nvidia-device-plugin-daemonset",)
+    assert owners_of(node(), daemon_sets=[static]) == ()
+
+
+def test_a_daemon_set_of_a_tenant_is_not_believed():
+    forged = daemon_set("team-a", STATIC)
+    assert owners_of(node(), daemon_sets=[forged]) == ()
+
+
+def test_namespaces_are_trusted_by_what_only_administrators_label():
+    def namespace(name, **labels):
+        return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
+
+    level = "pod-security.kubernetes.io/enforce"
+    named = [namespace("ops", **{level: "privileged"}), namespace("team", **{level: "baseline"}), namespace("x")]
+    assert list_trusted_namespaces(named) == {"kube-system", "ops"}
+
+
+def test_a_cordoned_node_keeps_its_owner():
+    cordoned = msgspec.convert(
+        {"metadata": {"name": "a"}, "spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}, Node
+    )
+    assert len(owners_of(cordoned, daemon_sets=[daemon_set("kube-system", STATIC)])) == 1
+
+
+def test_a_plugin_whose_pods_the_extender_counts_is_a_partner():
+    intel = daemon_set("kube-system", {"app": "intel-gpu-plugin"})
+    given = node(allocatable={"gpu.intel.com/i915": "4"})
+    assert [each.name for each in owners_of(given, daemon_sets=[intel])] == ["intel-device-plugin"]
+    assert owners_of(given, daemon_sets=[intel], counted=["gpu.intel.com/i915", "gpu.intel.com/xe"]) == ()
+
+
+def test_evidence_stays_short():
+    labels = {f"kmm.node.kubernetes.io/ns.amd{each}.ready": "v" * 60 for each in range(50)}
+    [found] = owners_of(node(labels=labels))
+    assert len(found.evidence) == 5
+    assert found.evidence[-1] == "46 more"

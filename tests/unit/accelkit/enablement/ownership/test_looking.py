@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.standing import Fate
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.kube.paths import NODES
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+SLICES = "/apis/resource.k8s.io/{}/resourceslices"
+
+
+def refusal(status):
+    return ApiError("no", status=status)
+
+
+@pytest.fixture
+def api():
+    api = FakeApi()
+    api.store(NODES, {"metadata": {"name": "free"}})
+    api.store(NODES, {"metadata": {"name": "out", "labels": {"accelkit.io/share": "false"}}})
+    amounts = {"nvidia.com/gpu": "8"}
+    api.store(NODES, {"metadata": {"name": "whole"}, "status": {"allocatable": amounts, "capacity": amounts}})
+    return api
+
+
+async def test_nodes_are_judged_unless_they_are_left_out_anyway(api):
+    look = await look_at_owners(api)
+    assert {name: each.fate for name, each in look.judgements.items()} == {
+        "free": Fate.FREE,
+        "whole": Fate.LEFT_ALONE,
+    }
+    assert look.notes == ()
+    assert api.writes == []
+    assert set((await look_at_owners(api, nodes=["out"])).judgements) == {"out"}
+
+
+async def test_an_unknown_node_is_named(api):
+    with pytest.raises(ConfigurationError, match="no node gone; choose among free, out, whole"):
+        await look_at_owners(api, nodes=["gone"])
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+async def test_resource_slices_are_read_in_the_version_that_there_is(api, version):
+    for other in {"v1", "v1beta2", "v1beta1"} - {version}:
+        api.fail(refusal(HTTPStatus.NOT_FOUND), "GET", SLICES.format(other), times=None)
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "free", "devices": [{"name": "gpu-0"}]}
+    api.store(SLICES.format(version), {"metadata": {"name": "s"}, "spec": spec})
+    assert (await look_at_owners(api)).judgements["free"].fate is Fate.LEFT_ALONE
+
+
+async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
+    api.store(NODES, {"metadata": {"name": "marked", "labels": {"nvidia.com/gpu.deploy.device-plugin": "true"}}})
+    assert (await look_at_owners(api)).judgements["marked"].fate is Fate.FREE
+    api.fail(refusal(HTTPStatus.FORBIDDEN), "GET", "daemonsets", times=None)
+    look = await look_at_owners(api)
+    assert look.judgements["marked"].fate is Fate.LEFT_ALONE
+    [note] = look.notes
+    assert note.startswith("OwnersUnknown: the API server does not let DaemonSets be listed")
+
+
+async def test_an_api_server_that_fails_is_no_absence(api):
+    api.fail(refusal(HTTPStatus.INTERNAL_SERVER_ERROR), "GET", "resourceslices", times=None)
+    with pytest.raises(ApiError):
+        await look_at_owners(api)

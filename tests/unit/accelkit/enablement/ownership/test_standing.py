@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.reasons import REASONS
+from accelkit.enablement.ownership.standing import Fate, judge_nodes
+
+
+def owner(holds=Hold.CARDS, *, gives=(), standing=Standing.OWNER, vendor="nvidia"):
+    return NodeOwner("o", "The owner", vendor, holds, standing, gives, ("a label", *gives), "let it go")
+
+
+GIVING, CLAIMING, DRIVING = owner(gives=("nvidia.com/gpu: 8",)), owner(), owner(Hold.DRIVER)
+LEFT = owner(standing=Standing.LEFT_OVER)
+
+
+def judge(*owners, shared=False, adopt=False, coexisting=()):
+    return judge_nodes({"a": owners}, shared={"a"} if shared else (), adopt=adopt, coexisting=coexisting)["a"]
+
+
+@pytest.mark.parametrize(
+    ("owners", "shared", "adopt", "fate"),
+    [
+        ((), False, False, Fate.FREE),
+        ((LEFT,), False, False, Fate.FREE),
+        ((LEFT,), True, True, Fate.FREE),
+        ((DRIVING,), False, False, Fate.LEFT_ALONE),
+        ((CLAIMING,), False, False, Fate.LEFT_ALONE),
+        ((GIVING, LEFT), False, False, Fate.LEFT_ALONE),
+        ((DRIVING,), False, True, Fate.ADOPTED),
+        ((CLAIMING,), False, True, Fate.ADOPTED),
+        # Adoption or not: two that give one card are refused.
+        ((GIVING,), False, True, Fate.CONTESTED),
+        ((GIVING,), True, True, Fate.CONTESTED),
+        ((GIVING,), True, False, Fate.CONTESTED),
+        ((CLAIMING,), True, False, Fate.CONTESTED),
+        ((CLAIMING,), True, True, Fate.ADOPTED),
+        # Who loads the driver of a node that is shared gives no card away.
+        ((DRIVING,), True, False, Fate.ADOPTED),
+    ],
+)
+def test_fates(owners, shared, adopt, fate):
+    found = judge(*owners, shared=shared, adopt=adopt)
+    assert found.fate is fate
+    assert (found.reason in REASONS) == bool(owners)
+    assert bool(found.next_action) == bool(owners)
+
+
+def test_a_node_that_is_named_as_coexisting_is_shared_whatever_others_give():
+    assert judge(GIVING, shared=True, coexisting=["a"]).fate is Fate.ADOPTED
+
+
+def test_a_judgement_tells_what_was_seen_and_how_the_node_is_taken():
+    found = judge(GIVING, shared=True)
+    assert found.evidence == "The owner holds the cards of its nvidia cards (a label, nvidia.com/gpu: 8)"
+    assert found.next_action.endswith("to take the node from its owner, let it go")
+    assert found.gives == ("nvidia.com/gpu: 8",)
+    assert "left traces" in judge(LEFT).evidence
+    assert "its cards, or their driver" in judge(owner(vendor="")).evidence

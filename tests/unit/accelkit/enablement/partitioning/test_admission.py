@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import copy
+from http import HTTPStatus
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.enablement.partitioning.admission import check_tolerations
+from accelkit.errors import ApiError
+from accelkit.kube.paths import NODES
+
+MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
+PODS = "/api/v1/namespaces/accelkit/pods"
+
+
+def admit(request):
+    """Answer as an API server whose ExtendedResourceToleration is on."""
+    pod = copy.deepcopy(request.body)
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    pod["spec"]["tolerations"] = [
+        {"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in limits if "/" in name
+    ]
+    return pod
+
+
+@pytest.fixture
+def api():
+    api = FakeApi()
+    api.store(NODES, {"metadata": {"name": "a"}})
+    return api
+
+
+async def check(api, *keys):
+    return await check_tolerations(
+        api, keys=keys, tainted=["a"], resources=[MEMORY, CARDS], asking=[MEMORY, CARDS], namespace="accelkit"
+    )
+
+
+async def test_a_pod_is_asked_for_and_never_made(api):
+    api.reviews[PODS] = lambda request: request.body
+    tolerance = await check(api, MEMORY)
+    assert tolerance.repelled == {MEMORY: (MEMORY,), CARDS: (MEMORY,)}
+    assert [request.query for request in api.writes] == [{"dryRun": "All"}] * 2
+
+
+async def test_the_plugin_helps_pods_with_the_resource_of_the_taint_alone(api):
+    api.reviews[PODS] = admit
+    assert (await check(api, MEMORY)).repelled == {CARDS: (MEMORY,)}
+    # Each of two taints repels who asks for the other resource.
+    assert (await check(api, MEMORY, CARDS)).repelled == {MEMORY: (CARDS,), CARDS: (MEMORY,)}
+
+
+async def test_a_refusal_is_unknown_and_not_off(api):
+    api.fail(ApiError("quota", status=HTTPStatus.FORBIDDEN), "POST", "pods", times=None)
+    tolerance = await check(api, MEMORY)
+    assert tolerance.repelled == {}
+    assert set(tolerance.unknown) == {MEMORY, CARDS}
+
+
+async def test_no_answer_is_an_error(api):
+    api.fail(ApiError("down", status=HTTPStatus.SERVICE_UNAVAILABLE), "POST", "pods", times=None)
+    with pytest.raises(ApiError):
+        await check(api, MEMORY)
+
+
+async def test_daemon_sets_that_the_taint_keeps_out_are_found(api):
+    api.reviews[PODS] = admit
+    api.store("/apis/apps/v1/namespaces/n/daemonsets", {"metadata": {"name": "d", "namespace": "n"}})
+    [found] = (await check(api, MEMORY)).intolerant
+    assert str(found) == "DaemonSet n/d (accelkit.io/memory)"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
+from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION
+from accelkit.errors import ConfigurationError, ServiceError
+from accelkit.kube.paths import NODES, build_node_path
+
+MEMORY = "accelkit.io/memory"
+HARD = Partition(taints=(MEMORY,))
+
+
+def node(name, *, share="true", **labels):
+    shown = {"zone": "a", **({"accelkit.io/share": share} if share else {}), **labels}
+    metadata = {"name": name, "labels": shown, "annotations": {"other": "kept"}, "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"podCIDR": "10.0.0.0/24"}}
+
+
+@pytest.fixture
+def api():
+    api = FakeApi()
+    for each in (node("a"), node("b"), node("plain", share="")):
+        api.store(NODES, each)
+    return api
+
+
+def taints(api, name):
+    return [each["key"] for each in api.objects[build_node_path(name)]["spec"].get("taints") or []]
+
+
+async def test_the_shared_nodes_are_tainted_by_one_request_each(api):
+    applied = await apply_partition(api, HARD)
+    assert applied.tainted == ("a", "b")
+    assert {name: taints(api, name) for name in ("a", "b", "plain")} == {"a": [MEMORY], "b": [MEMORY], "plain": []}
+    assert [request.method for request in api.writes] == ["PATCH", "PATCH"]
+    again = await apply_partition(api, HARD)
+    assert not again.changed
+    assert len(api.writes) == 2
+
+
+async def test_named_nodes_are_tainted_instead(api):
+    await apply_partition(api, Partition(taints=(MEMORY,), tainted=("plain",)))
+    assert (taints(api, "a"), taints(api, "plain")) == ([], [MEMORY])
+
+
+async def test_removal_gives_the_nodes_back_as_they_were(api):
+    before = {path: {**each, "metadata": {**each["metadata"]}} for path, each in api.objects.items()}
+    await apply_partition(api, Partition(taints=(MEMORY,), roles={"training": ["a"]}, pools={"big": ["plain"]}))
+    assert PARTITIONING_ANNOTATION in api.objects[build_node_path("plain")]["metadata"]["annotations"]
+    assert (await remove_partition(api)).changed
+    for path, each in before.items():
+        now = api.objects[path]
+        assert {key: now["metadata"][key] for key in ("labels", "annotations")} == {
+            key: each["metadata"][key] for key in ("labels", "annotations")
+        }
+        assert {key: value for key, value in now["spec"].items() if value} == each["spec"]
+    assert not (await remove_partition(api)).changed
+
+
+async def test_check_mode_writes_nothing_and_tells_what_would_change(api):
+    applied = await apply_partition(api, HARD, check=True)
+    assert applied.after == dict.fromkeys(("a", "b"), (f"taint {MEMORY}=accelkit:NoSchedule",))
+    assert api.writes == []
+
+
+async def test_a_conflict_stops_before_any_node_is_changed(api):
+    api.store(NODES, node("b", **{"accelkit.io/role": "theirs"}))
+    with pytest.raises(ConfigurationError, match=r"LabelOfAnother: node b has .*; remove that label"):
+        await apply_partition(api, Partition(taints=(MEMORY,), roles={"training": ["a", "b"]}))
+    assert api.writes == []
+
+
+async def test_a_taint_that_somebody_adds_meanwhile_is_kept(api):
+    theirs = {"key": "theirs", "effect": "NoExecute"}
+
+    def meddle(request):
+        if request.method == "PATCH" and request.path == build_node_path("a") and len(api.writes) <= 2:
+            each = api.objects[request.path]
+            each["spec"]["taints"] = [theirs]
+            each["metadata"]["resourceVersion"] = str(int(each["metadata"]["resourceVersion"]) + 1)
+
+    api.before.append(meddle)
+    await apply_partition(api, HARD)
+    assert taints(api, "a") == ["theirs", MEMORY]
+
+
+async def test_a_node_that_never_stands_still_is_told(api):
+    def meddle(request):
+        if request.method == "PATCH":
+            metadata = api.objects[request.path]["metadata"]
+            metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+
+    api.before.append(meddle)
+    with pytest.raises(ServiceError, match="changes faster than its taints can be written"):
+        await apply_partition(api, HARD)

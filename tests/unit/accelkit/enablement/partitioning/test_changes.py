@@ -1,0 +1,152 @@
+"""Changes of nodes, and that what they do is taken back exactly."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from fake_api.patches import merge
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION, TaintedNode, plan_change
+from accelkit.enablement.partitioning.wishes import POOL_LABEL, ROLE_LABEL, Wish
+
+MEMORY = "accelkit.io/memory"
+OURS = {"key": MEMORY, "value": "accelkit", "effect": "NoSchedule"}
+EVICTING = {"key": "x", "value": "", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+WISH = Wish({ROLE_LABEL: "training"}, (MEMORY,))
+
+
+def node(*, labels=None, taints=None, record=None):
+    annotations = {"other": "kept", **({PARTITIONING_ANNOTATION: record} if record is not None else {})}
+    metadata = {"name": "a", "resourceVersion": "7", "labels": labels or {}, "annotations": annotations}
+    return {"metadata": metadata, "spec": {"taints": taints} if taints else {}}
+
+
+def plan(raw, wish=None):
+    return plan_change(msgspec.convert(raw, TaintedNode), wish or Wish())
+
+
+def apply(raw, wish=None):
+    patch = plan(raw, wish).patch
+    patch.get("metadata", {}).pop("resourceVersion", None)
+    return merge(raw, patch)
+
+
+def test_a_change_records_what_it_writes():
+    change = plan(node(taints=[EVICTING]), WISH)
+    assert change.patch["metadata"]["resourceVersion"] == "7"
+    assert change.patch["metadata"]["labels"] == {ROLE_LABEL: "training"}
+    # Others' taints keep all of their fields.
+    assert change.patch["spec"]["taints"] == [EVICTING, OURS]
+    assert json.loads(change.patch["metadata"]["annotations"][PARTITIONING_ANNOTATION]) == {
+        "version": 1,
+        "labels": {ROLE_LABEL: "training"},
+        "taints": [MEMORY],
+    }
+    assert change.before == ()
+    assert change.after == (f"label {ROLE_LABEL}=training", f"taint {MEMORY}=accelkit:NoSchedule")
+
+
+def test_a_second_run_changes_nothing():
+    assert plan(apply(node(), WISH), WISH).patch == {}
+
+
+def test_no_taint_evicts():
+    changed = apply(node(), Wish(taints=(MEMORY, "accelkit.io/cards")))
+    assert {each["effect"] for each in changed["spec"]["taints"]} == {"NoSchedule"}
+
+
+@pytest.mark.parametrize("theirs", [{**OURS, "value": "theirs"}, {"key": MEMORY, "effect": "NoSchedule"}])
+def test_a_taint_of_another_is_used_and_kept(theirs):
+    before = node(taints=[theirs])
+    assert plan(before, Wish(taints=(MEMORY,))).patch == {}
+    changed = apply(before, WISH)
+    assert changed["spec"]["taints"] == [theirs]
+    assert apply(changed) == before
+
+
+def test_a_taint_of_another_effect_stays_beside_ours():
+    theirs = {**OURS, "effect": "PreferNoSchedule"}
+    changed = apply(node(taints=[theirs]), WISH)
+    assert changed["spec"]["taints"] == [theirs, OURS]
+    assert apply(changed) == node(taints=[theirs])
+
+
+def test_a_taint_just_like_ours_that_is_not_recorded_stays():
+    before = node(taints=[OURS])
+    assert apply(apply(before, WISH)) == before
+
+
+def test_a_label_of_another_is_never_overwritten():
+    change = plan(node(labels={ROLE_LABEL: "mine"}), WISH)
+    assert change.conflicts == ("LabelOfAnother: node a has accelkit.io/role=mine, not training",)
+    assert ROLE_LABEL not in change.patch["metadata"].get("labels", {})
+    before = node(labels={ROLE_LABEL: "training"})
+    assert plan(before, WISH).conflicts == ()
+    assert apply(apply(before, WISH)) == before
+
+
+def test_what_was_changed_since_is_somebody_elses():
+    changed = apply(node(), WISH)
+    changed["metadata"]["labels"][ROLE_LABEL] = "theirs"
+    changed["spec"]["taints"] = [{**OURS, "value": "theirs"}]
+    restored = apply(changed)
+    assert restored["metadata"]["labels"] == {ROLE_LABEL: "theirs"}
+    assert restored["spec"]["taints"] == [{**OURS, "value": "theirs"}]
+    assert restored["metadata"]["annotations"] == {"other": "kept"}
+
+
+def test_a_new_wish_takes_the_place_of_the_former():
+    changed = apply(apply(node(), WISH), Wish({POOL_LABEL: "big", ROLE_LABEL: "infra"}, ("accelkit.io/cards",)))
+    assert changed["metadata"]["labels"] == {POOL_LABEL: "big", ROLE_LABEL: "infra"}
+    assert [each["key"] for each in changed["spec"]["taints"]] == ["accelkit.io/cards"]
+
+
+@pytest.mark.parametrize("record", ["{", '{"version": 2}', "[" * 100_000])
+def test_a_record_that_is_not_understood_is_left_alone(record):
+    before = node(record=record, taints=[OURS])
+    for wish in (Wish(), WISH):
+        change = plan(before, wish)
+        assert change.patch == {}
+        assert change.conflicts[0].startswith("RecordUnreadable: accelkit.io/partitioning of node a")
+
+
+def test_a_record_names_nothing_that_we_never_write():
+    labels = {"zone": "a"}
+    taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    record = json.dumps({"version": 1, "labels": labels, "taints": [taint["key"]]})
+    restored = apply(node(labels=labels, taints=[taint], record=record))
+    assert restored == node(labels=labels, taints=[taint])
+
+
+_KEYS = st.sampled_from([MEMORY, "accelkit.io/cards", "x"])
+_TAINTS = st.lists(
+    st.builds(
+        lambda key, value, effect: {"key": key, "value": value, "effect": effect},
+        _KEYS,
+        st.sampled_from(["", "accelkit"]),
+        st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]),
+    ),
+    max_size=4,
+    # As the API server: one taint for each key and effect.
+    unique_by=lambda each: (each["key"], each["effect"]),
+)
+_LABELS = st.dictionaries(st.sampled_from(["zone", POOL_LABEL]), st.sampled_from(["a", "b"]))
+_WISHES = st.builds(
+    lambda roles, keys: Wish(roles, tuple(sorted(keys))),
+    st.dictionaries(st.just(ROLE_LABEL), st.sampled_from(["training", "infra"])),
+    st.sets(_KEYS),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_LABELS, _TAINTS, st.lists(_WISHES, max_size=3))
+def test_whatever_was_wished_for_is_taken_back_exactly(labels, taints, wishes):
+    before = changed = node(labels=labels, taints=taints)
+    for wish in wishes:
+        changed = apply(changed, wish)
+        assert plan(changed, wish).patch == {}
+    assert apply(changed) == before

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.enablement.partitioning.wishes import POOL_LABEL, ROLE_LABEL, Wish, build_wishes
+from accelkit.errors import ConfigurationError
+
+KNOWN = ["a", "b", "c"]
+
+
+def test_nodes_are_to_have_what_they_are_named_for():
+    wishes = build_wishes(
+        KNOWN, taints=["y/z", "x/y"], tainted=["a"], roles={"training": ["a", "b"]}, pools={"big": ["b"]}
+    )
+    assert wishes == {
+        "a": Wish({ROLE_LABEL: "training"}, ("x/y", "y/z")),
+        "b": Wish({ROLE_LABEL: "training", POOL_LABEL: "big"}),
+        "c": Wish(),
+    }
+
+
+def test_a_node_has_one_role():
+    with pytest.raises(ConfigurationError, match=r"TwoRoles: node a is to be .*=inference and .*=training"):
+        build_wishes(KNOWN, roles={"training": ["a"], "inference": ["a"]})
+    assert build_wishes(KNOWN, roles={"infra": ["a", "a"]})["a"].labels == {ROLE_LABEL: "infra"}
+
+
+@pytest.mark.parametrize("given", [{"tainted": ["d"]}, {"roles": {"infra": ["d"]}}, {"pools": {"p": ["d"]}}])
+def test_an_unknown_node_is_told(given):
+    with pytest.raises(ConfigurationError, match="UnknownNode: there is no node d; correct the name"):
+        build_wishes(KNOWN, taints=["x/y"], **given)

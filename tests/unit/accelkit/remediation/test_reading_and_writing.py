@@ -1,0 +1,282 @@
+"""What is read of nodes and pods and written to them, as requests to an API server."""
+
+import copy
+
+import msgspec
+import pytest
+from node_api import CONFIG_MAPS, NODES, NodeApi
+from remediation_cluster import make_card
+
+from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
+from accelkit.kube.events import Events
+from accelkit.model.card import Health
+from accelkit.model.pod import PodRef
+from accelkit.remediation.applier import Applier
+from accelkit.remediation.breaker_store import BreakerStore
+from accelkit.remediation.controller import Controller
+from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod, WriteCondition
+from accelkit.remediation.deciding.settings import Mode, RemediationSettings
+from accelkit.remediation.metrics import RemediationMetrics
+from accelkit.remediation.nodes import SeenNode, SeenNodes
+from accelkit.remediation.reading import NodeReader
+from accelkit.remediation.undoing import undo_all
+from accelkit.vendors.dialects import load_dialects
+
+DRAIN = {"health": Health.UNHEALTHY, "fault": "xid 79 at 1.0", "health_reason": "XID 79"}
+WELL = {"health": Health.HEALTHY, "fault": "", "health_reason": ""}
+CRON_JOBS = "/apis/batch/v1/namespaces/accelkit/cronjobs"
+JOBS = "/apis/batch/v1/namespaces/accelkit/jobs"
+TEMPLATE = {
+    "metadata": {"name": "reset", "namespace": "accelkit"},
+    "spec": {
+        "suspend": True,
+        "jobTemplate": {
+            "metadata": {"labels": {"team": "infra"}},
+            "spec": {
+                "backoffLimit": 0,
+                "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "reset", "image": "i"}]}},
+            },
+        },
+    },
+}
+
+
+class Site:
+    """A controller on an API server in memory, with a clock that is moved by hand."""
+
+    def __init__(self, api, **settings):
+        self.api, self.now, self.leads = api, 1000.0, True
+        chosen = {"mode": Mode.ON, "max_unavailable": 1.0, "trip_share": 1.0, **settings}
+        self.settings = RemediationSettings(**chosen)
+        self.seen = SeenNodes()
+        self.metrics = RemediationMetrics(
+            leads=lambda: True,
+            nodes=lambda: 0,
+            breaker=lambda: False,
+            unreadable=lambda: 0,
+            silent_seconds=lambda: 0.0,
+        )
+        self.applier = Applier(
+            api,
+            Events(api, "accelkit-remediation", "here"),
+            namespace="accelkit",
+            reset_job=self.settings.reset_job,
+            job_seconds=60,
+            leads=lambda: self.leads,
+            on_node=self.seen.take,
+            count=self.metrics.count,
+        )
+        self.reader = NodeReader(
+            api, "accelkit", "accelkit-node-agent", load_dialects(["native"]), reads_jobs=bool(self.settings.reset_job)
+        )
+        self.controller = Controller(
+            self.seen.list_all,
+            self.reader,
+            self.applier,
+            BreakerStore(api, "accelkit", "breaker"),
+            settings=self.settings,
+            metrics=self.metrics,
+            ready=lambda: True,
+            silent_seconds=lambda: 0.0,
+            clock=lambda: self.now,
+            wall=lambda: self.now,
+        )
+
+    async def run_pass(self, after=10.0):
+        self.now += after
+        nodes = msgspec.json.decode(await self.api.get(NODES))["items"]
+        self.seen.replace(msgspec.convert(nodes, list[SeenNode]))
+        await self.controller.run_pass()
+
+
+@pytest.fixture
+def api():
+    return NodeApi()
+
+
+def strip(node):
+    """A node without what its agent writes."""
+    left = copy.deepcopy(node)
+    left["metadata"]["annotations"].pop("accelkit.io/inventory")
+    left["spec"] = {key: value for key, value in left["spec"].items() if value}
+    return left
+
+
+async def test_from_a_failure_to_what_was_before_by_requests(api):
+    node = api.put_node("n", cordon="7")
+    before = strip(node)
+    api.put_pod("n", "victim", "GPU-0", priority=3)
+    api.put_pod("n", "other", "GPU-1")
+    api.observe("n", victim="GPU-0", other="GPU-1")
+    path = "/api/v1/namespaces/a/pods/victim"
+    api.reviews[f"{path}/eviction"] = lambda _request: api.objects.pop(path) and {}
+    site = Site(api)
+    api.fail_card("n", "GPU-0", **DRAIN)
+    for _ in range(3):
+        await site.run_pass()
+    now = api.objects[f"{NODES}/n"]
+    assert now["metadata"]["annotations"]["accelkit.io/cordon"] == "7,GPU-0"
+    assert now["spec"]["taints"] == [{"key": "accelkit.io/unhealthy", "value": "Xid79", "effect": "NoSchedule"}]
+    conditions = {each["type"]: each for each in now["status"]["conditions"]}
+    assert conditions["Ready"] == {"type": "Ready", "status": "True"}
+    assert (conditions["AcceleratorHealthy"]["status"], conditions["AcceleratorHealthy"]["reason"]) == (
+        "False",
+        "Xid79",
+    )
+    assert path not in api.objects
+    assert "/api/v1/namespaces/a/pods/other" in api.objects
+    events = [item for where, item in api.objects.items() if "/namespaces/a/events/" in where]
+    assert [each["reason"] for each in events] == ["CardFailed"]
+    api.observe("n", other="GPU-1")
+    api.fail_card("n", "GPU-0", **WELL)
+    for _ in range(3):
+        await site.run_pass(after=601)
+    assert strip(api.objects[f"{NODES}/n"]) == before
+    assert b"accelkit_remediation_repair_duration_seconds_count 1.0" in site.metrics.render()
+
+
+async def test_who_holds_a_card_is_read_as_the_ledger_reads_it(api):
+    api.put_node("n")
+    api.put_pod("n", "high", "GPU-0", priority=9)
+    api.put_pod("n", "nowhere", None)
+    api.observe("n", high="GPU-0", hidden="GPU-1")
+    view = await Site(api).reader.read("n")
+    assert [(each.pod.name, each.priority) for each in view.holders["GPU-0"]] == [("high", 9)]
+    assert [each.pod.name for each in view.unplaced] == ["nowhere"]
+    assert view.observed == {"GPU-0", "GPU-1"}
+    assert (view.ready, view.watched, view.boot_id) == (True, True, "b")
+
+
+async def test_a_card_that_the_kubelet_alone_knows_to_be_held_is_not_free(api):
+    api.put_node("n")
+    api.observe("n", hidden="GPU-0")
+    view = await Site(api).reader.read("n")
+    assert not view.is_free("GPU-0")
+    assert view.is_free("GPU-1")
+
+
+@pytest.mark.parametrize("what", ["gone", "no sense", "of another node"])
+async def test_where_nobody_says_what_is_held_no_card_is_free(api, what):
+    api.put_node("n")
+    if what == "gone":
+        del api.objects[f"{CONFIG_MAPS}/n"]
+    else:
+        api.objects[f"{CONFIG_MAPS}/n"]["data"]["allocations.json"] = (
+            "{" if what == "no sense" else '{"node":"m","pods":[],"version":1}'
+        )
+    view = await Site(api).reader.read("n")
+    assert view.observed is None
+    assert not view.is_free("GPU-0")
+
+
+@pytest.mark.parametrize("what", ["gone", "not ready", "going", "of a tenant"])
+async def test_an_agent_that_is_not_there_or_is_not_ours_makes_cards_unknown(api, what):
+    api.put_node("n")
+    path = "/api/v1/namespaces/accelkit/pods/agent-n"
+    if what == "gone":
+        del api.objects[path]
+    elif what == "not ready":
+        api.objects[path]["status"]["conditions"] = []
+    elif what == "going":
+        api.objects[path]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    else:
+        api.objects["/api/v1/namespaces/a/pods/agent-n"] = api.objects.pop(path)
+        api.objects["/api/v1/namespaces/a/pods/agent-n"]["metadata"]["namespace"] = "a"
+    assert (await Site(api).reader.read("n")).obstacle == "AgentAway"
+
+
+async def test_a_node_that_is_gone_or_has_no_inventory_is_no_healthy_one(api):
+    node = api.put_node("n")
+    reader = Site(api).reader
+    assert await reader.read("m") is None
+    del node["metadata"]["annotations"]["accelkit.io/inventory"]
+    assert (await reader.read("n")).obstacle == "InventoryUnknown"
+
+
+async def test_a_job_is_made_of_the_suspended_template_on_the_node_and_once(api):
+    api.put_node("n")
+    api.store(CRON_JOBS, TEMPLATE)
+    site = Site(api, reset_job="reset")
+    view = await site.reader.read("n")
+    action = CreateJob("accelkit-reset-0123456789abcdef", "GPU-0", "Xid79")
+    await site.applier.carry_out(view, (action, action))
+    job = api.objects[f"{JOBS}/{action.name}"]
+    assert job["metadata"]["labels"] == {"team": "infra", "accelkit.io/resets": "reset"}
+    assert (job["spec"]["activeDeadlineSeconds"], job["spec"]["backoffLimit"]) == (60, 0)
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["nodeName"], pod["tolerations"]) == ("n", [{"operator": "Exists"}])
+    env = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
+    assert env == {
+        "ACCELKIT_CARD": "GPU-0",
+        "ACCELKIT_NODE": "n",
+        "ACCELKIT_REASON": "Xid79",
+        "ACCELKIT_BDF": "",
+    }
+
+
+@pytest.mark.parametrize("suspend", [False, None])
+async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_the_next_step(api, suspend):
+    api.put_node("n")
+    if suspend is False:
+        api.store(CRON_JOBS, {**TEMPLATE, "spec": {**TEMPLATE["spec"], "suspend": False}})
+    site = Site(api, reset_job="reset")
+    view = await site.reader.read("n")
+    with pytest.raises(ConfigurationError, match="suspend"):
+        await site.applier.carry_out(view, (CreateJob("accelkit-reset-0123456789abcdef", "GPU-0", "Xid79"),))
+
+
+@pytest.mark.parametrize(("status", "result"), [(429, "refused"), (404, "gone"), (409, "gone")])
+async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, result):
+    api.put_node("n")
+    site = Site(api)
+    api.fail(ApiError("no", status=status), "POST", "/eviction")
+    view = await site.reader.read("n")
+    await site.applier.carry_out(view, (Evict(PodRef("a", "p", "u"), "GPU-0"), TellNode("Told", "so")))
+    text = site.metrics.render().decode()
+    assert f'accelkit_remediation_actions_total{{action="evict",result="{result}"}} 1.0' in text
+
+
+async def test_who_leads_no_longer_writes_nothing(api):
+    api.put_node("n")
+    site = Site(api)
+    view = await site.reader.read("n")
+    site.leads = False
+    with pytest.raises(NotLeadingError):
+        await site.applier.carry_out(view, (WriteCondition("Xid79", "accelkit: x"), TellPod(PodRef("a", "p", "u"), "")))
+    assert api.writes == []
+
+
+async def test_an_answer_that_is_lost_counts_the_node_and_the_next_pass_goes_on(api):
+    for name in ("m", "n"):
+        api.put_node(name, make_card("GPU-0"))
+        api.fail_card(name, "GPU-0", **DRAIN)
+    site = Site(api, max_unavailable=0.5)
+    api.fail(ApiError("no answer"), "PATCH", "/nodes/m", answered=True)
+    with pytest.raises(ApiError, match="no answer"):
+        await site.run_pass()
+    site.seen.replace([])
+    for _ in range(3):
+        await site.run_pass()
+    recorded = [name for name in ("m", "n") if "accelkit.io/remediation" in str(api.objects[f"{NODES}/{name}"])]
+    assert recorded == ["m"]
+
+
+async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_check_mode(api):
+    nodes = {name: api.put_node(name) for name in ("m", "n")}
+    nodes["n"]["spec"]["taints"] = [{"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]
+    before = {name: strip(node) for name, node in nodes.items()}
+    api.fail_card("n", "GPU-0", **DRAIN)
+    await Site(api).run_pass()
+    assert strip(api.objects[f"{NODES}/n"]) != before["n"]
+    assert await undo_all(api, dry_run=True) == ["n"]
+    assert strip(api.objects[f"{NODES}/n"]) != before["n"]
+    api.fail(ApiError("the resourceVersion is 1", status=409, reason="Conflict"), "PATCH", "/nodes/n")
+    assert await undo_all(api) == ["n"]
+    assert {name: strip(api.objects[f"{NODES}/{name}"]) for name in nodes} == before
+    assert await undo_all(api) == []
+
+
+async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do(api):
+    api.put_node("n", remediation='{"version":9}')
+    with pytest.raises(ApiError, match="by hand"):
+        await undo_all(api)

@@ -1,0 +1,354 @@
+"""The way of one failed card, from isolation to what was before, and what keeps it from going on."""
+
+import pytest
+from remediation_cluster import SimCluster, make_taint
+
+from accelkit.model.cordon import CORDON
+from accelkit.model.pod import PodRef
+from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod, WriteCondition
+from accelkit.remediation.deciding.isolation import TAINT
+from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, Step, read_record
+from accelkit.remediation.deciding.settings import Mode, RemediationSettings
+from accelkit.remediation.deciding.views import Holder, JobState
+
+DRAIN = "xid 79 at 1.0"
+RESETTING = RemediationSettings(mode=Mode.ON, reset_job="reset", max_unavailable=1.0, trip_share=1.0)
+
+
+def find_card(cluster, card="GPU-0", node="n0"):
+    return read_record(cluster.nodes[node].annotations.get(REMEDIATION_ANNOTATION)).cards.get(card)
+
+
+async def run_until(cluster, step, *, most=20):
+    for _ in range(most):
+        if (found := find_card(cluster)) is not None and found.step is step:
+            return found
+        await cluster.run_pass()
+    raise AssertionError(f"{step} was not reached")
+
+
+async def test_a_failed_card_is_cordoned_tainted_and_shown_as_a_condition_at_once():
+    cluster = SimCluster([2, 2])
+    cluster.fail("n0", "GPU-1", fault=DRAIN)
+    await cluster.run_pass()
+    node = cluster.nodes["n0"]
+    assert node.annotations[CORDON] == "GPU-1"
+    assert node.taints == [{"key": TAINT, "value": "Xid79", "effect": "NoSchedule"}]
+    found = [each for each in node.conditions if each["type"] == "AcceleratorHealthy"]
+    assert [(each["status"], each["reason"]) for each in found] == [("False", "Xid79")]
+    assert cluster.nodes["n1"].state == SimCluster([2, 2]).nodes["n1"].state
+
+
+async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay():
+    cluster = SimCluster([2, 2])
+    for name, card, priority in (("high", "GPU-0", 9), ("low", "GPU-0", 1), ("other", "GPU-1", 0)):
+        assert cluster.bind("n0", card, name, priority)
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(6):
+        await cluster.run_pass()
+    assert {each.pod.name for each in cluster.list_done(TellPod)} == {"high", "low"}
+    assert [each.pod.name for each in cluster.list_done(Evict)] == ["low", "high"]
+    assert [each.name for each in cluster.nodes["n0"].pods] == ["other"]
+
+
+async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_told_once():
+    cluster = SimCluster([1, 1])
+    cluster.bind("n0", "GPU-0", "guarded")
+    cluster.refused = {PodRef("a", "guarded", "n0-guarded")}
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(200):
+        await cluster.run_pass()
+    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "DrainLate"]
+    assert 80 < len(cluster.list_done(Evict)) <= 90
+    cluster.nodes["n0"].pods.clear()
+    await cluster.run_pass()
+    assert find_card(cluster).step is Step.REPAIRING
+
+
+async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it():
+    cluster = SimCluster([1, 1], RESETTING)
+    cluster.nodes["n0"].unplaced = (Holder(PodRef("a", "unknown", "u"), stays=True),)
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(10):
+        await cluster.run_pass()
+    assert not cluster.jobs
+    cluster.nodes["n0"].unplaced = ()
+    for _ in range(5):
+        await cluster.run_pass()
+    assert len(cluster.jobs) == 1
+    cluster.jobs = dict.fromkeys(cluster.jobs, JobState.SUCCEEDED)
+    await cluster.run_pass()
+    assert cluster.nodes["n0"].annotations["accelkit.io/mended"] == "GPU-0"
+    assert len(cluster.list_done(CreateJob)) == 1
+
+
+async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
+    cluster = SimCluster([1, 1], RESETTING)
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(6):
+        await cluster.run_pass()
+    cluster.jobs = dict.fromkeys(cluster.jobs, JobState.FAILED)
+    for _ in range(10):
+        await cluster.run_pass()
+    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairFailed"]
+    assert len(cluster.list_done(CreateJob)) == 1
+
+
+@pytest.mark.parametrize(("fault", "evicted"), [("xid 54 at 1.0", False), ("xid 64 at 1.0", True)])
+async def test_a_fault_that_no_reset_mends_waits_for_a_person(fault, evicted):
+    cluster = SimCluster([1, 1], RESETTING)
+    cluster.bind("n0", "GPU-0", "pod")
+    cluster.fail("n0", "GPU-0", fault=fault)
+    for _ in range(8):
+        await cluster.run_pass()
+    assert not cluster.jobs
+    assert bool(cluster.list_done(Evict)) is evicted
+    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairNeeded"]
+
+
+async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_enough():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    node.annotations[CORDON] = "3"
+    node.taints = [make_taint("theirs")]
+    before = node.state
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass()
+    await cluster.run_pass(after=599)
+    assert node.annotations[CORDON] == "3,GPU-0"
+    await cluster.run_pass(after=2)
+    assert node.state == before
+
+
+async def test_a_time_of_unknown_health_does_not_count_as_healthy():
+    cluster = SimCluster([1, 1])
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass()
+    cluster.lose_sight("n0", "GPU-0")
+    await cluster.run_pass(after=599)
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass(after=10)
+    await cluster.run_pass(after=590)
+    assert find_card(cluster) is not None
+    await cluster.run_pass(after=20)
+    assert find_card(cluster) is None
+
+
+async def test_a_card_that_fails_again_while_it_is_validated_begins_anew():
+    cluster = SimCluster([1, 1])
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass()
+    cluster.fail("n0", "GPU-0", fault="xid 48 at 2.0")
+    await cluster.run_pass()
+    assert (found := find_card(cluster)).step is Step.ISOLATED
+    assert (found.reason, found.cordoned) == ("Xid48", True)
+
+
+async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
+    settings = RemediationSettings(mode=Mode.ON, stages=(Stage.PLUGIN_CHECK,), max_unavailable=1.0)
+    cluster = SimCluster([1, 1], settings)
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass()
+    for found_at, lifted in ((cluster.now - 5, False), (cluster.now + 5, True)):
+        result = StageResult(Outcome.PASS, found_at=found_at)
+        record = write_record(StageRecord({Stage.PLUGIN_CHECK: result}))
+        cluster.nodes["n0"].annotations["accelkit.io/stages"] = record
+        await cluster.run_pass(after=700)
+        assert (find_card(cluster) is None) is lifted
+
+
+async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await cluster.run_pass()
+    del node.annotations[CORDON]
+    node.version += 1
+    for _ in range(5):
+        await cluster.run_pass()
+    assert CORDON not in node.annotations
+    assert (node.taints, node.conditions) == ([], [{"type": "Ready", "status": "True"}])
+    cluster.fail("n0", "GPU-0", fault="xid 48 at 1.0")
+    await cluster.run_pass()
+    assert node.annotations[CORDON] == "GPU-0"
+
+
+async def test_a_dismissed_fault_is_forgotten_once_the_card_is_healthy():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await cluster.run_pass()
+    del node.annotations[CORDON]
+    node.version += 1
+    await cluster.run_pass()
+    cluster.lose_sight("n0", "GPU-0")
+    await cluster.run_pass()
+    assert REMEDIATION_ANNOTATION in node.annotations
+    cluster.mend("n0", "GPU-0")
+    await cluster.run_pass()
+    assert node.annotations == {}
+
+
+async def test_a_taint_that_a_person_took_away_stays_away():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await cluster.run_pass()
+    node.taints = []
+    node.version += 1
+    for _ in range(5):
+        await cluster.run_pass()
+    assert node.taints == []
+    assert node.annotations[CORDON] == "GPU-0"
+
+
+async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    node.annotations[CORDON] = "GPU-0"
+    node.taints = [{"key": TAINT, "value": "theirs", "effect": "NoSchedule"}]
+    node.conditions.append({"type": "AcceleratorHealthy", "status": "True", "reason": "NPD", "message": "fine"})
+    before = node.state
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    for _ in range(3):
+        await cluster.run_pass(after=601)
+    assert node.state == before
+    assert not cluster.list_done(WriteCondition)
+
+
+@pytest.mark.parametrize("what", ["agent", "ready", "record", "unknown", "cordoned"])
+async def test_where_anything_is_not_known_nothing_is_done(what):
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    if what == "agent":
+        node.watched = False
+    elif what == "ready":
+        node.conditions = [{"type": "Ready", "status": "Unknown"}]
+    elif what == "record":
+        node.annotations[REMEDIATION_ANNOTATION] = '{"version":2}'
+    elif what == "cordoned":
+        node.unschedulable = True
+    else:
+        cluster.lose_sight("n0", "GPU-0")
+    before = node.state
+    for _ in range(5):
+        await cluster.run_pass()
+    assert node.state == before
+    assert cluster.done == []
+
+
+async def test_a_write_on_a_node_that_was_changed_meanwhile_does_nothing():
+    cluster = SimCluster([1, 1])
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    read = cluster.read
+
+    async def read_late(name):
+        view = await read(name)
+        cluster.nodes[name].version += 1
+        return view
+
+    cluster.read = read_late
+    await cluster.run_pass()
+    assert cluster.nodes["n0"].state == SimCluster([1, 1]).nodes["n0"].state
+
+
+async def test_dry_run_tells_once_what_would_be_done_and_changes_nothing():
+    cluster = SimCluster([1, 1, 1, 1], RemediationSettings(mode=Mode.DRY_RUN, max_unavailable=0.5, trip_share=1.0))
+    cluster.bind("n0", "GPU-0", "pod")
+    for name in ("n0", "n1", "n2"):
+        cluster.fail(name, "GPU-0", fault=DRAIN)
+    states = [each.state for each in cluster.nodes.values()]
+    for _ in range(5):
+        await cluster.run_pass()
+    assert [each.state for each in cluster.nodes.values()] == states
+    told = cluster.list_done(TellNode)
+    assert [each.reason for each in told] == ["RemediationPlanned"] * 2
+    assert "evict a/pod" in told[0].message
+    assert len(cluster.done) == 2
+    assert b'actions_total{action="isolate",result="planned"} 2.0' in cluster.metrics.render()
+
+
+def test_a_record_of_another_version_or_of_no_sense_is_unknown():
+    assert read_record('{"version":2,"cards":7}') is None
+    assert read_record("{") is None
+    assert read_record("[" * 40_000) is None
+    assert read_record(None).empty
+
+
+@pytest.mark.parametrize("writes", range(5))
+async def test_a_service_that_is_killed_after_any_request_goes_on_where_it_was(writes):
+    cluster = SimCluster([1, 1], RESETTING)
+    before = cluster.nodes["n0"].state
+    cluster.bind("n0", "GPU-0", "pod")
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(60):
+        # Every second pass is whole.
+        await cluster.run_pass(writes=writes)
+        await cluster.run_pass()
+        cluster.jobs = dict.fromkeys(cluster.jobs, JobState.SUCCEEDED)
+        if cluster.nodes["n0"].annotations.pop("accelkit.io/mended", None):
+            cluster.mend("n0", "GPU-0")
+    assert cluster.nodes["n0"].state == before
+    assert len(cluster.jobs) == 1
+    assert len({each.name for each in cluster.list_done(CreateJob)}) == 1
+
+
+async def test_a_pod_that_comes_before_the_job_is_made_keeps_it_from_being_made():
+    cluster = SimCluster([1, 1], RESETTING)
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await run_until(cluster, Step.REPAIRING)
+    stranger = (Holder(PodRef("a", "unknown", "u"), stays=True),)
+    for found in (Step.DRAINING, Step.REPAIRING):
+        # Once before the name of the Job is written, and once after.
+        cluster.nodes["n0"].unplaced = stranger
+        await cluster.run_pass()
+        assert (find_card(cluster).step, cluster.jobs) == (found, {})
+        cluster.nodes["n0"].unplaced = ()
+        await run_until(cluster, Step.REPAIRING)
+        while not find_card(cluster).job:
+            await cluster.run_pass()
+    await cluster.run_pass()
+    assert len(cluster.jobs) == 1
+
+
+async def test_what_no_agent_took_away_goes_with_the_rest():
+    cluster = SimCluster([1, 1], RESETTING)
+    before = cluster.nodes["n0"].state
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(6):
+        await cluster.run_pass()
+    cluster.jobs = dict.fromkeys(cluster.jobs, JobState.SUCCEEDED)
+    await cluster.run_pass()
+    cluster.mend("n0", "GPU-0")
+    for _ in range(3):
+        await cluster.run_pass(after=601)
+    assert cluster.nodes["n0"].state == before
+
+
+async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
+    cluster = SimCluster([1, 1])
+    node = cluster.nodes["n0"]
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    await cluster.run_pass()
+    theirs = [{"key": TAINT, "value": "keep-out", "effect": "NoSchedule"}]
+    node.taints = list(theirs)
+    node.conditions[-1] = {"type": "AcceleratorHealthy", "status": "False", "reason": "NPD", "message": "broken"}
+    node.version += 1
+    conditions = list(node.conditions)
+    await run_until(cluster, Step.REPAIRING)
+    cluster.mend("n0", "GPU-0")
+    for _ in range(3):
+        await cluster.run_pass(after=601)
+    assert (node.taints, node.conditions, node.annotations) == (theirs, conditions, {})

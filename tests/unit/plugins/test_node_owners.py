@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.accelkit.kubernetes.plugins.modules import node_owners
+
+from accelkit.enablement.ownership.looking import Look
+from accelkit.enablement.ownership.standing import Fate, Judgement
+
+FREE = Judgement(Fate.FREE)
+OWNED = Judgement(Fate.LEFT_ALONE, "NodeOwned", "it holds them", "leave it")
+TAKEN = Judgement(Fate.ADOPTED, "NodeAdopted", "it loads the driver", "nothing")
+TWO = Judgement(Fate.CONTESTED, "TwoOwners", "it holds them", "let one go", ("nvidia.com/gpu: 8",))
+
+
+@pytest.fixture
+def cluster(monkeypatch, kubeconfig):
+    """Let the look at the cluster show this; return what was asked, and what was warned of."""
+    asked, warned = [], []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: warned.append(text))
+
+    def make(notes=(), **judgements):
+        async def look(_api, **given):
+            asked.append(given)
+            return Look({}, judgements, tuple(notes))
+
+        monkeypatch.setattr(node_owners, "look_at_owners", look)
+        return asked, warned
+
+    return make
+
+
+def test_owned_nodes_are_left_alone_and_told(run_module, cluster):
+    _, warned = cluster(a=FREE, b=OWNED, c=TAKEN)
+    answer = run_module(node_owners, {})
+    assert answer["left_alone"] == ["b"]
+    assert answer["changed"] is False
+    assert {name: each["fate"] for name, each in answer["judgements"].items()} == {"b": "left-alone", "c": "adopted"}
+    assert warned == ["node b is left alone (NodeOwned): it holds them; leave it"]
+
+
+def test_two_owners_of_a_card_are_refused(run_module, cluster):
+    cluster(a=TWO)
+    answer = run_module(node_owners, {})
+    assert answer["failed"]
+    assert answer["msg"] == (
+        "another device plugin gives the same cards (a: nvidia.com/gpu: 8), so two would give one card away "
+        "(TwoOwners: it holds them); let one go"
+    )
+
+
+def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
+    cluster(a=OWNED)
+    assert "somebody else's (NodeOwned: a: it holds them)" in run_module(node_owners, {"nodes": ["a"]})["msg"]
+
+
+def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):
+    asked, _ = cluster()
+    run_module(node_owners, {"dialect": "kubegpu", "dialects": ["gas", "kubegpu"], "adopt": True, "coexisting": ["x"]})
+    [given] = asked
+    assert given == {
+        "nodes": [],
+        "adopt": True,
+        "coexisting": ["x"],
+        "counted": {"gpu.intel.com/i915", "gpu.intel.com/xe"},
+    }
+
+
+def test_what_could_not_be_read_is_warned_of(run_module, cluster):
+    _, warned = cluster(notes=["OwnersUnknown: no"])
+    assert run_module(node_owners, {})["notes"] == warned == ["OwnersUnknown: no"]

@@ -1,0 +1,172 @@
+"""The role's objects, as Ansible renders them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rendering import run_play
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLE = ROOT / "roles" / "partitioning"
+CASES = {
+    "bare": {},
+    "full": {
+        "accelkit_partitioning": {
+            "hard": {"enabled": True},
+            "soft": {"enabled": True, "high": "cards-first", "low_value": -5},
+            "quotas": [
+                {"namespace": "team-a", "hard": {"accelkit.io/memory": 64, "requests.nvidia.com/gpu": 2, "pods": 9}},
+                {
+                    "namespace": "team-b",
+                    "name": "mine",
+                    "hard": {"accelkit.deviceclass.resource.k8s.io/devices": 1},
+                },
+            ],
+            "roles": {"training": ["a"], "inference": ["b"]},
+            "pools": {"big": ["a"]},
+        },
+        "accelkit_namespace": "cards",
+    },
+    "keys": {"partitioning_hard": {"enabled": True, "resources": ["x.io/y", "accelkit.io/memory"]}},
+}
+
+
+def load(text):
+    return list(YAML(typ="safe", pure=True).load_all(text))
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """All objects by case, kind and name; rendered by one run."""
+    folder = tmp_path_factory.mktemp("partitioning")
+    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
+    template = str(ROLE / "templates/objects.yaml.j2")
+    tasks = [
+        {"ansible.builtin.template": {"src": template, "dest": str(folder / name)}, "vars": given}
+        for name, given in CASES.items()
+    ]
+    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    return {
+        name: {(each["kind"], each["metadata"]["name"]): each for each in load((folder / name).read_text()) if each}
+        for name in CASES
+    }
+
+
+def snippets(objects):
+    data = objects["ConfigMap", "accelkit-partitioning"]["data"] or {}
+    return {name: load(text)[0] for name, text in data.items()}
+
+
+def test_all_objects_are_found_by_their_labels(rendered):
+    for objects in rendered.values():
+        for each in objects.values():
+            labels = each["metadata"]["labels"]
+            assert labels["app.kubernetes.io/component"] == "partitioning"
+            assert labels["app.kubernetes.io/part-of"] == "accelkit"
+            assert labels["app.kubernetes.io/managed-by"] == "ansible"
+
+
+def test_what_is_not_wanted_is_not_made(rendered):
+    assert list(rendered["bare"]) == [("ConfigMap", "accelkit-partitioning")]
+    assert snippets(rendered["bare"]) == {}
+
+
+def test_priorities_lie_on_both_sides_of_pods_without_any(rendered):
+    high, low = (rendered["full"]["PriorityClass", name] for name in ("cards-first", "accelkit-low"))
+    assert (high["value"], low["value"]) == (1000, -5)
+    assert (high["preemptionPolicy"], low["preemptionPolicy"]) == ("PreemptLowerPriority", "Never")
+    assert high["globalDefault"] is low["globalDefault"] is False
+
+
+def test_quotas_bound_what_is_requested_of_extended_resources(rendered):
+    quota = rendered["full"]["ResourceQuota", "accelkit-cards"]
+    assert quota["metadata"]["namespace"] == "team-a"
+    assert quota["spec"]["hard"] == {
+        "requests.accelkit.io/memory": "64",
+        "requests.nvidia.com/gpu": "2",
+        "pods": "9",
+    }
+    other = rendered["full"]["ResourceQuota", "mine"]
+    assert other["spec"]["hard"] == {"accelkit.deviceclass.resource.k8s.io/devices": "1"}
+
+
+def test_users_find_what_they_write_into_pods(rendered):
+    found = snippets(rendered["full"])
+    assert set(found) == {
+        "tolerations.yaml",
+        "affinity-role-training.yaml",
+        "affinity-role-inference.yaml",
+        "affinity-pool-big.yaml",
+        "priority-cards-first.yaml",
+        "priority-accelkit-low.yaml",
+    }
+    assert found["tolerations.yaml"] == {
+        "tolerations": [{"key": "accelkit.io/memory", "operator": "Exists", "effect": "NoSchedule"}]
+    }
+    affinity = found["affinity-role-training.yaml"]["affinity"]["nodeAffinity"]
+    [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "accelkit.io/role", "operator": "In", "values": ["training"]}]}
+    assert rendered["full"]["ConfigMap", "accelkit-partitioning"]["metadata"]["namespace"] == "cards"
+    keys = [each["key"] for each in snippets(rendered["keys"])["tolerations.yaml"]["tolerations"]]
+    assert keys == ["x.io/y", "accelkit.io/memory"]
+
+
+def test_nothing_that_the_role_writes_evicts():
+    texts = [path.read_text() for path in ROLE.rglob("*") if path.is_file()]
+    assert not any("NoExecute" in text for text in texts)
+
+
+def refusals():
+    """The assertions of the role's preflight, by what they say."""
+    tasks = load((ROLE / "tasks/preflight.yml").read_text())[0]
+    return [each for each in tasks if "ansible.builtin.assert" in each]
+
+
+def there(kind, name, **labels):
+    return {"resources": [{"kind": kind, "metadata": {"name": name, "labels": labels}}]}
+
+
+OURS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "partitioning"}
+ABSENT = {"resources": []}
+# By name: the namespaces and objects that were found, and what is told; empty where it passes.
+FOUND = {
+    "new": ([], [ABSENT], ""),
+    "ours": ([there("Namespace", "a")], [there("PriorityClass", "accelkit-high", **OURS)], ""),
+    "theirs": ([], [there("PriorityClass", "accelkit-high"), ABSENT], "ObjectOfAnother: PriorityClass accelkit-high"),
+    "bare": ([], [{"resources": [{"kind": "ResourceQuota", "metadata": {"name": "q"}}]}], "ResourceQuota q"),
+    "no namespace": (
+        [{**ABSENT, "partitioning_quota": {"namespace": "gone"}}, there("Namespace", "a")],
+        [],
+        "there is no namespace gone, for which",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the preflight says in each case; run by one run."""
+    folder = tmp_path_factory.mktemp("refusals")
+    tasks = []
+    for name, (namespaces, objects, _) in FOUND.items():
+        given = {
+            "partitioning_namespaces": {"results": namespaces},
+            "partitioning_found": {"results": objects},
+            "partitioning_said": "",
+        }
+        tasks.append({"ansible.builtin.set_fact": given})
+        for each in refusals():
+            tasks.append({**each, "register": "answer", "ignore_errors": True})
+            said = "{{ partitioning_said ~ (answer.msg | default('') if answer is failed else '') }}"
+            tasks.append({"ansible.builtin.set_fact": {"partitioning_said": said}})
+        content = "{{ partitioning_said }}"
+        tasks.append({"ansible.builtin.copy": {"content": content, "dest": str(folder / f"{name}.txt")}})
+    run_play(folder, {"tasks": tasks}, seconds=200)
+    return {name: (folder / f"{name}.txt").read_text() for name in FOUND}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_somebody_else_has_is_in_the_way(told, name):
+    expected = FOUND[name][2]
+    assert expected in told[name] if expected else told[name] == ""

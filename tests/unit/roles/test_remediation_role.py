@@ -1,0 +1,120 @@
+"""The objects of the role remediation: rights go with the mode, and policies bound them."""
+
+from __future__ import annotations
+
+import pytest
+from click import Context
+from jinja2 import Environment
+from test_roles import ROOT, documents, load, policies
+
+from accelkit.model.cordon import CORDON
+from accelkit.node.own_node import MENDED_ANNOTATION
+from accelkit.remediation.command import read_options, remediation
+from accelkit.remediation.deciding.isolation import CONDITION, TAINT, TAINT_EFFECT
+from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION
+from accelkit.remediation.deciding.settings import Mode, RemediationSettings
+
+NAME = "accelkit-remediation"
+ON = {"mode": "on", "reset_job": "reset"}
+
+
+def render(**settings):
+    return {each["kind"]: each for each in documents("remediation", accelkit_remediation=settings)}
+
+
+def list_rights(**settings):
+    found = render(**settings)
+    return {
+        (kind, resource): (set(rule["verbs"]), rule.get("resourceNames"))
+        for kind in ("ClusterRole", "Role")
+        for rule in found[kind]["rules"]
+        for resource in rule["resources"]
+        if resource != "leases"
+    }
+
+
+def test_with_dry_run_no_node_no_pod_and_no_job_can_be_changed():
+    assert list_rights(mode="dry-run", reset_job="reset") == {
+        ("ClusterRole", "nodes"): ({"get", "list", "watch"}, None),
+        ("ClusterRole", "pods"): ({"list"}, None),
+        ("ClusterRole", "events"): ({"create"}, None),
+        ("Role", "configmaps"): ({"get"}, None),
+        ("Role", "jobs"): ({"get"}, None),
+        ("Role", "cronjobs"): ({"get"}, ["reset"]),
+    }
+
+
+def test_with_on_it_may_do_what_it_does_and_no_more():
+    assert list_rights(**ON) == {
+        ("ClusterRole", "nodes"): ({"get", "list", "watch", "patch"}, None),
+        ("ClusterRole", "nodes/status"): ({"patch"}, None),
+        ("ClusterRole", "pods"): ({"list"}, None),
+        ("ClusterRole", "pods/eviction"): ({"create"}, None),
+        ("ClusterRole", "events"): ({"create"}, None),
+        ("Role", "configmaps"): ({"get", "create"}, None),
+        ("Role", "jobs"): ({"get", "create"}, None),
+        ("Role", "cronjobs"): ({"get"}, ["reset"]),
+    }
+
+
+def test_without_a_template_it_sees_no_jobs():
+    assert not {resource for _, resource in list_rights(mode="on")} & {"jobs", "cronjobs"}
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"), [("on", "on"), (True, "on"), (False, "off"), (None, "off"), ("dry-run",) * 2]
+)
+def test_the_mode_is_read_as_yaml_reads_it(given, mode):
+    arguments = render(mode=given)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--mode") + 1] == mode
+
+
+def test_the_command_takes_what_the_role_gives_and_has_the_same_defaults(monkeypatch):
+    monkeypatch.setenv("POD_NAME", "me")
+    other = RemediationSettings(mode=Mode.DRY_RUN, max_unavailable=0, taint=False)
+    for settings, expected in (
+        ({"mode": "on"}, RemediationSettings(mode=Mode.ON)),
+        ({"mode": "dry-run", "max_unavailable": 0, "taint": False}, other),
+    ):
+        arguments = render(**settings)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert arguments[0] == "remediation"
+        context = Context(remediation)
+        remediation.parse_args(context, arguments[1:])
+        options = read_options(context.params)
+        assert options.settings == expected
+        assert (options.lease.name, options.namespace) == (NAME, "accelkit")
+        assert [each.name for each in options.dialects] == ["native"]
+
+
+def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
+    assert policies("remediation", admission=False, accelkit_remediation=ON) == []
+    assert policies("remediation", accelkit_remediation={"mode": "dry-run"}) == []
+    made = policies("remediation", accelkit_remediation=ON)
+    names = [each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+    assert names == [NAME, f"{NAME}-jobs"]
+    bound = [each["spec"]["policyName"] for each in made if "policyName" in each["spec"]]
+    assert bound == names
+    for each in made:
+        assert each["metadata"]["labels"]["app.kubernetes.io/component"] == "remediation"
+        assert each["spec"].get("failurePolicy", "Fail") == "Fail"
+
+
+def test_the_policy_names_what_the_service_writes():
+    (policy, *_) = policies("remediation", accelkit_remediation=ON)
+    text = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    for name in (CORDON, MENDED_ANNOTATION, REMEDIATION_ANNOTATION, TAINT, TAINT_EFFECT, CONDITION):
+        assert name in text
+
+
+def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
+    tasks = [each["name"] for each in load(ROOT / "roles/remediation/tasks/remove.yml")]
+    assert tasks.index("Delete the objects of remediation") < tasks.index("Take back what was done on the nodes")
+
+
+def test_what_changes_nodes_is_refused_where_nothing_bounds_its_rights():
+    tasks = load(ROOT / "roles/remediation/tasks/preflight.yml")
+    judge = Environment(autoescape=True).compile_expression
+    for mode, admission, accepted in (("on", True, True), ("on", False, False), ("dry-run", False, True)):
+        given = {"remediation_mode": mode, "__remediation_admission": admission}
+        assert all(judge(each["ansible.builtin.assert"]["that"])(given) for each in tasks) is accepted
+    assert not judge(tasks[0]["ansible.builtin.assert"]["that"])({"remediation_mode": "off"})
