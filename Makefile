@@ -155,7 +155,7 @@ lock: ## Resolve the dependencies anew, into the lock files.
 # One version of each for every Python, since what downloads them is not the Python of the image.
 LOCK_OF_IMAGE := roles/images/files/requirements.lock
 # All extras but `ansible`, of which scripts/fetch_collections.py takes what is needed.
-LOCKED := ansible-core kubeconfig openshift test lint release bench
+LOCKED := ansible-core kubeconfig openshift test lint release bench dashboards
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 

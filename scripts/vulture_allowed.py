@@ -112,6 +112,7 @@ _.volume_id
 _.compatible_gpus
 _.incompatible_gpus
 _.volume_size
+_.in_tree_module
 
 # A field of taints, which are written as a whole.
 _.time_added

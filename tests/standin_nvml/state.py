@@ -43,6 +43,8 @@ class StandinNvml:
         path: the state's file; limits, XIDs and notes lie beside it.
         control: the driver's control node, any file that opens; by default one beside the state, made by `write`.
         processes: card, process id, bytes (None is unknown), and `compute`, `graphics` or `mps`.
+        measures: card, what is measured (`busy`, `temperature`, `power`, `energy`, `clock-sm`, `clock-memory`,
+            `ecc-corrected`, `ecc-uncorrected`), and the number in NVML's own unit.
         failures: NVML's error number by function.
         delays: milliseconds by function.
     """
@@ -50,6 +52,7 @@ class StandinNvml:
     path: Path
     cards: list[StandinCard] = field(default_factory=list)
     processes: list[tuple[str, int, int | None, str]] = field(default_factory=list)
+    measures: list[tuple[str, str, int]] = field(default_factory=list)
     driver: str = "615.71.09"
     failures: dict[str, int] = field(default_factory=dict)
     delays: dict[str, int] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class StandinNvml:
             f"process {bdf} {pid} {'-' if amount is None else amount} {kind}"
             for bdf, pid, amount, kind in self.processes
         ]
+        lines += [f"measure {bdf} {name} {number}" for bdf, name, number in self.measures]
         lines += [f"fail {function} {number}" for function, number in self.failures.items()]
         lines += [f"delay {function} {milliseconds}" for function, milliseconds in self.delays.items()]
         new = self.path.with_name(f"{self.path.name}.new")

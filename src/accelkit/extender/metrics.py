@@ -118,6 +118,7 @@ class ExtenderMetrics:
         disbelieved: how many pods have had an assignment that is not believed.
         unreadable: how many objects could not be read.
         requests: how many there were on the port of the verbs, by the version of HTTP.
+        stages: returns the exposition text of what stages found on the nodes.
         clock: seconds on a clock that never jumps.
     """
 
@@ -132,9 +133,11 @@ class ExtenderMetrics:
         disbelieved: Callable[[], int] = lambda: 0,
         unreadable: Callable[[], int] = lambda: 0,
         requests: Callable[[], Mapping[str, int]] = dict,
+        stages: Callable[[], bytes] = bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = CollectorRegistry()
+        self._stages = stages
         self._clock = clock
         self._text, self._render_at = b"", -math.inf
         self.duration = Histogram(
@@ -180,6 +183,6 @@ class ExtenderMetrics:
         """
         now = self._clock()
         if now >= self._render_at:
-            self._text = generate_latest(self._registry)
+            self._text = generate_latest(self._registry) + self._stages()
             self._render_at = now + _PAUSE_RATIO * (self._clock() - now)
         return self._text

@@ -27,6 +27,9 @@ from accelkit.extender.routes import Routes
 from accelkit.extender.sharing.metrics import SharingCollector
 from accelkit.extender.sharing.rules_file import RulesFile
 from accelkit.extender.simulation.simulator import Simulator
+from accelkit.extender.stages.metrics import StageTexts
+from accelkit.extender.stages.node_watch import NodeWatch
+from accelkit.extender.stages.records import StageRecords
 from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
@@ -131,6 +134,7 @@ class _Service:
             admit=self._groups.admit if self._groups else None,
         )
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed)
+        self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
         # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
         self._lists = (
@@ -147,6 +151,7 @@ class _Service:
             disbelieved=lambda: feed.disbelieved,
             unreadable=self._count_unreadable,
             requests=lambda: self._server.requests,
+            stages=StageTexts(self._stages, ledger, self._readiness.leads).render,
         )
         self._waker = self._make_waker(options, api, metrics)
         is_member = self._groups.is_member if self._groups else None
@@ -248,10 +253,12 @@ class _Service:
         )
 
     def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:
-        feed, take = self._feed, self._pod_watch.take_event
+        feed, stages, take = self._feed, self._stages, self._pod_watch.take_event
         if self._groups is not None:
-            return self._groups.watch_nodes(), self._groups.watch_pods(self._replace_pods, take)
-        return Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.take_node_event), Reflector(
+            nodes = self._groups.watch_nodes(stages.replace, stages.take_event)
+            return nodes, self._groups.watch_pods(self._replace_pods, take)
+        watch = NodeWatch(feed, stages)
+        return Reflector(api, NODES, Node, on_replace=watch.replace, on_event=watch.take_event), Reflector(
             api,
             PODS,
             Pod,

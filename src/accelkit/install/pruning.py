@@ -45,6 +45,7 @@ class Kind(msgspec.Struct, frozen=True):
 _QUOTA: Final = "ResourceQuota"
 _RBAC: Final = ("rbac.authorization.k8s.io/v1",)
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
+_MONITORING: Final = ("monitoring.coreos.com/v1",)
 _LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
 _NAMESPACE: Final = Kind("Namespace", "namespaces", ("v1",))
 # In the order of deletion: nothing loses what it needs while it runs, and a right goes before what bounds it.
@@ -60,6 +61,8 @@ _STEPS: Final = (
     (
         _LEASE,
         Kind("NetworkPolicy", "networkpolicies", ("networking.k8s.io/v1",)),
+        Kind("PodMonitor", "podmonitors", _MONITORING),
+        Kind("PrometheusRule", "prometheusrules", _MONITORING),
         Kind("PodDisruptionBudget", "poddisruptionbudgets", ("policy/v1", "policy/v1beta1")),
         Kind("Service", "services", ("v1",)),
         Kind("ConfigMap", "configmaps", ("v1",)),

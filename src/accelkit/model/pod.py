@@ -153,12 +153,20 @@ def find_address(addresses: Sequence[NodeAddress]) -> str:
     return found.get("InternalIP") or found.get("Hostname") or ""
 
 
-class NodeStatus(msgspec.Struct, omit_defaults=True):
+class NodeInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the kubelet tells of the machine; empty where it does not."""
+
+    boot_id: str = msgspec.field(name="bootID", default="")
+    kernel_version: str = ""
+
+
+class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """status of a node."""
 
     capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
     addresses: list[NodeAddress] | None = None
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(msgspec.Struct, omit_defaults=True):

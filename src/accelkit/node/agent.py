@@ -15,6 +15,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
 from accelkit.node.advertising import Advertising
+from accelkit.node.card_metrics.show import show_cards
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import list_card_nodes, list_cdi_kinds
 from accelkit.node.device_plugin.plugin import DevicePlugin
@@ -128,6 +129,14 @@ async def run(options: AgentOptions) -> None:
             plugins=plugins,
             former_unit_bytes=options.former_unit_bytes,
         )
+        card_watch = show_cards(
+            metrics.registry,
+            options.node,
+            cards=advertising.list_found_cards,
+            pods=[pods, slot_pods] if slots else [pods],
+            load_nvml=partial(load_nvml, options.root),
+            last_xids=metrics.last_xids,
+        )
         events = Events(api, COMPONENT, options.node)
         reconciler = Reconciler(
             api,
@@ -148,6 +157,7 @@ async def run(options: AgentOptions) -> None:
         loops = (
             pods.reflector.run(),
             *([slot_pods.reflector.run()] if slots else []),
+            *([card_watch.run(advertising.list_found_cards)] if options.metrics_port else []),
             _watch_cards(
                 options,
                 dialect=dialect,

@@ -70,6 +70,8 @@ class Metrics:
             ["card", "xid", "action"],
             registry=self.registry,
         )
+        # Shown with what else is known of the card.
+        self.last_xids: dict[str, int] = {}
 
     def build_allocation_counter(self, resource: str) -> Callable[[str], None]:
         """Return what counts the results of a resource's allocations."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Final
-
 from accelkit.enablement.facts.seen_objects import SeenNode
 from accelkit.errors import InventoryError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.node_state import describe_state
 from accelkit.model.stage import NodeState
-
-_DIGITS: Final = 16
 
 
 def read_inventory(node: SeenNode) -> Inventory | InventoryError | None:
@@ -31,13 +27,5 @@ def state_of(node: SeenNode) -> NodeState:
 
 def build_state(node: SeenNode, inventory: Inventory | InventoryError | None) -> NodeState:
     """Return the state of a node whose inventory has been read."""
-    info = node.status.node_info
-    if not isinstance(inventory, Inventory):
-        return NodeState(boot_id=info.boot_id, kernel=info.kernel_version)
-    cards = "\n".join(sorted(card.id for card in inventory.cards))
-    return NodeState(
-        boot_id=info.boot_id,
-        kernel=info.kernel_version,
-        drivers=",".join(sorted({card.driver_version for card in inventory.cards if card.driver_version})),
-        cards=hashlib.sha256(cards.encode()).hexdigest()[:_DIGITS],
-    )
+    info, cards = node.status.node_info, inventory.cards if isinstance(inventory, Inventory) else None
+    return describe_state(info.boot_id, info.kernel_version, cards)

@@ -10,18 +10,16 @@ from typing import Final
 import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import Node, NodeStatus
+from accelkit.model.pod import Node, NodeInfo, NodeStatus
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 # What the controller of a Deployment puts on its pods, and that of a DaemonSet does not.
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 
 
-class NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """What a kubelet says of its machine."""
+class SeenNodeInfo(NodeInfo, frozen=True, rename="camel"):
+    """What a kubelet says of its machine, and of its runtime."""
 
-    boot_id: str = msgspec.field(name="bootID", default="")
-    kernel_version: str = ""
     container_runtime_version: str = ""
 
 
@@ -37,7 +35,7 @@ class SeenCondition(msgspec.Struct, frozen=True):
 class SeenNodeStatus(NodeStatus, rename="camel"):
     """status of a node."""
 
-    node_info: NodeInfo = NodeInfo()
+    node_info: SeenNodeInfo = SeenNodeInfo()
     conditions: list[SeenCondition] | None = None
 
 

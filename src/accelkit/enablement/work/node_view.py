@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
-
-import msgspec
 
 from accelkit.errors import InventoryError, QuantityError
 from accelkit.install.owned_metadata import SHARED, read_share_label
@@ -16,31 +12,11 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
-from accelkit.model.pod import Node, NodeStatus
+from accelkit.model.node_state import describe_state
+from accelkit.model.pod import Node
 from accelkit.model.stage import STAGES_ANNOTATION, NodeState
 from accelkit.model.units import parse_quantity
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect, load_usable_dialects
-
-_DIGITS: Final = 16
-
-
-class NodeInfo(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status.nodeInfo of a node."""
-
-    boot_id: str = msgspec.field(name="bootID", default="")
-    kernel_version: str = ""
-
-
-class InformedStatus(NodeStatus, rename={"node_info": "nodeInfo"}, omit_defaults=True):
-    """status of a node, with what its kubelet says of the machine."""
-
-    node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
-
-
-class InformedNode(Node, omit_defaults=True):
-    """A node, with what its kubelet says of the machine."""
-
-    status: InformedStatus = msgspec.field(default_factory=InformedStatus)
 
 
 @dataclass(frozen=True)
@@ -77,11 +53,11 @@ async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    nodes, _ = await list_all(api, NODES, InformedNode)
+    nodes, _ = await list_all(api, NODES, Node)
     return {node.metadata.name: view_node(node) for node in nodes}
 
 
-def view_node(node: InformedNode) -> CheckedNode:
+def view_node(node: Node) -> CheckedNode:
     """Return what a check has to know of a node."""
     problem, inventory = "", None
     try:
@@ -103,16 +79,10 @@ def view_node(node: InformedNode) -> CheckedNode:
     )
 
 
-def read_state(node: InformedNode, inventory: Inventory | None) -> NodeState:
+def read_state(node: Node, inventory: Inventory | None) -> NodeState:
     """Return what results of checks on a node hold for; what is not known of it is empty."""
-    cards = inventory.cards if inventory else ()
-    identities = "\n".join(sorted(card.id for card in cards))
-    return NodeState(
-        boot_id=node.status.node_info.boot_id,
-        kernel=node.status.node_info.kernel_version,
-        drivers=",".join(sorted({card.driver_version for card in cards if card.driver_version})),
-        cards="" if inventory is None else hashlib.sha256(identities.encode()).hexdigest()[:_DIGITS],
-    )
+    info = node.status.node_info
+    return describe_state(info.boot_id, info.kernel_version, None if inventory is None else inventory.cards)
 
 
 def find_resource(advertised: str) -> str:

@@ -25,7 +25,7 @@ from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.pod import Pod, PodRef
+from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
 
@@ -92,14 +92,26 @@ class PodGroups:
             parts, times.hold, sizes_known=lambda: self._sizes.known, is_unsettled=is_unsettled, clock=clock
         )
 
-    def watch_nodes(self) -> Reflector[GroupNode]:
-        """Return the watch of all nodes, which the feed gets, too."""
+    def watch_nodes(
+        self, on_replace: Callable[[list[Node]], None], on_event: Callable[[str, Node], None]
+    ) -> Reflector[GroupNode]:
+        """Return the watch of all nodes, which the feed gets, too.
+
+        Args:
+            on_replace: gets the same lists.
+            on_event: gets the same changes.
+        """
 
         def replace(nodes: list[GroupNode]) -> None:
             self._feed.replace_nodes(list(nodes))
             self._facts.replace(nodes)
+            on_replace(list(nodes))
 
-        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=self.take_node_event)
+        def take(kind: str, node: GroupNode) -> None:
+            self.take_node_event(kind, node)
+            on_event(kind, node)
+
+        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=take)
 
     def watch_pods(
         self, on_replace: Callable[[list[Pod]], None], on_event: Callable[[str, Pod], None]

@@ -54,6 +54,7 @@ class CardErrors:
         for card, xid in self._monitor.take_xids():
             action = find_xid(xid).action
             self._metrics.xids.labels(card, str(xid), action.value).inc()
+            self._metrics.last_xids[card] = xid
             last = self._told.get((card, xid))
             if action is XidAction.IGNORE or (last is not None and self._clock() - last < _AGAIN_SECONDS):
                 continue

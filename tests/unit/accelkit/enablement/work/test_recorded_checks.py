@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from accelkit.enablement.work.node_stages import remove_stages, run_stages
-from accelkit.enablement.work.node_view import InformedNode, find_resource, view_node
+from accelkit.enablement.work.node_view import find_resource, view_node
 from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
 from accelkit.errors import ApiError, ConfigurationError
+from accelkit.model.pod import Node
 from accelkit.model.stage import (
     MAX_EVIDENCE,
     MAX_STAGES_BYTES,
@@ -227,7 +228,7 @@ def test_the_state_follows_cards_and_drivers_and_not_their_order():
     def state(*cards):
         text = json.dumps({"version": 1, "unit_bytes": 2**30, "cards": cards})
         node = {"metadata": {"name": "a", "annotations": {"accelkit.io/inventory": text}}}
-        return view_node(msgspec.convert(node, InformedNode)).state
+        return view_node(msgspec.convert(node, Node)).state
 
     one = {"id": "x", "vendor": "nvidia", "model": "m", "memory_bytes": 1, "driver_version": "2"}
     other = {**one, "id": "y", "driver_version": "10"}

@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: future_check
+short_description: Ask whether nodes will work with another kernel, Kubernetes or driver
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Answers yes, no or unknown for each node, with the reason and what to do, before anything is tried. What could not
+    be read makes an answer unknown, never yes.
+  - A kernel works where the cards' vendors have an image, a mapping or a package for it.
+  - A Kubernetes works where the skew of versions is allowed, nobody uses an API that it removes, and the feature gates
+    that the devices need are there and on.
+  - A driver works where it is to be had, and all kernel caches load with it that load today.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._registry
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_both
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  kernel:
+    description:
+      - A release, as C(uname -r) would print it.
+    type: str
+    default: ""
+  kubernetes:
+    description:
+      - A version, as V(1.36).
+    type: str
+    default: ""
+  driver:
+    description:
+      - A version of a driver.
+    type: str
+    default: ""
+  vendor:
+    description:
+      - Whose driver O(driver) is; that of all vendors without it.
+    type: str
+    default: ""
+  vendors:
+    description:
+      - The drivers by vendor, as O(accelkit.kubernetes.driver_plan#module:vendors).
+    type: dict
+    default: {}
+  mode:
+    description:
+      - How drivers come to nodes.
+    type: str
+    choices: [preinstalled, package, container, kmm]
+    default: preinstalled
+  node_selector:
+    description:
+      - Labels of the nodes that count; all nodes without it.
+    type: dict
+    default: {}
+  packages:
+    description:
+      - By node, whether its package manager has the driver's packages; a node that is not there was not asked.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Ask before the kernel is upgraded
+  accelkit.kubernetes.future_check:
+    kernel: 5.14.0-503.11.1.el9_5.x86_64
+    kubernetes: "1.36"
+  register: future
+"""
+
+RETURN = r"""
+answers:
+  description:
+    - Each with C(node), C(aspect) (V(kernel), V(kubernetes) or V(driver)), C(works) (V(yes), V(no) or V(unknown)),
+      C(reason), C(evidence) and C(next_action).
+  returned: success
+  type: list
+  elements: dict
+no:
+  description: The nodes of which one answer is no, sorted.
+  returned: success
+  type: list
+  elements: str
+unknown:
+  description: The nodes of which one answer is unknown, and none is no, sorted.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
+    REGISTRY_ARGUMENTS,
+    read_settings,
+    to_builtins,
+)
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.enablement.drivers.cluster import has_module_manager
+    from accelkit.enablement.drivers.future.answers import Facts, Question
+    from accelkit.enablement.drivers.future.judging import judge_future
+    from accelkit.enablement.drivers.future.kernel import Delivery, list_images
+    from accelkit.enablement.drivers.future.reading import read_caches, read_requested_apis, read_slice_fields
+    from accelkit.enablement.drivers.images import find_images
+    from accelkit.enablement.drivers.nodes import select_nodes
+    from accelkit.enablement.drivers.reading import list_driver_nodes
+    from accelkit.enablement.drivers.settings import read_drivers
+    from accelkit.install.cluster import read_cluster
+
+
+def main():
+    module = api_module(
+        kernel={"type": "str", "default": ""},
+        kubernetes={"type": "str", "default": ""},
+        driver={"type": "str", "default": ""},
+        vendor={"type": "str", "default": ""},
+        vendors={"type": "dict", "default": {}},
+        mode={"type": "str", "choices": ["preinstalled", "package", "container", "kmm"], "default": "preinstalled"},
+        node_selector={"type": "dict", "default": {}},
+        packages={"type": "dict", "default": {}},
+        **REGISTRY_ARGUMENTS,
+    )
+    answers = to_builtins(call(module, lambda api: _ask(api, module)))
+    refused = {each["node"] for each in answers if each["works"] == "no"}
+    unknown = {each["node"] for each in answers if each["works"] == "unknown"}
+    module.exit_json(changed=False, answers=answers, no=sorted(refused), unknown=sorted(unknown - refused))
+
+
+async def _ask(api, module):
+    given = module.params
+    nodes = select_nodes(await list_driver_nodes(api), given["node_selector"])
+    delivery = Delivery(given["mode"], read_drivers(given["vendors"]), await has_module_manager(api))
+    question = Question(given["kernel"], given["kubernetes"], given["driver"], given["vendor"])
+    settings = read_settings(module)
+    images = set()
+    if question.kernel:
+        images |= list_images(nodes, delivery, question.kernel)
+    if question.driver:
+        images |= list_images(nodes, delivery, "", question.driver, question.vendor)
+    facts = Facts(
+        server=(await read_cluster(api)).version,
+        requested=await read_requested_apis(api) if question.kubernetes else None,
+        slice_fields=await read_slice_fields(api) if question.kubernetes else None,
+        images=await find_images(images, settings),
+        packages=given["packages"],
+        caches=await read_caches(api, settings) if question.driver else None,
+    )
+    return judge_future(nodes, question, delivery, facts)
+
+
+if __name__ == "__main__":
+    main()

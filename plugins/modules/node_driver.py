@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_driver
+short_description: Have a node run the planned driver, and wait until it works
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Deletes pods of drivers on one node that have another image than O(images), which their DaemonSets do not do by
+    themselves, and waits until those that come are ready.
+  - Then it waits until the node's agent reports the driver's version for all cards, none is unhealthy, and the stage
+    C(driver-check) has not failed since O(began_at).
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  name:
+    description:
+      - Name of the node.
+    type: str
+    required: true
+  versions:
+    description:
+      - The versions that are wanted, by vendor; the empty text where any will do.
+    type: dict
+    default: {}
+  images:
+    description:
+      - Images that the node's driver pods have to have; none where its drivers run in no pods.
+    type: list
+    elements: str
+    default: []
+  namespace:
+    description:
+      - Of these pods.
+    type: str
+    default: accelkit
+  began_at:
+    description:
+      - RV(accelkit.kubernetes.node_cordon#module:began_at).
+    type: float
+    default: 0.0
+  timeout:
+    description:
+      - How long, in seconds, it may take.
+    type: int
+    default: 1800
+"""
+
+EXAMPLES = r"""
+- name: Replace the driver
+  accelkit.kubernetes.node_driver:
+    name: worker-1
+    versions: {nvidia: 550.54.14}
+    images: [registry.example.org/nvidia:550.54.14-5.14.0-427.13.1.el9_4.x86_64]
+"""
+
+RETURN = r"""
+deleted:
+  description: The pods that were (in check mode, would be) deleted.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.enablement.drivers.cluster import COMPONENT
+    from accelkit.enablement.drivers.upgrading.pods import WantedPods, wait_for_driver
+    from accelkit.kube.ownership import COMPONENT_LABEL
+
+
+def main():
+    module = api_module(
+        name={"type": "str", "required": True},
+        versions={"type": "dict", "default": {}},
+        images={"type": "list", "elements": "str", "default": []},
+        namespace={"type": "str", "default": "accelkit"},
+        began_at={"type": "float", "default": 0.0},
+        timeout={"type": "int", "default": 1800},
+    )
+    deleted = call(module, lambda api: _wait(api, module))
+    module.exit_json(changed=bool(deleted), deleted=deleted)
+
+
+async def _wait(api, module):
+    given = module.params
+    wanted = WantedPods(given["namespace"], f"{COMPONENT_LABEL}={COMPONENT}", tuple(given["images"]))
+    return await wait_for_driver(
+        api,
+        given["name"],
+        {vendor: str(version or "") for vendor, version in given["versions"].items()},
+        seconds=given["timeout"],
+        wanted=wanted,
+        began_at=given["began_at"],
+        check=module.check_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()

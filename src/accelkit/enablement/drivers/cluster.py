@@ -1,0 +1,144 @@
+"""Plans the drivers of a cluster as it is, and writes what the plan asks of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.drivers.driver_pods import DriverPod
+from accelkit.enablement.drivers.images import find_images
+from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
+from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
+from accelkit.enablement.drivers.planning.mismatch import find_mismatches
+from accelkit.enablement.drivers.planning.obsolete import DriverSet, Obsolete, find_obsolete
+from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, list_obstacles, plan_drivers
+from accelkit.enablement.drivers.planning.rollout import Outdated, find_outdated
+from accelkit.enablement.drivers.reading import list_driver_nodes
+from accelkit.enablement.drivers.settings import VendorDriver
+from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
+from accelkit.install.nodes import for_each_node
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.ownership import COMPONENT_LABEL
+from accelkit.kube.paths import build_collection_path, build_node_path, build_object_path
+
+# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
+# by their own rule.
+COMPONENT: Final = "driver-container"
+_SELECTOR: Final = {"labelSelector": f"{COMPONENT_LABEL}={COMPONENT}"}
+_MODULE_DEFINITION: Final = "modules.kmm.sigs.x-k8s.io"
+_DEFINITIONS: Final = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
+
+
+class PlannedCluster(msgspec.Struct, frozen=True):
+    """The drivers of a cluster.
+
+    Attributes:
+        plan: DaemonSets, problems and labels.
+        mismatches: what runs and is not what is wanted.
+        obsolete: DaemonSets that no plan names.
+        outdated: nodes whose driver is to be upgraded.
+        images: of the planned sets, whether they are there; empty where nobody asked.
+        builds: Jobs for those that are not.
+        nodes: that count.
+    """
+
+    plan: DriverPlan
+    mismatches: tuple[Problem, ...]
+    obsolete: Obsolete
+    outdated: tuple[Outdated, ...]
+    images: Mapping[str, bool | None]
+    builds: tuple[PlannedBuild, ...]
+    nodes: tuple[DriverNode, ...]
+
+
+async def plan_cluster(
+    api: ApiClient,
+    drivers: Mapping[str, VendorDriver],
+    *,
+    prefix: str,
+    namespace: str,
+    in_containers: bool,
+    node_selector: Mapping[str, str],
+    registries: RegistrySettings | None = None,
+) -> PlannedCluster:
+    """Read a cluster and plan its drivers.
+
+    Args:
+        api: an open client.
+        drivers: by vendor.
+        prefix: of the names of DaemonSets.
+        namespace: where they are.
+        in_containers: whether drivers run in them; otherwise none is planned, and all that are there are obsolete.
+        node_selector: labels of the nodes that count.
+        registries: where images are looked for; None for not at all.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    nodes = select_nodes(await list_driver_nodes(api), node_selector)
+    # DaemonSets find their nodes by the label in any case: where KMM or hosts have the drivers, nothing is labelled.
+    waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
+    plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
+    sets, _ = await list_all(api, build_collection_path("apps/v1", "daemonsets", namespace), DriverSet, query=_SELECTOR)
+    pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), DriverPod, query=_SELECTOR)
+    mismatches = tuple(find_mismatches(nodes, drivers))
+    images = {} if registries is None else await find_images((each.image for each in plan.sets), registries)
+    return PlannedCluster(
+        plan,
+        mismatches,
+        find_obsolete(sets, {each.name for each in plan.sets}),
+        find_outdated(nodes, plan.sets, pods, mismatches),
+        images,
+        plan_builds(plan.sets, drivers, images, {node.name: node.system for node in nodes}),
+        tuple(nodes),
+    )
+
+
+async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the labels of kernel and vendors to nodes, by which their DaemonSets find them.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+
+    async def write(name: str) -> None:
+        await api.patch(build_node_path(name), {"metadata": {"labels": labels[name]}})
+
+    await for_each_node(sorted(labels), write)
+
+
+def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
+    """Return the labels of drivers of all nodes that have any, or a record of an upgrade."""
+    return {node.name: node.recorded for node in nodes if node.recorded or UPGRADE_ANNOTATION in node.annotations}
+
+
+async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
+    """Take the labels of drivers and the record of upgrades off nodes; cordons stay.
+
+    Args:
+        api: an open client.
+        recorded: what `list_recorded` found.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+
+    async def write(name: str) -> None:
+        gone = {"labels": dict.fromkeys(recorded[name]), "annotations": {UPGRADE_ANNOTATION: None}}
+        await api.patch(build_node_path(name), {"metadata": gone})
+
+    await for_each_node(sorted(recorded), write)
+
+
+async def has_module_manager(api: ApiClient) -> bool:
+    """Return whether KMM's resource definition is there.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    return await get_if_present(api, build_object_path(_DEFINITIONS, _MODULE_DEFINITION)) is not None

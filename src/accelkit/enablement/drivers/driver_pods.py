@@ -1,0 +1,45 @@
+"""Pods of drivers, as far as they are read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.model.object_meta import ObjectMeta
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    image: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] = msgspec.field(default_factory=list)
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class DriverPod(msgspec.Struct):
+    """A pod of a driver's DaemonSet."""
+
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def image(self) -> str:
+        """Of the container that has the driver."""
+        return next((each.image for each in self.spec.containers if each.name == "driver"), "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether its startup probe has passed, and it is not being deleted."""
+        told = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
+        return told and self.metadata.deletion_timestamp is None

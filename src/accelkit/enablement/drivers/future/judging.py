@@ -1,0 +1,26 @@
+"""All answers to a question, for all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from accelkit.enablement.drivers.future.answers import Answer, Facts, Question
+from accelkit.enablement.drivers.future.driver import judge_driver
+from accelkit.enablement.drivers.future.kernel import Delivery, judge_kernel
+from accelkit.enablement.drivers.future.kubernetes import judge_kubernetes
+from accelkit.enablement.drivers.nodes import DriverNode
+
+
+def judge_future(
+    nodes: Iterable[DriverNode], question: Question, delivery: Delivery, facts: Facts
+) -> tuple[Answer, ...]:
+    """Return an answer for each node and each thing that is asked, by node."""
+    found = list[Answer]()
+    for node in nodes:
+        if question.kernel:
+            found.append(judge_kernel(node, question.kernel, delivery, facts))
+        if question.kubernetes:
+            found.append(judge_kubernetes(node, question.kubernetes, facts))
+        if question.driver:
+            found.append(judge_driver(node, question, delivery, facts))
+    return tuple(found)

@@ -1,0 +1,139 @@
+"""Whether a node works with another version of Kubernetes: skew of versions, APIs that go, feature gates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Works, answer, find_worst
+from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.install.pruning import KINDS
+from accelkit.texts import list_some
+
+_MINOR: Final = re.compile(r"^v?1\.(\d+)(?:\.|$|[+-])")
+
+
+class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A feature gate: the version that has it, and from which on it is on by default."""
+
+    gate: str
+    since: str
+    on_since: str
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`data/kubernetes.yaml`."""
+
+    newest: str
+    removed: dict[str, tuple[str, ...]]
+    gates: dict[str, Gate]
+    kubelet_skew: dict[str, int]
+
+
+@cache
+def load_table() -> Table:
+    """Read the table of changes between minor versions."""
+    file = resources.files("accelkit.enablement.drivers.future") / "data" / "kubernetes.yaml"
+    return msgspec.convert(YAML(typ="safe", pure=True).load(file.read_text()), Table)
+
+
+def read_minor(version: str) -> int | None:
+    """Return the minor version of `1.36`, `v1.36.2` or `v1.36.2+k3s1`; None for what is none."""
+    found = _MINOR.match(version)
+    return None if found is None else int(found[1])
+
+
+def judge_kubernetes(node: DriverNode, version: str, facts: Facts) -> Answer:
+    """Answer whether a node works when the API server has this version.
+
+    Where several things speak against it, the answer is the worst of them.
+    """
+    target = read_minor(version)
+    if target is None:
+        return _say(node, Works.UNKNOWN, "VersionUnreadable", f"{version} is no version of Kubernetes")
+    found = [*_judge_server(node, target, facts), *_judge_kubelet(node, target), *_judge_apis(node, target, facts)]
+    found += _judge_gates(node, target, facts)
+    worst = find_worst(found)
+    return worst or _say(node, Works.YES, "Works", f"kubelet {node.kubelet} and all that is used work with 1.{target}")
+
+
+def _judge_server(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+    newest = read_minor(load_table().newest) or 0
+    if target > newest:
+        text = f"this release of accelkit knows Kubernetes up to 1.{newest}"
+        yield _say(node, Works.UNKNOWN, "NewerThanKnown", text)
+    server = read_minor(facts.server)
+    if server is None:
+        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"the API server says it has version {facts.server!r}")
+    elif target < server:
+        yield _say(node, Works.NO, "StepBack", f"the API server has {facts.server} already")
+    elif target > server + 1:
+        yield _say(node, Works.NO, "StepTooLong", f"from {facts.server} to 1.{target} is more than one minor version")
+
+
+def _judge_kubelet(node: DriverNode, target: int) -> Iterator[Answer]:
+    kubelet = read_minor(node.kubelet)
+    allowed = [skew for since, skew in load_table().kubelet_skew.items() if target >= (read_minor(since) or 0)][-1]
+    if kubelet is None:
+        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet says it has version {node.kubelet!r}")
+    elif kubelet > target:
+        yield _say(node, Works.NO, "KubeletTooNew", f"its kubelet has {node.kubelet}, which is newer than 1.{target}")
+    elif target - kubelet > allowed:
+        text = f"its kubelet has {node.kubelet}, and 1.{target} takes kubelets from 1.{target - allowed} on"
+        yield _say(node, Works.NO, "KubeletTooOld", text)
+
+
+def _judge_apis(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+    if lost := list_lost_kinds(target):
+        yield _say(node, Works.NO, "ApiRemoved", f"accelkit itself applies {list_some(lost)}, which 1.{target} lacks")
+    if facts.requested is None:
+        text = "whether somebody uses APIs that go could not be read"
+        yield _say(node, Works.UNKNOWN, "ApisUnknown", text)
+        return
+    going = sorted(
+        f"{each.api_version} {each.resource}"
+        for each in facts.requested
+        if _is_removed(each.api_version, each.resource, each.removed, target)
+    )
+    if going:
+        text = f"somebody in the cluster uses {list_some(going)}, which 1.{target} does not serve"
+        yield _say(node, Works.NO, "ApiRemoved", text)
+
+
+def _is_removed(api_version: str, resource: str, removed: str, target: int) -> bool:
+    if (told := read_minor(removed)) is not None:
+        return told <= target
+    name = f"{api_version} {resource}"
+    return any(name in names and (read_minor(since) or 0) <= target for since, names in load_table().removed.items())
+
+
+def list_lost_kinds(target: int) -> list[str]:
+    """Return the kinds that accelkit's playbooks apply and of which this version serves no version they know."""
+    return sorted(
+        kind.name for kind in KINDS if all(_is_removed(each, kind.plural, "", target) for each in kind.versions)
+    )
+
+
+def _judge_gates(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+    if facts.slice_fields is None:
+        text = "whether devices need feature gates could not be read"
+        yield _say(node, Works.UNKNOWN, "DevicesUnknown", text)
+        return
+    for field in sorted(facts.slice_fields.get(node.name, ())):
+        gate = load_table().gates[field]
+        since, on_since = read_minor(gate.since) or 0, read_minor(gate.on_since) or 0
+        if target < since:
+            yield _say(node, Works.NO, "GateMissing", f"its devices need {gate.gate}, which 1.{target} does not have")
+        elif target < on_since:
+            text = f"its devices need {gate.gate}, which is on by default from {gate.on_since} only"
+            yield _say(node, Works.UNKNOWN, "GateOff", text)
+
+
+def _say(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+    return answer(node.name, Aspect.KUBERNETES, works, reason, evidence)

@@ -1,0 +1,137 @@
+"""Reads what answers about the future need: deprecated APIs in use, devices, images and kernel caches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.enablement.drivers.future.answers import RequestedApi
+from accelkit.enablement.drivers.future.kubernetes import load_table
+from accelkit.errors import ApiError, CacheError, RegistryError
+from accelkit.gkm.objects import API_VERSION
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import build_collection_path
+from accelkit.model.object_meta import ObjectIdentity
+
+_REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+# The newest first; a cluster without any of them has no DRA.
+_SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
+
+
+async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None:
+    """Return the deprecated APIs that were asked for since the API server started; None where that cannot be read.
+
+    One of several API servers answers: what was asked of another one alone is not seen.
+    """
+    try:
+        text = await api.get("/metrics")
+    except ApiError:
+        return None
+    return parse_requested_apis(text)
+
+
+def parse_requested_apis(text: bytes) -> tuple[RequestedApi, ...]:
+    """Return the deprecated APIs that metrics of an API server name."""
+    found = list[RequestedApi]()
+    for match in _REQUESTED.finditer(text):
+        labels = dict(_LABEL.findall(match[1].decode(errors="replace")))
+        group, version = labels.get("group", ""), labels.get("version", "")
+        api_version = f"{group}/{version}" if group else version
+        found.append(RequestedApi(api_version, labels.get("resource", ""), labels.get("removed_release", "")))
+    return tuple(sorted(found, key=lambda each: (each.api_version, each.resource)))
+
+
+class _SliceSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    devices: list[dict[str, Any]] | None = None
+
+
+class _Slice(msgspec.Struct):
+    metadata: ObjectIdentity
+    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
+
+
+async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
+    """Return what each node's ResourceSlices use of DRA; None where they cannot be read, empty where there are none."""
+    slices: list[_Slice] = []
+    for version in _SLICE_VERSIONS:
+        try:
+            slices, _ = await list_all(api, build_collection_path(version, "resourceslices"), _Slice)
+        except ApiError as exc:
+            if not exc.not_found:
+                return None
+        else:
+            break
+    found: dict[str, frozenset[str]] = {}
+    for each in slices:
+        fields = find_fields(each.spec.devices or ())
+        if each.spec.node_name and fields:
+            found[each.spec.node_name] = found.get(each.spec.node_name, frozenset()) | fields
+    return found
+
+
+def find_fields(devices: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Return which gates' fields devices have; `devices` stands for having any."""
+    known = load_table().gates.keys()
+    found = {"devices"} & known if devices else set[str]()
+    for device in devices:
+        # v1beta1 has all but the name one level deeper.
+        whole = {**device, **(device.get("basic") or {})}
+        found |= {field for field in known if whole.get(field)}
+    return frozenset(found)
+
+
+class _CacheSpec(msgspec.Struct):
+    image: str = ""
+
+
+class _CacheStatus(msgspec.Struct, rename="camel"):
+    resolved_digest: str = ""
+
+
+class _Cache(msgspec.Struct):
+    metadata: ObjectIdentity
+    spec: _CacheSpec = msgspec.field(default_factory=_CacheSpec)
+    status: _CacheStatus = msgspec.field(default_factory=_CacheStatus)
+
+    @property
+    def name(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+
+async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, ImageLabels | None] | None:
+    """Return the labels of the images of all kernel caches, by name; None where the caches cannot be listed.
+
+    A cluster that has no such kind has no caches. The digest that the controller verified is read, not the tag of now.
+    """
+    caches: list[_Cache] = []
+    for plural in ("gkmcaches", "clustergkmcaches"):
+        try:
+            found, _ = await list_all(api, build_collection_path(API_VERSION, plural), _Cache)
+        except ApiError as exc:
+            if not exc.not_found:
+                return None
+        else:
+            caches += found
+    async with RegistryClient(settings) as client:
+        return {cache.name: await _read_labels(client, cache) for cache in caches}
+
+
+async def _read_labels(client: RegistryClient, cache: _Cache) -> ImageLabels | None:
+    try:
+        reference = parse_reference(cache.spec.image)
+        if cache.status.resolved_digest:
+            reference = reference.with_digest(cache.status.resolved_digest)
+        raw = await client.read_manifest(reference)
+        return (await read_cache_image(client, reference.with_digest(raw.digest), raw)).labels
+    except (CacheError, RegistryError):
+        return None

@@ -1,0 +1,1 @@
+"""Which DaemonSets, builds and modules drivers need, by the kernels that the nodes run."""

@@ -1,0 +1,87 @@
+"""Jobs that build images of drivers which are not there, one per kernel and vendor."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.drivers.planning.names import MAX_NAME
+from accelkit.enablement.drivers.planning.plan import PlannedSet
+from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables
+from accelkit.enablement.drivers.systems import System
+
+# Where the Job's container finds them.
+CONTEXT: Final = "/workspace"
+CONTAINERFILE: Final = f"{CONTEXT}/Containerfile"
+_DIGEST: Final = 8
+
+
+class PlannedBuild(msgspec.Struct, frozen=True):
+    """A Job.
+
+    Attributes:
+        name: of the Job and its ConfigMap; another image or Containerfile is another Job, as Jobs do not change.
+        image: that it pushes.
+        builder: the image that builds.
+        args: of the builder, filled in.
+        containerfile: its text.
+        push_secret: name of a Secret; empty for none.
+        entitlement_secret: name of a Secret; empty for none.
+    """
+
+    name: str
+    image: str
+    builder: str
+    args: tuple[str, ...]
+    containerfile: str
+    push_secret: str
+    entitlement_secret: str
+
+
+def plan_builds(
+    sets: Iterable[PlannedSet],
+    drivers: Mapping[str, VendorDriver],
+    images: Mapping[str, bool | None],
+    systems: Mapping[str, System],
+) -> tuple[PlannedBuild, ...]:
+    """Return the Jobs for images that are known not to be there; of an image that nobody could look for there is none.
+
+    Args:
+        sets: that are planned.
+        drivers: by vendor.
+        images: whether each is there.
+        systems: of the nodes, by node.
+    """
+    found = list[PlannedBuild]()
+    for planned in sets:
+        driver = drivers[planned.vendor]
+        if images.get(planned.image) is not False or driver.build is None:
+            continue
+        system = systems.get(planned.nodes[0], System()) if planned.nodes else System()
+        variables = {
+            **list_variables(planned.kernel, system, planned.vendor, planned.version),
+            # Whoever builds needs the release itself, not what a tag takes of it.
+            "KERNEL_FULL_VERSION": planned.kernel,
+            "IMAGE": planned.image,
+            "CONTAINERFILE": CONTAINERFILE,
+            "CONTEXT": CONTEXT,
+        }
+        args = tuple(fill_pattern(each, variables) for each in driver.build.args)
+        whole = "\0".join((planned.image, driver.build.builder, driver.build.containerfile, *args))
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST]
+        name = f"{planned.name[: MAX_NAME - _DIGEST - 1].rstrip('-.')}-{digest}"
+        found.append(
+            PlannedBuild(
+                name,
+                planned.image,
+                driver.build.builder,
+                args,
+                driver.build.containerfile,
+                driver.build.push_secret,
+                driver.build.entitlement_secret,
+            )
+        )
+    return tuple(found)

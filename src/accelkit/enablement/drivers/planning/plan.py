@@ -1,0 +1,155 @@
+"""Plans one DaemonSet per kernel and vendor, and says of each node that has none why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode
+from accelkit.enablement.drivers.planning.names import build_label, build_name
+from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
+from accelkit.enablement.drivers.systems import System
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
+from accelkit.texts import list_some
+
+
+class PlannedSet(msgspec.Struct, frozen=True):
+    """The driver of one vendor for one kernel.
+
+    Attributes:
+        name: of its DaemonSet, and of the Job that builds its image.
+        vendor: of the cards.
+        kernel: the release.
+        label: value of `KERNEL_LABEL` on its nodes.
+        system: of its nodes, as `rhel9.4`.
+        image: with all variables filled in.
+        version: of the driver; empty where any will do.
+        nodes: names, sorted; those that wait too, as their driver stays.
+    """
+
+    name: str
+    vendor: str
+    kernel: str
+    label: str
+    system: str
+    image: str
+    version: str
+    nodes: tuple[str, ...]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why nodes get nothing now.
+
+    Attributes:
+        reason: one of `accelkit.enablement.drivers.reasons.REASONS`.
+        evidence: what was seen, as a sentence.
+        nodes: names, sorted.
+        wrong: whether somebody has to change something, so that a run fails; else it is told alone.
+    """
+
+    reason: str
+    evidence: str
+    nodes: tuple[str, ...]
+    wrong: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.evidence} ({list_some(self.nodes)}); {REASONS[self.reason]}"
+
+
+class DriverPlan(msgspec.Struct, frozen=True):
+    """What is to be there.
+
+    Attributes:
+        sets: by name.
+        problems: of nodes that have none.
+        labels: to be written, by node; only of nodes that lack them, and may be acted upon.
+    """
+
+    sets: tuple[PlannedSet, ...]
+    problems: tuple[Problem, ...]
+    labels: Mapping[str, Mapping[str, str]]
+
+
+def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver], prefix: str) -> DriverPlan:
+    """Plan the DaemonSets of all kernels.
+
+    A node that is not ready or cordoned is not acted upon: it gets no label. Where it has one from before, the
+    DaemonSet of that kernel stays planned, so that nothing is taken from it while it cannot be seen.
+
+    Args:
+        nodes: of the cluster; those without cards of a vendor do not count.
+        drivers: by vendor, of those that run in containers.
+        prefix: with which names begin.
+    """
+    listed = list(nodes)
+    labels: dict[str, dict[str, str]] = {}
+    groups: dict[tuple[str, str], list[DriverNode]] = {}
+    for node in listed:
+        vendors = [vendor for vendor in node.vendors if vendor in drivers]
+        if not vendors:
+            continue
+        wanted = {KERNEL_LABEL: build_label(node.kernel)} | {f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}
+        lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+        if lacking and not node.obstacle:
+            labels[node.name] = lacking
+        for vendor in vendors:
+            known = node.kernel and not {KERNEL_LABEL, f"{VENDOR_LABELS}{vendor}"} & lacking.keys()
+            if known or not node.obstacle:
+                groups.setdefault((vendor, node.kernel), []).append(node)
+    sets, wrong = _plan_groups(groups, drivers, prefix)
+    return DriverPlan(tuple(sets), (*wrong, *list_obstacles(listed, drivers)), labels)
+
+
+def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
+    """Return why nodes with cards of these vendors are not acted upon."""
+    return [_describe_obstacle(node) for node in nodes if node.obstacle and not {*node.vendors}.isdisjoint(drivers)]
+
+
+def _plan_groups(
+    groups: Mapping[tuple[str, str], Sequence[DriverNode]], drivers: Mapping[str, VendorDriver], prefix: str
+) -> tuple[list[PlannedSet], list[Problem]]:
+    names = Counter(build_name(prefix, vendor, kernel) for vendor, kernel in groups)
+    sets, problems = list[PlannedSet](), list[Problem]()
+    for (vendor, kernel), members in sorted(groups.items()):
+        driver, listed = drivers[vendor], tuple(sorted(node.name for node in members))
+        pattern = driver.find_pattern(kernel)
+        if problem := _find_problem(vendor, kernel, members, pattern):
+            problems.append(problem)
+            continue
+        system = members[0].system
+        image = fill_pattern(pattern, list_variables(kernel, system, vendor, driver.version))
+        name = build_name(prefix, vendor, kernel)
+        if names[name] > 1:
+            name = build_name(prefix, vendor, kernel, distinct=True)
+        sets.append(PlannedSet(name, vendor, kernel, build_label(kernel), str(system), image, driver.version, listed))
+    return sets, problems
+
+
+def _find_problem(vendor: str, kernel: str, members: Sequence[DriverNode], pattern: str) -> Problem | None:
+    by_system: dict[System, list[str]] = {}
+    for node in members:
+        by_system.setdefault(node.system, []).append(node.name)
+    listed = tuple(sorted(node.name for node in members))
+    if len(by_system) > 1:
+        found = "; ".join(
+            f"{str(system) or 'unknown'}: {list_some(sorted(names))}"
+            for system, names in sorted(by_system.items(), key=lambda each: str(each[0]))
+        )
+        return Problem("TwoSystems", f"nodes with kernel {kernel} run different systems: {found}", listed)
+    if not pattern:
+        return Problem("NoImage", f"there is no image of {vendor}'s driver for kernel {kernel}", listed)
+    if needs_system(pattern) and not all(node.system.id for node in members):
+        return Problem("SystemUnknown", f"the system of nodes with kernel {kernel} is not known", listed)
+    return None
+
+
+def _describe_obstacle(node: DriverNode) -> Problem:
+    sentences = {
+        "NodeNotReady": "the node is not ready" if node.ready is False else "nobody knows whether the node is ready",
+        "NodeCordoned": "the node is cordoned",
+        "KernelUnknown": "the node does not tell its kernel",
+    }
+    return Problem(node.obstacle, sentences[node.obstacle], (node.name,), wrong=False)

@@ -1,0 +1,130 @@
+"""Has the driver's pods of one node replaced by those of the present plan, and waits until its driver works."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.enablement.drivers.driver_pods import DriverPod
+from accelkit.enablement.drivers.reading import read_driver_node
+from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.upgrading.validation import validate
+from accelkit.errors import ApiError, ServiceError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import build_collection_path, build_object_path
+
+POLL_SECONDS: Final = 2.0
+
+
+class WantedPods(msgspec.Struct, frozen=True):
+    """The pods that a node's drivers run in.
+
+    Attributes:
+        namespace: of these pods.
+        selector: by which they are found there.
+        images: that they have to have, one of each vendor's.
+    """
+
+    namespace: str
+    selector: str
+    images: tuple[str, ...]
+
+
+async def wait_for_driver(
+    api: ApiClient,
+    name: str,
+    targets: Mapping[str, str],
+    *,
+    seconds: float,
+    wanted: WantedPods | None = None,
+    began_at: float = 0.0,
+    check: bool = False,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """Delete pods of other images, and wait until those that are wanted are ready and the agent reports the driver.
+
+    DaemonSets of drivers replace a pod only when it is deleted. What the API server does not answer is asked again.
+
+    Args:
+        api: an open client.
+        name: of the node.
+        targets: by vendor, the version that is wanted; empty where any will do.
+        seconds: how long it may take.
+        wanted: pods of drivers; None where the drivers run in none.
+        began_at: of the upgrade, Unix seconds; what a stage found before does not count.
+        check: delete nothing, and do not wait.
+        sleep: waits between two looks.
+        clock: seconds that only grow.
+
+    Returns:
+        The pods that were (in check mode: would be) deleted.
+
+    Raises:
+        ServiceError: it does not work at the deadline; the sentence says what was seen last.
+        ApiError: the API server refused.
+    """
+    deadline = clock() + seconds
+    deleted = dict[str, None]()
+    while True:
+        try:
+            reason, evidence = await _replace(api, name, wanted, deleted, check=check)
+            if check:
+                return list(deleted)
+            if not reason:
+                reason, evidence = await _validate(api, name, targets, began_at)
+        except ApiError as exc:
+            if not exc.unanswered:
+                raise
+            reason, evidence = "Interrupted", exc.message
+        if not reason:
+            return list(deleted)
+        if clock() >= deadline:
+            raise ServiceError(
+                f"after {seconds:g} s the driver of node {name} does not work: {reason}: {evidence}",
+                next_step=REASONS[reason],
+            )
+        await sleep(POLL_SECONDS)
+
+
+async def _replace(
+    api: ApiClient, name: str, wanted: WantedPods | None, deleted: dict[str, None], *, check: bool
+) -> tuple[str, str]:
+    if wanted is None or not wanted.images:
+        return "", ""
+    collection = build_collection_path("v1", "pods", wanted.namespace)
+    query = {"labelSelector": wanted.selector, "fieldSelector": f"spec.nodeName={name}"}
+    pods, _ = await list_all(api, collection, DriverPod, query=query)
+    for pod in pods:
+        if pod.image not in wanted.images and pod.metadata.deletion_timestamp is None:
+            deleted[pod.metadata.name] = None
+            if not check:
+                await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
+    ready = {pod.image for pod in pods if pod.ready}
+    if waiting := sorted(set(wanted.images) - ready):
+        return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
+    return "", ""
+
+
+async def _delete(api: ApiClient, path: str, uid: str) -> None:
+    try:
+        await api.delete(path, {"preconditions": {"uid": uid}})
+    except ApiError as exc:
+        # Its DaemonSet was faster.
+        if not exc.not_found and not exc.conflict:
+            raise
+
+
+async def _validate(api: ApiClient, name: str, targets: Mapping[str, str], began_at: float) -> tuple[str, str]:
+    node = await read_driver_node(api, name)
+    for vendor, target in sorted(targets.items()):
+        if vendor in node.vendors:
+            found = validate(node, vendor, target, began_at=began_at)
+            if not found.works:
+                return found.reason, found.evidence
+    return "", ""

@@ -1,0 +1,31 @@
+"""The state of a node as it is now, with which results of stages are compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from accelkit.model.card import Card
+from accelkit.model.stage import NodeState
+
+_DIGITS: Final = 16
+
+
+def describe_state(boot_id: str, kernel: str, cards: Sequence[Card] | None) -> NodeState:
+    """Return the state of a node.
+
+    Args:
+        boot_id: `status.nodeInfo.bootID`, empty where it is not known.
+        kernel: `status.nodeInfo.kernelVersion`, the same.
+        cards: those of its inventory; None where that cannot be read.
+    """
+    if cards is None:
+        return NodeState(boot_id=boot_id, kernel=kernel)
+    identities = "\n".join(sorted(card.id for card in cards))
+    return NodeState(
+        boot_id=boot_id,
+        kernel=kernel,
+        drivers=",".join(sorted({card.driver_version for card in cards if card.driver_version})),
+        cards=hashlib.sha256(identities.encode()).hexdigest()[:_DIGITS],
+    )

@@ -1,0 +1,193 @@
+"""Shows, when scraped, what the node's cards do and who holds them. Nothing is read from a card meanwhile.
+
+The names are those that vendors' exporters agree on, as far as they do, in base units. A card's own series keep their
+labels while pods come and go; those of the pod that has a card alone are series of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from accelkit.model.card import Card
+from accelkit.node.card_metrics.holders import Holder, Holdings
+from accelkit.node.card_metrics.reading import CardReading
+from accelkit.node.card_states import GONE
+from accelkit.node.health.faults import Fault
+from accelkit.vendors.xids import find_xid
+
+_LABELS: Final = ("card", "vendor", "model", "node")
+_POD_LABELS: Final = (*_LABELS, "namespace", "pod", "container")
+# What health says of a card that is not there any more, whoever noticed it.
+_LOST: Final = GONE.removesuffix("the node")
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    read: Callable[[CardReading], float | None]
+    name: str
+    text: str
+    counter: bool = False
+    of_pods: bool = False
+
+    def make(self, *, of_pod: bool = False) -> CounterMetricFamily | GaugeMetricFamily:
+        name = self.name.replace("accelerator_", "accelerator_pod_", 1) if of_pod else self.name
+        text = f"{self.text} Shown while exactly one pod holds the card." if of_pod else self.text
+        kind = CounterMetricFamily if self.counter else GaugeMetricFamily
+        return kind(name, text, labels=_POD_LABELS if of_pod else _LABELS)
+
+
+_FAMILIES: Final = (
+    _Family(
+        lambda found: found.utilization_ratio,
+        "accelerator_utilization_ratio",
+        "How busy the card is, from 0 to 1.",
+        of_pods=True,
+    ),
+    _Family(
+        lambda found: found.memory_used_bytes,
+        "accelerator_memory_used_bytes",
+        "Memory of the card that all programs together use.",
+        of_pods=True,
+    ),
+    _Family(lambda found: found.memory_total_bytes, "accelerator_memory_total_bytes", "Memory that the card has."),
+    _Family(
+        lambda found: found.temperature_celsius, "accelerator_temperature_celsius", "Temperature of the card's chip."
+    ),
+    _Family(
+        lambda found: found.power_watts, "accelerator_power_usage_watts", "Power that the card draws.", of_pods=True
+    ),
+    _Family(
+        lambda found: found.energy_joules,
+        "accelerator_energy_joules",
+        "Energy that the card has drawn since its driver was loaded.",
+        counter=True,
+        of_pods=True,
+    ),
+    _Family(lambda found: found.sm_clock_hertz, "accelerator_sm_clock_hertz", "Frequency of what computes."),
+    _Family(
+        lambda found: found.memory_clock_hertz, "accelerator_memory_clock_hertz", "Frequency of the card's memory."
+    ),
+    _Family(
+        lambda found: found.ecc_corrected,
+        "accelerator_ecc_corrected_errors",
+        "Errors of the card's memories that were corrected.",
+        counter=True,
+    ),
+    _Family(
+        lambda found: found.ecc_uncorrected,
+        "accelerator_ecc_uncorrected_errors",
+        "Errors of the card's memories that were not corrected.",
+        counter=True,
+    ),
+)
+
+
+class CardCollector(Collector):
+    """Shows the cards of one node.
+
+    Args:
+        node: the node's name.
+        cards: those that are shown to the cluster, with their health.
+        readings: what they do, by card.
+        holdings: who holds them.
+        last_xids: the last error that NVIDIA's driver reported, by card.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        cards: Callable[[], Sequence[Card]],
+        readings: Callable[[], Mapping[str, CardReading]],
+        holdings: Callable[[], Holdings],
+        last_xids: Mapping[str, int],
+    ) -> None:
+        self._node = node
+        self._cards = cards
+        self._readings = readings
+        self._holdings = holdings
+        self._last_xids = last_xids
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics as they are now."""
+        cards, holdings = self._cards(), self._holdings()
+        yield from self._show_states(cards)
+        yield from self._show_readings(cards, holdings.alone)
+        shares = GaugeMetricFamily(
+            "accelerator_share_memory_bytes",
+            "Memory of the card that the container was given.",
+            labels=("namespace", "pod", "container", "card"),
+        )
+        for holder, amount in holdings.memory_bytes.items():
+            shares.add_metric(holder, amount)
+        yield shares
+
+    def _show_states(self, cards: Sequence[Card]) -> Iterator[Metric]:
+        info = GaugeMetricFamily(
+            "accelerator_info",
+            "1 for each card, with what is known of it.",
+            labels=(*_LABELS, "pci_bus_id", "driver_version"),
+        )
+        health = GaugeMetricFamily(
+            "accelerator_health_info",
+            "1 for each card: healthy, unhealthy, unknown, or lost where it was there and is not any more.",
+            labels=(*_LABELS, "state"),
+        )
+        cordoned = GaugeMetricFamily(
+            "accelerator_cordoned", "1 where somebody took the card out of placement.", labels=_LABELS
+        )
+        fault = GaugeMetricFamily(
+            "accelerator_fault_info",
+            "1 for each card that takes no new shares until it is mended.",
+            labels=(*_LABELS, "xid", "action"),
+        )
+        xid = GaugeMetricFamily(
+            "accelerator_last_xid", "Number of the last error that NVIDIA's driver reported.", labels=_LABELS
+        )
+        for card in cards:
+            labels = self._label(card)
+            info.add_metric([*labels, card.bdf, card.driver_version], 1)
+            health.add_metric([*labels, _name_state(card)], 1)
+            cordoned.add_metric(labels, card.cordoned)
+            if (found := Fault.parse(card.fault)) is not None:
+                fault.add_metric([*labels, str(found.xid), find_xid(found.xid).action.value], 1)
+            if card.id in self._last_xids:
+                xid.add_metric(labels, self._last_xids[card.id])
+        yield from (info, health, cordoned, fault, xid)
+
+    def _show_readings(self, cards: Sequence[Card], alone: Mapping[str, Holder]) -> Iterator[Metric]:
+        current = self._readings()
+        readings = {card.id: _complete(card, current.get(card.id, CardReading())) for card in cards}
+        for family in _FAMILIES:
+            of_cards, of_pods = family.make(), family.make(of_pod=True)
+            for card in cards:
+                value = family.read(readings[card.id])
+                if value is None:
+                    continue
+                of_cards.add_metric(self._label(card), value)
+                if family.of_pods and card.id in alone:
+                    holder = alone[card.id]
+                    labels = [*self._label(card), holder.namespace, holder.pod, holder.container]
+                    of_pods.add_metric(labels, value)
+            yield of_cards
+            if family.of_pods:
+                yield of_pods
+
+    def _label(self, card: Card) -> list[str]:
+        return [card.id, card.vendor, card.model, self._node]
+
+
+def _complete(card: Card, reading: CardReading) -> CardReading:
+    """Return a reading with the memory that discovery found, where the reading does not say it."""
+    if reading.memory_total_bytes is not None or card.estimated:
+        return reading
+    return replace(reading, memory_total_bytes=card.memory_bytes)
+
+
+def _name_state(card: Card) -> str:
+    return "lost" if _LOST in card.health_reason else card.health.value

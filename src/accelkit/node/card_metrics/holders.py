@@ -1,0 +1,71 @@
+"""Which containers hold how much of which card, as their kubelet gave it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from accelkit.model.assignment import MOVING
+from accelkit.model.card import Card
+from accelkit.model.request import Kind
+from accelkit.node.pods import NodePod
+
+
+class Holder(NamedTuple):
+    """A container that holds some of a card."""
+
+    namespace: str
+    pod: str
+    container: str
+    card: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is held of the cards.
+
+    Attributes:
+        memory_bytes: of each container; one whose amount is not known is left out.
+        alone: cards of which exactly one pod holds some, by card: that pod, with its container where only one holds it.
+    """
+
+    memory_bytes: Mapping[Holder, int]
+    alone: Mapping[str, Holder]
+
+
+def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
+    """Return what admitted pods hold; before its admission a pod holds nothing.
+
+    Nobody has a card alone where the cards of some pod are not known: they may be any.
+    """
+    admitted = [each for each in pods if each.admitted]
+    amounts: Counter[Holder] = Counter()
+    containers: dict[str, set[Holder]] = defaultdict(set)
+    for each in admitted:
+        for holder, amount in _list_shares(each, cards):
+            containers[holder.card].add(holder)
+            if amount:
+                amounts[holder] += amount
+    known = all(each.assigned is not None for each in admitted)
+    alone = {card: _merge(holders) for card, holders in containers.items() if len({each[:2] for each in holders}) == 1}
+    return Holdings(dict(sorted(amounts.items())), alone if known else {})
+
+
+def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[Holder, int]]:
+    kinds = dict(each.pod.order)
+    shares = {} if each.assigned is None else each.assigned.assignment.containers
+    for name, held in shares.items():
+        # The devices of an init container that has ended are those of the containers after it.
+        if name == MOVING or (kinds.get(name) is Kind.INIT and name not in each.running):
+            continue
+        for share in held:
+            card = cards.get(share.card)
+            whole = card.own_bytes if share.whole and card is not None else 0
+            yield Holder(each.pod.ref.namespace, each.pod.ref.name, name, share.card), whole or share.memory_bytes
+
+
+def _merge(holders: Iterable[Holder]) -> Holder:
+    first, *others = sorted(holders)
+    return first._replace(container="") if others else first

@@ -1,0 +1,81 @@
+"""Where kernel drivers show in files what their cards do: temperature, power, memory in use, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.errors import ProfileError
+
+# The entry for drivers that have none of their own: what the kernel's interface of sensors means for all of them.
+_OTHER: Final = "other"
+
+
+class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that may have a measure; `measures.yaml` says what each field means.
+
+    Attributes:
+        file: a pattern below the card's folder.
+        multiply: from the file's unit to the base unit, with `divide`.
+    """
+
+    file: str
+    chip: str = ""
+    label: str = ""
+    key: str = ""
+    multiply: int = 1
+    divide: int = 1
+
+    def convert(self, number: int) -> float:
+        """Return what the file's number is in the base unit."""
+        return number * self.multiply / self.divide
+
+
+class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files of a driver by measure, in the order in which they are asked; base units are in the names."""
+
+    utilization_ratio: tuple[MeasureFile, ...] = ()
+    memory_used_bytes: tuple[MeasureFile, ...] = ()
+    memory_total_bytes: tuple[MeasureFile, ...] = ()
+    temperature_celsius: tuple[MeasureFile, ...] = ()
+    power_watts: tuple[MeasureFile, ...] = ()
+    energy_joules: tuple[MeasureFile, ...] = ()
+    sm_clock_hertz: tuple[MeasureFile, ...] = ()
+    memory_clock_hertz: tuple[MeasureFile, ...] = ()
+    ecc_corrected: tuple[MeasureFile, ...] = ()
+    ecc_uncorrected: tuple[MeasureFile, ...] = ()
+
+    def list_by_measure(self) -> Mapping[str, tuple[MeasureFile, ...]]:
+        """Return the files by the measure's name."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def find_measure_files(driver: str | None) -> MeasureFiles:
+    """Return where a kernel driver shows measures; for one that nobody knows, where all drivers may."""
+    found = _load()
+    return found.get(driver or _OTHER, found[_OTHER])
+
+
+def parse_measures(text: str) -> Mapping[str, MeasureFiles]:
+    """Read the table from YAML.
+
+    Raises:
+        ProfileError: it is wrong.
+    """
+    try:
+        found = msgspec.convert(YAML(typ="safe", pure=True).load(text), dict[str, MeasureFiles])
+    except msgspec.ValidationError as exc:
+        raise ProfileError(f"the table of measures is wrong: {exc}") from exc
+    if _OTHER not in found:
+        raise ProfileError(f"the table of measures is wrong: it has no entry {_OTHER}")
+    return found
+
+
+@cache
+def _load() -> Mapping[str, MeasureFiles]:
+    return parse_measures((resources.files("accelkit.vendors") / "data" / "measures.yaml").read_text())

@@ -1,0 +1,139 @@
+"""What stages found on nodes is shown by the leader: ready, failures with their reasons, and the last success."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.stages.metrics import StageTexts
+from accelkit.extender.stages.records import NodeStages, StageRecords
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.node_state import describe_state
+from accelkit.model.pod import Node
+from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult, write_record
+
+CARDS = (Card("a", "amd", "m", 16), Card("b", "nvidia", "m", 16, driver_version="570.1"))
+STATE = describe_state("boot-1", "6.8.0", CARDS)
+PASSED = StageResult(Outcome.PASS, found_at=1000.0, state=STATE)
+READY, FAILURE = "accelerator_stage_ready", "accelerator_stage_failure_info"
+SUCCESS = "accelerator_stage_last_success_timestamp_seconds"
+
+
+class Cluster:
+    """Nodes with what stages found there, as an extender sees them."""
+
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.ledger.put_node("n", Inventory(1, CARDS))
+        self.records = StageRecords()
+        self.leads = True
+        self.texts = StageTexts(self.records, self.ledger, lambda: self.leads)
+
+    def make(self, results, *, name="n", boot="boot-1"):
+        text = results if isinstance(results, str) else write_record(StageRecord(results or {}))
+        return msgspec.convert(
+            {
+                "metadata": {"name": name, "annotations": {} if results is None else {STAGES_ANNOTATION: text}},
+                "status": {"nodeInfo": {"bootID": boot, "kernelVersion": "6.8.0"}},
+            },
+            Node,
+        )
+
+    def put(self, results, **facts):
+        self.records.take_event("MODIFIED", self.make(results, **facts))
+
+    def show(self):
+        families = text_string_to_metric_families(self.texts.render().decode())
+        return {
+            (each.name, *(each.labels[key] for key in ("stage", "vendor", "reason") if key in each.labels)): each.value
+            for family in families
+            for each in family.samples
+        }
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+def test_a_stage_that_passed_is_ready_for_each_vendor_of_the_node(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    assert cluster.show() == {
+        (READY, "plugin-check", "amd"): 1,
+        (READY, "plugin-check", "nvidia"): 1,
+        (SUCCESS, "plugin-check"): 1000,
+    }
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.UNKNOWN])
+def test_a_failure_has_its_reason_and_the_last_success_stays(cluster, outcome):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    cluster.put({Stage.PLUGIN_CHECK: StageResult(outcome, "CardLost", found_at=2000.0, state=STATE)})
+    shown = cluster.show()
+    assert shown[READY, "plugin-check", "amd"] == 0
+    assert shown[FAILURE, "plugin-check", "CardLost"] == 1
+    assert shown[SUCCESS, "plugin-check"] == 1000
+
+
+def test_a_node_that_was_started_anew_is_not_green(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    assert cluster.show()[READY, "plugin-check", "amd"] == 1
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, boot="boot-2")
+    shown = cluster.show()
+    assert shown[READY, "plugin-check", "amd"] == 0
+    assert shown[FAILURE, "plugin-check", "StateChanged"] == 1
+
+
+def test_a_node_that_has_other_cards_now_is_not_green(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    assert cluster.show()[READY, "plugin-check", "amd"] == 1
+    cluster.ledger.put_node("n", Inventory(1, CARDS[:1]))
+    assert cluster.show()[READY, "plugin-check", "amd"] == 0
+
+
+def test_what_waits_for_another_stage_has_nothing_to_say(cluster):
+    cluster.put({Stage.EXTENDER_CHECK: StageResult(Outcome.SKIPPED, "NeedNotPassed", state=STATE)})
+    assert cluster.show() == {}
+
+
+@pytest.mark.parametrize("text", ["{", '{"results":{},"version":9}', "x" * 20_000])
+def test_a_record_that_cannot_be_read_is_told_of(cluster, text):
+    cluster.put(text)
+    assert cluster.show() == {(FAILURE, "", "RecordUnreadable"): 1}
+
+
+def test_a_reason_that_is_none_becomes_no_label(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: StageResult(Outcome.FAIL, 'x"} 1\n' + "y" * 300, state=STATE)})
+    assert cluster.show()[FAILURE, "plugin-check", "RecordUnreadable"] == 1
+
+
+def test_a_node_that_is_gone_or_has_no_record_any_more_is_not_shown(cluster):
+    for name in ("n", "m", "o"):
+        cluster.put({Stage.PLUGIN_CHECK: PASSED}, name=name)
+    cluster.records.take_event("DELETED", cluster.make({}, name="m"))
+    cluster.put(None, name="o")
+    assert [name for name, _ in cluster.records] == ["n"]
+    cluster.records.replace([cluster.make({Stage.PLUGIN_CHECK: PASSED}, name="p")])
+    assert [name for name, _ in cluster.records] == ["p"]
+
+
+def test_lines_are_made_once_for_each_change(cluster, monkeypatch):
+    made = []
+    judge = NodeStages.judge
+    monkeypatch.setattr(NodeStages, "judge", lambda stages, cards: made.append(1) or judge(stages, cards))
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    for _ in range(3):
+        cluster.put({Stage.PLUGIN_CHECK: PASSED})
+        cluster.show()
+    assert len(made) == 1
+
+
+def test_the_leader_alone_shows_them_beside_its_other_metrics(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED})
+    assert READY in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()
+    cluster.leads = False
+    assert READY not in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()

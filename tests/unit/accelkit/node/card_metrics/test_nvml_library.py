@@ -1,0 +1,75 @@
+"""The measures through pynvml and the library's C interface, as an agent reads them."""
+
+from __future__ import annotations
+
+import pytest
+from standin_nvml import StandinCard
+
+from accelkit.model.card import Card
+from accelkit.node.card_metrics.reading import CardReading
+from accelkit.node.card_metrics.watch import CardWatch, read_card
+from accelkit.node.discovery import FoundCard
+from accelkit.node.discovery.nvml import load_nvml
+from accelkit.vendors.profiles import load_profiles
+
+GIB = 2**30
+ONE, OTHER = "0000:3b:00.0", "0000:af:00.0"
+
+
+@pytest.fixture
+def host(standin_nvml):
+    standin_nvml.cards = [StandinCard(ONE, "GPU-1", used=3 * GIB), StandinCard(OTHER, "GPU-2", minor=1)]
+    standin_nvml.measures = [
+        (ONE, "busy", 37),
+        (ONE, "temperature", 61),
+        (ONE, "power", 412_500),
+        (ONE, "energy", 2**33),
+        (ONE, "clock-sm", 1980),
+        (ONE, "clock-memory", 2619),
+        (ONE, "ecc-corrected", 7),
+        (ONE, "ecc-uncorrected", 0),
+    ]
+    standin_nvml.write()
+    return standin_nvml
+
+
+def read(bdf):
+    card = Card(f"GPU-{bdf}", "nvidia", "m", GIB, bdf=bdf)
+    return FoundCard(card, 0, 0, load_profiles()["nvidia"], driver="nvidia")
+
+
+def test_measures_come_through_the_library_in_base_units(host):
+    assert read_card(read(ONE), load_nvml) == CardReading(
+        utilization_ratio=0.37,
+        memory_used_bytes=3 * GIB,
+        memory_total_bytes=141 * GIB,
+        temperature_celsius=61,
+        power_watts=412.5,
+        energy_joules=2**33 / 1000,
+        sm_clock_hertz=1.98e9,
+        memory_clock_hertz=2.619e9,
+        ecc_corrected=7,
+        ecc_uncorrected=0,
+    )
+    # Of the other card only its memory is known.
+    assert read_card(read(OTHER), load_nvml) == CardReading(memory_used_bytes=0, memory_total_bytes=141 * GIB)
+
+
+def test_a_card_that_is_lost_has_no_measures(host):
+    host.cards = host.cards[1:]
+    host.write()
+    assert read_card(read(ONE), load_nvml) == CardReading()
+
+
+def test_nobody_waits_for_a_driver_that_hangs(host):
+    host.delays = {"nvmlDeviceGetTemperature": 500}
+    host.write()
+    watch = CardWatch(lambda found: read_card(found, load_nvml))
+    watch.look([read(ONE)])
+    assert watch.list_current() == {}
+    (thread,) = watch._threads.values()
+    assert thread.is_alive()
+    host.delays = {}
+    host.write()
+    thread.join(10)
+    assert watch.list_current()[f"GPU-{ONE}"].temperature_celsius == 61

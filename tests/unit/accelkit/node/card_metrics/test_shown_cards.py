@@ -1,0 +1,236 @@
+"""What an agent shows of its cards and their holders: names, units and labels, and who is charged with a card."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fake_api.server import FakeApi
+from prometheus_client import CollectorRegistry, generate_latest
+
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card, Health
+from accelkit.model.pod import Pod
+from accelkit.node.card_metrics.collector import CardCollector
+from accelkit.node.card_metrics.holders import list_holdings
+from accelkit.node.card_metrics.reading import CardReading
+from accelkit.node.card_metrics.show import show_cards
+from accelkit.node.card_states import CardStates
+from accelkit.node.discovery import FoundCard
+from accelkit.node.health.card_history import CardHistory
+from accelkit.node.health.signals import Signals
+from accelkit.node.node_cards import NodeCards
+from accelkit.node.pods import NodePods
+from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.profiles import load_profiles
+
+GIB = 2**30
+CARD = Card("GPU-a", "nvidia", "NVIDIA H200", 141 * GIB, bdf="0000:3b:00.0", driver_version="570.1")
+READING = CardReading(
+    utilization_ratio=0.37,
+    memory_used_bytes=3 * GIB,
+    temperature_celsius=61,
+    power_watts=412.5,
+    energy_joules=9000.5,
+    sm_clock_hertz=1.98e9,
+    memory_clock_hertz=2.619e9,
+    ecc_corrected=7,
+    ecc_uncorrected=0,
+)
+REST = 'model="NVIDIA H200",node="n"'
+OF_CARD = '{card="GPU-a",model="NVIDIA H200",node="n",vendor="nvidia"'
+OF_POD = '{card="GPU-a",container="c",model="NVIDIA H200",namespace="d",node="n",pod="one",vendor="nvidia"}'
+# The contract with dashboards and alerts: names, base units, labels.
+GOLDEN = [
+    f'accelerator_info{{card="GPU-a",driver_version="570.1",{REST},pci_bus_id="0000:3b:00.0",vendor="nvidia"}} 1.0',
+    'accelerator_health_info{card="GPU-a",model="NVIDIA H200",node="n",state="healthy",vendor="nvidia"} 1.0',
+    f"accelerator_cordoned{OF_CARD}}} 0.0",
+    f"accelerator_last_xid{OF_CARD}}} 31.0",
+    f"accelerator_utilization_ratio{OF_CARD}}} 0.37",
+    f"accelerator_pod_utilization_ratio{OF_POD} 0.37",
+    f"accelerator_memory_used_bytes{OF_CARD}}} 3.221225472e+09",
+    f"accelerator_pod_memory_used_bytes{OF_POD} 3.221225472e+09",
+    f"accelerator_memory_total_bytes{OF_CARD}}} 1.51397597184e+11",
+    f"accelerator_temperature_celsius{OF_CARD}}} 61.0",
+    f"accelerator_power_usage_watts{OF_CARD}}} 412.5",
+    f"accelerator_pod_power_usage_watts{OF_POD} 412.5",
+    f"accelerator_energy_joules_total{OF_CARD}}} 9000.5",
+    f"accelerator_pod_energy_joules_total{OF_POD} 9000.5",
+    f"accelerator_sm_clock_hertz{OF_CARD}}} 1.98e+09",
+    f"accelerator_memory_clock_hertz{OF_CARD}}} 2.619e+09",
+    f"accelerator_ecc_corrected_errors_total{OF_CARD}}} 7.0",
+    f"accelerator_ecc_uncorrected_errors_total{OF_CARD}}} 0.0",
+    'accelerator_share_memory_bytes{card="GPU-a",container="c",namespace="d",pod="one"} 4.294967296e+09',
+]
+
+
+class Agent:
+    """The pods of a node, and what its agent shows of two cards."""
+
+    def __init__(self):
+        self.pods = NodePods(FakeApi(), "n", load_dialect("native"))
+        self.cards = [CARD, msgspec.structs.replace(CARD, id="GPU-b", memory_bytes=None)]
+        self.pods.learn_cards(NodeCards({each.id: each for each in self.cards}, GIB))
+
+    def pod(self, name, containers, *, init=(), running=(), admitted=True, assigned=True):
+        """A pod whose containers hold {card: GiB, or 0 for the whole card}."""
+        shares = {
+            container: tuple(
+                Share(card, gib * GIB if gib else 141 * GIB, 0 if gib else 1000, whole=not gib)
+                for card, gib in held.items()
+            )
+            for container, held in containers.items()
+        }
+        annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment(shares))} if assigned else {}
+        made = {
+            name: {
+                "name": name,
+                "resources": {
+                    "limits": {
+                        "accelkit.io/cards" if 0 in held.values() else "accelkit.io/memory": str(
+                            sum(held.values()) or len(held)
+                        )
+                    }
+                },
+            }
+            for name, held in containers.items()
+        }
+        statuses = [{"name": each, "containerID": "x", "state": {"running": {}}} for each in running]
+        pod = {
+            "metadata": {"name": name, "namespace": "d", "uid": name, "annotations": annotations},
+            "spec": {
+                "nodeName": "n",
+                "containers": [made[each] for each in containers if each not in init],
+                "initContainers": [made[each] for each in init],
+            },
+            "status": {
+                "phase": "Running",
+                "startTime": "2026-01-01T00:00:00Z" if admitted else None,
+                "initContainerStatuses": statuses,
+            },
+        }
+        self.pods.take(msgspec.convert(pod, Pod))
+
+    def hold(self):
+        return list_holdings(self.pods.list_pods(), {each.id: each for each in self.cards})
+
+    def amounts(self):
+        return {(each.pod, each.container, each.card): amount for each, amount in self.hold().memory_bytes.items()}
+
+
+def show(cards, reading=None, holdings=None, xids=None):
+    registry = CollectorRegistry()
+    collector = CardCollector(
+        "n",
+        cards=lambda: cards,
+        readings=lambda: {} if reading is None else {"GPU-a": reading},
+        holdings=lambda: holdings or list_holdings((), {}),
+        last_xids=xids or {},
+    )
+    registry.register(collector)
+    return [each for each in generate_latest(registry).decode().splitlines() if not each.startswith("#")]
+
+
+@pytest.fixture
+def agent():
+    return Agent()
+
+
+def test_names_units_and_labels_are_the_contract(agent):
+    agent.pod("one", {"c": {"GPU-a": 4}})
+    shown = show([CARD], READING, agent.hold(), {"GPU-a": 31})
+    assert sorted(shown) == sorted(GOLDEN)
+
+
+def test_what_cannot_be_read_is_absent_and_not_zero():
+    unknown = msgspec.structs.replace(CARD, memory_bytes=None, health=Health.UNKNOWN)
+    names = {line.partition("{")[0] for line in show([unknown], CardReading(utilization_ratio=0.0))}
+    assert names == {
+        "accelerator_info",
+        "accelerator_health_info",
+        "accelerator_cordoned",
+        "accelerator_utilization_ratio",
+    }
+
+
+def test_memory_of_a_table_of_models_is_not_what_this_card_has():
+    table = msgspec.structs.replace(CARD, estimated=True)
+    assert not [line for line in show([table]) if "memory_total" in line]
+
+
+def test_a_fault_is_named_by_its_number_without_the_boot_in_which_it_came():
+    broken = msgspec.structs.replace(CARD, fault="xid 79 at 11111111-2222-4333-8444-555555555555.1f")
+    (fault,) = (line for line in show([broken]) if line.startswith("accelerator_fault_info"))
+    assert 'action="drain-and-reset"' in fault
+    assert 'xid="79"' in fault
+    assert "1111" not in fault
+
+
+@pytest.mark.parametrize("noticed", ["by discovery", "by health"])
+def test_a_card_that_is_gone_is_lost_whoever_noticed_it(noticed):
+    history = CardHistory()
+    for at, present in enumerate((True, False, False)):
+        history.observe(Signals(present=present), at * 10.0)
+
+    class Monitor:
+        def observe(self, cards):
+            return {each.card.id: (history.health, history.reason) for each in cards} if "health" in noticed else {}
+
+        def list_faults(self):
+            return {}
+
+    states = CardStates(Monitor())
+    states.update([FoundCard(CARD, 0, 0, load_profiles()["nvidia"], driver="nvidia")], frozenset())
+    (lost,) = states.update([], frozenset())
+    assert [line for line in show([lost.card]) if 'state="lost"' in line]
+
+
+def test_containers_of_several_pods_share_a_card_that_nobody_has_alone(agent):
+    agent.pod("one", {"c": {"GPU-a": 4}, "d": {"GPU-a": 2}})
+    assert agent.hold().alone["GPU-a"]._asdict() == {"namespace": "d", "pod": "one", "container": "", "card": "GPU-a"}
+    agent.pod("two", {"c": {"GPU-a": 8}})
+    assert agent.amounts() == {
+        ("one", "c", "GPU-a"): 4 * GIB,
+        ("one", "d", "GPU-a"): 2 * GIB,
+        ("two", "c", "GPU-a"): 8 * GIB,
+    }
+    assert agent.hold().alone == {}
+    assert not [line for line in show([CARD], READING, agent.hold()) if line.startswith("accelerator_pod_")]
+
+
+def test_a_whole_card_is_all_of_its_memory_and_an_unknown_amount_is_left_out(agent):
+    agent.pod("one", {"c": {"GPU-a": 0}})
+    assert agent.amounts() == {("one", "c", "GPU-a"): 141 * GIB}
+    assert agent.hold().alone["GPU-a"].pod == "one"
+    agent.pod("two", {"c": {"GPU-b": 0}})
+    assert ("two", "c", "GPU-b") not in agent.amounts()
+    assert agent.hold().alone["GPU-b"].pod == "two"
+
+
+def test_before_its_admission_a_pod_holds_nothing(agent):
+    agent.pod("one", {"c": {"GPU-a": 4}}, admitted=False)
+    assert (agent.amounts(), agent.hold().alone) == ({}, {})
+
+
+@pytest.mark.parametrize(("running", "held"), [((), {"c"}), (("i",), {"c", "i"})])
+def test_an_init_container_holds_its_share_while_it_runs(agent, running, held):
+    agent.pod("one", {"i": {"GPU-a": 2}, "c": {"GPU-a": 4}}, init=("i",), running=running)
+    assert {container for _, container, _ in agent.amounts()} == held
+
+
+def test_nobody_has_a_card_alone_where_a_pods_cards_are_not_known(agent):
+    agent.pod("one", {"c": {"GPU-a": 4}})
+    agent.pod("two", {"c": {"GPU-a": 4}}, assigned=False)
+    assert agent.amounts() == {("one", "c", "GPU-a"): 4 * GIB}
+    assert agent.hold().alone == {}
+
+
+async def test_an_agent_shows_its_cards_before_any_was_read(agent):
+    registry = CollectorRegistry()
+    found = [FoundCard(each, 0, 0, load_profiles()["nvidia"]) for each in agent.cards]
+    watch = show_cards(
+        registry, "n", cards=lambda: found, pods=[agent.pods], load_nvml=lambda: None, last_xids={"GPU-a": 79}
+    )
+    agent.pod("one", {"c": {"GPU-a": 4}})
+    assert watch.list_current() == {}
+    labels = {"namespace": "d", "pod": "one", "container": "c", "card": "GPU-a"}
+    assert registry.get_sample_value("accelerator_share_memory_bytes", labels) == 4 * GIB

@@ -1,0 +1,124 @@
+"""A card that hangs shows no measures, and holds up neither the other cards nor a scrape."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from accelkit.model.card import Card
+from accelkit.node.card_metrics import watch as module
+from accelkit.node.card_metrics.reading import CardReading
+from accelkit.node.card_metrics.watch import CardWatch, read_card
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import load_profiles
+
+
+def find(name, vendor="amd", **facts):
+    return FoundCard(Card(name, vendor, "m", 2**30, bdf="0000:03:00.0"), 0, 0, load_profiles()[vendor], **facts)
+
+
+class Node:
+    """Cards with a temperature each, of which some hang until they are let go."""
+
+    def __init__(self):
+        self.now, self.hang, self.go = 0.0, set(), threading.Event()
+        self.temperature, self.asked = 40.0, []
+        self.watch = CardWatch(self.read, clock=lambda: self.now)
+
+    def read(self, found):
+        self.asked.append(found.card.id)
+        if found.card.id in self.hang:
+            assert self.go.wait(10)
+        return CardReading(temperature_celsius=self.temperature)
+
+    def look(self, *names):
+        self.watch.look([find(name) for name in names])
+        for name, thread in self.watch._threads.items():
+            if name not in self.hang:
+                thread.join(10)
+
+    @property
+    def shown(self):
+        return {card: reading.temperature_celsius for card, reading in self.watch.list_current().items()}
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    yield node
+    node.go.set()
+    for thread in node.watch._threads.values():
+        thread.join(10)
+
+
+def test_a_card_that_hangs_is_asked_once_and_its_last_reading_is_not_shown_for_long(node, caplog):
+    node.look("a", "b")
+    assert node.shown == {"a": 40, "b": 40}
+    node.hang.add("a")
+    for node.now in (15.0, 30.0, 45.0, 61.0):
+        node.look("a", "b")
+    assert node.shown == {"b": 40}
+    assert node.asked.count("a") == 2
+    assert [each.message for each in caplog.records] == ["card a does not answer; its metrics are left out"]
+
+
+def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
+    node.hang.add("a")
+    node.look("a")
+    node.now = 100.0
+    node.go.set()
+    node.watch._threads["a"].join(10)
+    assert node.shown == {}
+    node.look("a")
+    node.watch._threads["a"].join(10)
+    assert node.shown == {"a": 40}
+
+
+async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    known, twice = iter([[], [], [find("a")], [find("a")]]), asyncio.Event()
+
+    def list_cards():
+        cards = next(known, None)
+        if cards is None:
+            twice.set()
+        return cards or []
+
+    running = asyncio.create_task(node.watch.run(list_cards))
+    async with asyncio.timeout(10):
+        await twice.wait()
+    running.cancel()
+    assert set(node.asked) == {"a"}
+
+
+def test_a_card_that_is_gone_is_forgotten(node):
+    node.look("a", "b")
+    node.look("b")
+    assert set(node.shown) == {"b"}
+
+
+def test_a_card_that_cannot_be_read_stops_nothing(caplog):
+    def read(found):
+        if found.card.id == "a":
+            raise RuntimeError("the library is broken")
+        return CardReading(power_watts=3)
+
+    watch = CardWatch(read)
+    for _ in range(2):
+        watch.look([find("a"), find("b")])
+        for thread in watch._threads.values():
+            thread.join(10)
+    assert set(watch.list_current()) == {"b"}
+    assert [each.message for each in caplog.records] == ["card a cannot be read"]
+
+
+def test_files_are_read_of_cards_without_nvidias_driver(tmp_path):
+    (tmp_path / "gpu_busy_percent").write_text("8\n")
+    found = find("a", driver="amdgpu", device=tmp_path)
+    assert read_card(found, lambda: None) == CardReading(utilization_ratio=0.08)
+    assert read_card(find("a", driver="amdgpu"), lambda: None) == CardReading()
+    # Where NVIDIA's library is not there, nothing is: its driver shows nothing in files.
+    assert read_card(find("a", "nvidia", driver="nvidia", device=tmp_path), lambda: None) == CardReading()

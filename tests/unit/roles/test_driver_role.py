@@ -1,0 +1,208 @@
+"""The objects of the roles driver and stage_manifests, as Ansible renders them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rendering import ROOT, run_play
+from ruamel.yaml import YAML
+
+from accelkit.enablement.drivers.cluster import COMPONENT
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS
+from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
+from accelkit.enablement.drivers.settings import read_drivers
+from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
+
+ROLE = ROOT / "roles/driver"
+pytestmark = [pytest.mark.xdist_group("driver_role"), pytest.mark.timeout(300)]
+KERNEL = "5.14.0-427.13.1.el9_4.x86_64"
+BUILD = {"containerfile": "FROM base\nRUN make\n", "builder": "kaniko:1", "args": ["--destination=${IMAGE}"]}
+NVIDIA = {
+    "version": "550.54.14",
+    "image": "r/nvidia:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}",
+    "kernel_mappings": [{"literal": "6.1", "image": "r/${VENDOR}:6.1"}, {"regexp": "el8", "image": "r/eight"}],
+    "module": "nvidia-drm",
+    "selector": {"feature.node.kubernetes.io/pci-10de.present": "true"},
+    "in_tree_module": "nouveau",
+    "mounts": [{"path": "/run/nvidia", "propagation": "Bidirectional"}],
+    "env": {"FAST": "1"},
+    "build": BUILD,
+}
+AMD = {"image": "r/amd:1", "ready": ["amd-smi"], "command": ["/load"], "args": ["-v"], "module": "amdgpu"}
+SET = {"kernel": KERNEL, "label": KERNEL, "system": "rhel9.4", "nodes": ["a"]}
+PLAN = {
+    "sets": [
+        {**SET, "name": "d-nvidia", "vendor": "nvidia", "image": "r/nvidia:1", "version": "550.54.14"},
+        {**SET, "name": "d-amd", "vendor": "amd", "image": "r/amd:1", "version": ""},
+    ],
+    "builds": [
+        {"name": "b-1", "image": "r/x:1", "push_secret": "push", "entitlement_secret": "rhel", **BUILD},
+        {"name": "b-2", "image": "r/y:1", "push_secret": "", "entitlement_secret": "", **BUILD},
+    ],
+}
+VENDORS = {"nvidia": NVIDIA, "amd": AMD | {"selector": {"a": "b"}}}
+CASES = {
+    "container": {"driver_mode": "container", "driver_node_selector": {"pool": "gpu"}},
+    "kmm": {"driver_mode": "kmm", "driver_image_pull_secrets": ["registry"]},
+    "none": {"driver_vendors": {}, "driver_plan": {}},
+}
+NAMES = ("__driver_objects", "__driver_daemon_sets", "__driver_jobs", "__driver_modules")
+MANIFESTS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: two, namespace: theirs, labels: {app: x, app.kubernetes.io/managed-by: Helm}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: three}
+"""
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """The objects by case and variable; those of stage_manifests by `manifests`."""
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "manifests.yaml").write_text(MANIFESTS)
+    cases = {case: {"driver_vendors": VENDORS, "driver_plan": PLAN, **given} for case, given in CASES.items()}
+    content = "{{ dict([" + ", ".join(f"['{name}', {name}]" for name in NAMES) + "]) | to_json }}"
+    tasks = [
+        {
+            "vars": given,
+            "ansible.builtin.copy": {"content": content, "dest": str(folder / f"{case}.json")},
+        }
+        for case, given in cases.items()
+    ]
+    tasks.append(
+        {
+            "vars": {"stage_manifests_by_stage": {"driver": [str(folder / "manifests.yaml")]}},
+            "ansible.builtin.copy": {
+                "content": "{{ __stage_manifests_objects | to_json }}",
+                "dest": str(folder / "manifests.json"),
+            },
+        }
+    )
+    files = [
+        ROOT / "roles" / role / part / "main.yml"
+        for role in ("driver", "stage_manifests")
+        for part in ("defaults", "vars")
+    ]
+    (folder / "templates").symlink_to(ROLE / "templates")
+    run_play(folder, {"vars_files": [str(file) for file in files], "tasks": tasks}, seconds=120)
+    return {case: json.loads((folder / f"{case}.json").read_text()) for case in (*CASES, "manifests")}
+
+
+def by_name(objects):
+    return {each["metadata"]["name"]: each for each in objects}
+
+
+def test_the_examples_here_are_settings_that_are_taken():
+    assert read_drivers(VENDORS).keys() == {"nvidia", "amd"}
+
+
+def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_by_itself(rendered):
+    made = by_name(rendered["container"]["__driver_daemon_sets"])
+    spec = made["d-nvidia"]["spec"]
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    pod = spec["template"]["spec"]
+    assert pod["nodeSelector"] == {KERNEL_LABEL: KERNEL, f"{VENDOR_LABELS}nvidia": "true", "pool": "gpu"}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/component"] == COMPONENT
+    assert labels["app.kubernetes.io/part-of"] == "accelkit"
+    [container] = pod["containers"]
+    assert (container["name"], container["image"]) == ("driver", "r/nvidia:1")
+    assert container["securityContext"]["privileged"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env.items() >= {"KERNEL_FULL_VERSION": KERNEL, "DRIVER_VERSION": "550.54.14", "FAST": "1"}.items()
+    assert pod["serviceAccountName"] in by_name(rendered["container"]["__driver_objects"])
+
+
+def test_a_driver_is_ready_once_its_module_is_loaded_or_its_command_succeeds(rendered):
+    made = by_name(rendered["container"]["__driver_daemon_sets"])
+    probes = {name: each["spec"]["template"]["spec"]["containers"][0]["startupProbe"] for name, each in made.items()}
+    assert probes["d-nvidia"]["exec"]["command"] == ["sh", "-c", "test -d /sys/module/nvidia_drm"]
+    assert probes["d-amd"]["exec"]["command"] == ["amd-smi"]
+    assert {each["failureThreshold"] * each["periodSeconds"] for each in probes.values()} == {1250}
+    container = made["d-amd"]["spec"]["template"]["spec"]["containers"][0]
+    assert (container["command"], container["args"]) == (["/load"], ["-v"])
+
+
+def test_folders_of_the_node_are_mounted_as_they_are_asked_for(rendered):
+    pod = by_name(rendered["container"]["__driver_daemon_sets"])["d-nvidia"]["spec"]["template"]["spec"]
+    paths = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"]}
+    mounts = {each["mountPath"]: each for each in pod["containers"][0]["volumeMounts"]}
+    assert {each["name"]: each["mountPath"] for each in mounts.values()} == paths
+    assert mounts["/lib/modules"]["readOnly"]
+    assert mounts["/run/nvidia"]["mountPropagation"] == "Bidirectional"
+    assert "readOnly" not in mounts["/dev"]
+
+
+def test_a_build_has_its_containerfile_and_its_secrets(rendered):
+    made = {(each["kind"], each["metadata"]["name"]): each for each in rendered["container"]["__driver_jobs"]}
+    assert made["ConfigMap", "b-1"]["data"] == {"Containerfile": BUILD["containerfile"]}
+    spec = made["Job", "b-1"]["spec"]
+    assert spec["activeDeadlineSeconds"] == 1800
+    [container] = spec["template"]["spec"]["containers"]
+    assert CONTAINERFILE in {each["mountPath"] for each in container["volumeMounts"]}
+    assert {"/accelkit/auth", "/etc/pki/entitlement"} < {each["mountPath"] for each in container["volumeMounts"]}
+    assert {each["value"] for each in container["env"]} == {"/accelkit/auth", "/accelkit/auth/config.json"}
+    bare = made["Job", "b-2"]["spec"]["template"]["spec"]
+    assert "env" not in bare["containers"][0]
+    assert [each["name"] for each in bare["volumes"]] == ["containerfile"]
+    assert not bare["automountServiceAccountToken"]
+
+
+def test_kmm_gets_the_mappings_in_their_order_and_its_own_variables(rendered):
+    made = by_name(rendered["kmm"]["__driver_modules"])
+    spec = made["accelkit-driver-nvidia"]["spec"]
+    container = spec["moduleLoader"]["container"]
+    assert container["modprobe"]["moduleName"] == "nvidia-drm"
+    assert container["version"] == "550.54.14"
+    assert [
+        (each.get("literal"), each.get("regexp"), each["containerImage"]) for each in container["kernelMappings"]
+    ] == [
+        ("6.1", None, "r/nvidia:6.1"),
+        (None, "el8", "r/eight"),
+        (None, "^.+$", "r/nvidia:550.54.14-${KERNEL_FULL_VERSION}"),
+    ]
+    assert all(each["inTreeModulesToRemove"] == ["nouveau"] for each in container["kernelMappings"])
+    config = container["kernelMappings"][0]["build"]["dockerfileConfigMap"]["name"]
+    assert by_name(rendered["kmm"]["__driver_objects"])[config]["data"] == {"dockerfile": BUILD["containerfile"]}
+    assert spec["selector"] == NVIDIA["selector"]
+    assert spec["imageRepoSecret"] == {"name": "registry"}
+    # Name and namespace are a part of labels of nodes.
+    assert all(len(name) + len(each["metadata"]["namespace"]) <= 41 for name, each in made.items())
+    assert "build" not in made["accelkit-driver-amd"]["spec"]["moduleLoader"]["container"]["kernelMappings"][0]
+
+
+def test_without_drivers_nothing_is_made(rendered):
+    assert rendered["none"] == {name: [] for name in NAMES}
+
+
+def test_manifests_get_the_labels_by_which_they_are_found_and_a_namespace_where_they_take_one(rendered):
+    made = by_name(rendered["manifests"])
+    ours = {
+        "app.kubernetes.io/component": "stage-driver",
+        "app.kubernetes.io/part-of": "accelkit",
+        "app.kubernetes.io/managed-by": "ansible",
+    }
+    assert made["one"]["metadata"] == {"name": "one", "namespace": "accelkit", "labels": ours}
+    assert made["two"]["metadata"] == {"name": "two", "namespace": "theirs", "labels": {"app": "x", **ours}}
+    assert made["three"]["metadata"] == {"name": "three", "labels": ours}
+
+
+def test_the_playbook_uncordons_in_any_case():
+    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
+    [block] = plays[-1]["tasks"]
+    [uncordon] = block["always"]
+    assert uncordon["accelkit.kubernetes.node_cordon"]["state"] == "released"
+    assert {"block", "rescue", "always"} <= block.keys()
+    assert "serial" in plays[-1]
+    assert Path(ROLE / "tasks/check.yml").is_file()

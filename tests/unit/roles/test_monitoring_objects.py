@@ -1,0 +1,150 @@
+"""The objects of the role monitoring, as Ansible renders them, with and without the Prometheus operator."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from rendering import ROOT, run_play
+from ruamel.yaml import YAML
+
+ROLE = ROOT / "roles" / "monitoring"
+# Rendered once, by one process.
+pytestmark = [pytest.mark.xdist_group("monitoring_role"), pytest.mark.timeout(300)]
+CASES = {
+    "operator": (True, {"monitoring_labels": {"release": "prom"}}),
+    "bare": (True, {"monitoring_rules": False, "monitoring_dashboards": False, "monitoring_interval": "1m"}),
+    "plain": (False, {"accelkit_monitoring": True, "accelkit_namespace": "gpus"}),
+    "nothing": (False, {}),
+    "asked for nothing": (False, {"accelkit_monitoring": "auto"}),
+}
+
+
+def load(text):
+    return YAML(typ="safe", pure=True).load(text)
+
+
+# By whom accelkit's PodMonitor, with the label `release: prom`, is chosen.
+SELECTORS = {
+    "all": {},
+    "null labels": {"matchLabels": None},
+    "ours": {"matchLabels": {"release": "prom"}},
+    "others": {"matchLabels": {"release": "other"}},
+    "more": {"matchLabels": {"release": "prom", "team": "a"}},
+    "none": None,
+}
+
+
+@pytest.fixture(scope="module")
+def watchers(tmp_path_factory):
+    """The names of the Prometheus objects that choose the PodMonitor."""
+    folder = tmp_path_factory.mktemp("watchers")
+    (task,) = (each for each in load((ROLE / "tasks/check.yml").read_text()) if each["name"].startswith("Find who"))
+    found = [
+        {"metadata": {"namespace": "m", "name": name}, "spec": {"podMonitorSelector": selector}}
+        for name, selector in SELECTORS.items()
+    ]
+    found.append({"metadata": {"namespace": "m", "name": "unset"}, "spec": {}})
+    copy = {"content": "{{ __monitoring_watchers | to_json }}", "dest": str(folder / "found.json")}
+    play = {
+        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "vars": {
+            "monitoring_prometheuses": {"resources": found},
+            "monitoring_looked": {"results": [{"resources": [{}]}, {"resources": [{}]}]},
+        },
+        "tasks": [task, {"ansible.builtin.copy": copy}],
+    }
+    run_play(folder, play, extra={"monitoring_labels": {"release": "prom"}}, seconds=100)
+    return json.loads((folder / "found.json").read_text())
+
+
+def test_a_prometheus_chooses_by_its_selector_and_one_without_chooses_nothing(watchers):
+    assert watchers == ["m/all", "m/null labels", "m/ours"]
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """Objects by case, and by kind and name."""
+    folder = tmp_path_factory.mktemp("monitoring")
+    found = [[{"kind": "CustomResourceDefinition"}], []]
+    tasks = []
+    for case, (operator, given) in CASES.items():
+        looked = {"results": [{"resources": found[not operator]}, {"resources": found[not operator]}]}
+        # As apply has it: what braces stand in it goes through a fact.
+        fact = {"ansible.builtin.set_fact": {"rendered": "{{ __monitoring_objects }}"}}
+        copy = {"ansible.builtin.copy": {"content": "{{ rendered | to_json }}", "dest": str(folder / f"{case}.json")}}
+        tasks.append({"vars": {"monitoring_looked": looked, **given}, "block": [fact, copy]})
+    for name in ("templates", "files"):
+        (folder / name).symlink_to(ROLE / name)
+    play = {"vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")], "tasks": tasks}
+    run_play(folder, play, seconds=200)
+    return {
+        case: {
+            (each["kind"], each["metadata"]["name"]): each for each in json.loads((folder / f"{case}.json").read_text())
+        }
+        for case in CASES
+    }
+
+
+BOARDS = {("ConfigMap", f"accelkit-monitoring-{name}") for name in ("cards", "cluster", "pods")}
+MONITOR, RULE = ("PodMonitor", "accelkit-monitoring"), ("PrometheusRule", "accelkit-monitoring")
+
+
+def test_what_is_made_follows_from_what_is_there_and_what_is_asked_for(rendered):
+    assert set(rendered["operator"]) == {MONITOR, RULE, *BOARDS}
+    assert set(rendered["bare"]) == {MONITOR}
+    assert set(rendered["plain"]) == {("ConfigMap", "accelkit-monitoring"), *BOARDS}
+    assert rendered["nothing"] == rendered["asked for nothing"] == {}
+
+
+def test_objects_are_found_by_their_labels_and_prometheus_chooses_by_its_own(rendered):
+    for each in rendered["operator"].values():
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "accelkit"
+        assert labels["app.kubernetes.io/component"] == "monitoring"
+        assert ("release" in labels) == (each["kind"] != "ConfigMap")
+        assert (labels.get("grafana_dashboard") == "1") == (each["kind"] == "ConfigMap")
+
+
+def test_ports_that_are_scraped_are_those_that_services_have():
+    templates = [path for role in ("device_plugin", "extender", "kernel_cache") for path in role_templates(role)]
+    named = {
+        name for path in templates for name in re.findall(r"- name: (metrics|probes)$", path.read_text(), re.MULTILINE)
+    }
+    assert named == {"metrics", "probes"}
+
+
+def role_templates(role):
+    return (ROOT / "roles" / role / "templates").glob("*.j2")
+
+
+def test_series_keep_their_own_pod_and_namespace(rendered):
+    spec = rendered["operator"][MONITOR]["spec"]
+    assert spec["namespaceSelector"] == {"matchNames": ["accelkit"]}
+    assert [each["port"] for each in spec["podMetricsEndpoints"]] == ["metrics", "probes"]
+    for each in spec["podMetricsEndpoints"]:
+        assert each["honorLabels"] is True
+        assert {"action": "labeldrop", "regex": "(namespace|pod|container|endpoint)"} in each["relabelings"]
+    assert {each["interval"] for each in rendered["bare"][MONITOR]["spec"]["podMetricsEndpoints"]} == {"1m"}
+
+
+def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
+    rules = (ROLE / "files/rules.yml").read_text()
+    assert "{{ $labels.node }}" in rules
+    assert rendered["operator"][RULE]["spec"] == load(rules)
+    plain = rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]
+    assert load(plain["rules.yml"]) == load(rules)
+    for path in (ROLE / "files/dashboards").iterdir():
+        name = f"accelkit-monitoring-{path.stem.removeprefix('accelkit-')}"
+        data = rendered["operator"]["ConfigMap", name]["data"]
+        assert json.loads(data[path.name]) == json.loads(path.read_text())
+        assert "{{" in data[path.name] or "legendFormat" not in data[path.name]
+
+
+def test_without_the_operator_the_same_pods_are_scraped(rendered):
+    (job,) = load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
+    assert job["honor_labels"] is True
+    assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["gpus"]}}]
+    targets = {each.get("target_label") for each in job["relabel_configs"]}
+    assert targets == {None, "job", "node"}
