@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from narrower_constraints import tighten
 from rendering import ROOT, run_play
 from ruamel.yaml import YAML
 
@@ -14,6 +15,8 @@ from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
+from accelkit.enablement.openshift.admission import find_violations
+from accelkit.enablement.openshift.constraints import read_constraints
 
 ROLE = ROOT / "roles/driver"
 pytestmark = [pytest.mark.xdist_group("driver_role"), pytest.mark.timeout(300)]
@@ -48,7 +51,7 @@ CASES = {
     "kmm": {"driver_mode": "kmm", "driver_image_pull_secrets": ["registry"]},
     "none": {"driver_vendors": {}, "driver_plan": {}},
 }
-NAMES = ("__driver_objects", "__driver_daemon_sets", "__driver_jobs", "__driver_modules")
+NAMES = ("__driver_objects", "__driver_daemon_sets", "__driver_jobs", "__driver_modules", "__driver_constraints")
 MANIFESTS = """
 apiVersion: v1
 kind: ConfigMap
@@ -122,6 +125,23 @@ def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env.items() >= {"KERNEL_FULL_VERSION": KERNEL, "DRIVER_VERSION": "550.54.14", "FAST": "1"}.items()
     assert pod["serviceAccountName"] in by_name(rendered["container"]["__driver_objects"])
+
+
+def test_openshift_admits_drivers_and_builds_by_constraints_that_are_no_wider(rendered):
+    made = rendered["container"]
+    written = by_name(made["__driver_constraints"])
+    workloads = [each for each in made["__driver_daemon_sets"] + made["__driver_jobs"] if "spec" in each]
+    templates = [each["spec"]["template"]["spec"] for each in workloads]
+    pods = {}
+    for spec in templates:
+        pods.setdefault(spec.get("serviceAccountName") or "default", []).append(spec)
+    assert {name.partition(".")[2] for name in written} == pods.keys()
+    for account, specs in pods.items():
+        [needed] = [read_constraints(each) for name, each in written.items() if name.partition(".")[2] == account]
+        assert [find_violations(spec, needed) for spec in specs] == [[]] * len(specs)
+        for what, narrower in tighten(needed):
+            assert any(find_violations(spec, narrower) for spec in specs), what
+    assert rendered["none"]["__driver_constraints"] == []
 
 
 def test_a_driver_is_ready_once_its_module_is_loaded_or_its_command_succeeds(rendered):
