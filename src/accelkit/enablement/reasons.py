@@ -50,6 +50,11 @@ class StageReason(StrEnum):
     CACHES_UNREAD = "CachesUnread"
     CACHE_AGENT_NOT_READY = "CacheAgentNotReady"
     CACHE_NOT_READY = "CacheNotReady"
+    # monitoring
+    MONITORING_UNREAD = "MonitoringUnread"
+    METRICS_OFF = "MetricsOff"
+    METRICS_UNREAD = "MetricsUnread"
+    METRICS_MISSING = "MetricsMissing"
     # feature-labels
     LABEL_MISSING = "LabelMissing"
     LABELS_UNREADABLE = "LabelsUnreadable"
@@ -95,6 +100,12 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.CACHES_UNREAD: _ASK_AGAIN,
         StageReason.CACHE_AGENT_NOT_READY: "See its log: kubectl -n {namespace} logs, with the pod's name",
         StageReason.CACHE_NOT_READY: "See its conditions: kubectl describe clustergkmcache, with the cache's name",
+        StageReason.MONITORING_UNREAD: "Let the user list podmonitors.monitoring.coreos.com and configmaps there",
+        StageReason.METRICS_OFF: "None, unless you want them: set accelkit_metrics_port and run site.yml",
+        StageReason.METRICS_UNREAD: "Let the user get pods/proxy in {namespace}, and the API server reach the port "
+        "metrics of its pods",
+        StageReason.METRICS_MISSING: "See the agent's log: kubectl -n {namespace} logs -l "
+        "app.kubernetes.io/component=node-agent --prefix",
         StageReason.LABEL_MISSING: "Find out which program takes it away, and let only one of both write it; the agent "
         "writes it again within a minute",
         StageReason.LABELS_UNREADABLE: "Take the annotation accelkit.io/labels off the node; its agent writes it anew",

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.enablement.drivers.driver_pods import DriverPod
+from accelkit.enablement.drivers.driver_pods import COMPONENT, DriverPod
 from accelkit.enablement.drivers.images import find_images
 from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
 from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
@@ -26,9 +26,6 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.ownership import COMPONENT_LABEL
 from accelkit.kube.paths import build_collection_path, build_node_path, build_object_path
 
-# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
-# by their own rule.
-COMPONENT: Final = "driver-container"
 _SELECTOR: Final = {"labelSelector": f"{COMPONENT_LABEL}={COMPONENT}"}
 _MODULE_DEFINITION: Final = "modules.kmm.sigs.x-k8s.io"
 _DEFINITIONS: Final = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
