@@ -41,6 +41,7 @@ class StageReason(StrEnum):
     AGENT_MISSING = "AgentMissing"
     AGENT_CRASHES = "AgentCrashes"
     AGENT_NOT_READY = "AgentNotReady"
+    NOT_ADVERTISED = "NotAdvertised"
     NOTHING_ALLOCATABLE = "NothingAllocatable"
     UNIT_REFUSED = "UnitRefused"
     # plugin-check, extender-check
@@ -61,7 +62,7 @@ class StageReason(StrEnum):
 
 
 _ASK_AGAIN: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
-_CHECK_AGAIN: Final = "Run the check: ansible-playbook playbooks/verify.yml"
+_CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml"
 
 # With {node} and {namespace}.
 NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
@@ -92,6 +93,8 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         "app.kubernetes.io/component=node-agent",
         StageReason.AGENT_CRASHES: "See its last words: kubectl -n {namespace} logs --previous, with the pod's name",
         StageReason.AGENT_NOT_READY: "See what it waits for: kubectl -n {namespace} describe pod, with the pod's name",
+        StageReason.NOT_ADVERTISED: "See why the device plugin is not registered, in the agent's log: "
+        "kubectl -n {namespace} logs -l app.kubernetes.io/component=node-agent --prefix",
         StageReason.NOTHING_ALLOCATABLE: "See the agent's log and the kubelet's, and whether another device plugin has "
         "the name",
         StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/memory-unit.md",

@@ -38,7 +38,9 @@ def judge_device_plugin(facts: NodeFacts) -> StageResult:
         return failed(facts, StageReason.UNIT_REFUSED, problem)
     offered, absent = _split_offers(facts)
     if absent:
-        return failed(facts, StageReason.NOTHING_ALLOCATABLE, _describe_absent(facts, absent))
+        known = (facts.node.status.capacity or {}).keys() & set(absent)
+        reason = StageReason.NOTHING_ALLOCATABLE if known else StageReason.NOT_ADVERTISED
+        return failed(facts, reason, _describe_absent(facts, absent))
     waits = facts.cards.next_unit_bytes
     later = f"; it waits for pods to end before it counts in {format_unit(waits)}" if waits else ""
     return passed(f"{agent.seen}; allocatable: {', '.join(offered)}{later}")
