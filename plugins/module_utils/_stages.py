@@ -17,17 +17,23 @@ from ansible.module_utils.basic import AnsibleModule
 with suppress(ImportError):
     import msgspec
 
-    from accelkit.enablement.reading import verify_stages
     from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
     from accelkit.enablement.report.told import list_told
     from accelkit.enablement.report.values import StageReport
+    from accelkit.enablement.verifying import verify_cluster
     from accelkit.kube.client import ApiClient
     from accelkit.model.stage import Outcome
 
 
-async def verified(api: ApiClient, nodes: Collection[str], namespace: str, seconds: float) -> StageReport:
-    """Return the report of the named nodes, else of all that are shared or have cards."""
-    return await verify_stages(api, namespace=namespace, nodes=nodes, seconds=seconds)
+async def verified(api: ApiClient, given: dict[str, Any]) -> StageReport:
+    """Return the report of the nodes that the module's parameters name, else of all that are shared or have cards."""
+    return await verify_cluster(
+        api,
+        namespace=given["namespace"],
+        nodes=given["nodes"],
+        seconds=given["wait_seconds"],
+        driver_mode=given["driver_mode"] or "",
+    )
 
 
 def described(report: StageReport) -> dict[str, Any]:

@@ -56,6 +56,11 @@ options:
     type: list
     elements: str
     required: true
+  required:
+    description:
+      - Whether it fails where a right is missing; otherwise RV(denied) tells.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -98,16 +103,17 @@ def main():
             "options": {"apiGroups": lists, "resources": lists, "verbs": lists},
         },
         namespaces=lists,
+        required={"type": "bool", "default": True},
     )
     rules = msgspec.convert(module.params["rules"], list[AccessRule])
     denied = [str(each) for each in call(module, lambda api: find_denied(api, rules, module.params["namespaces"]))]
-    if denied:
+    if denied and module.params["required"]:
         module.fail_json(
             msg=f"the API server's user may not {', '.join(denied)}; let an administrator bind it to"
             " playbooks/files/installer.yml",
             denied=denied,
         )
-    module.exit_json(changed=False, denied=[])
+    module.exit_json(changed=False, denied=denied)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,12 @@ options:
       - Labels of the nodes that count; all nodes without it.
     type: dict
     default: {}
+  adopt:
+    description:
+      - Whether drivers are also planned for nodes whose driver somebody else loads. With O(mode=preinstalled) nothing
+        is brought to nodes, so nothing is left out.
+    type: bool
+    default: false
   packages_kernel:
     description:
       - The kernel that RV(packages) are for; that which each node runs without it.
@@ -143,10 +149,15 @@ packages:
   type: dict
   sample: {worker-1: [nvidia-driver-550.54.14]}
 vendors:
-  description: The vendors of the cards of each node, by node.
+  description: The vendors of the cards of each node, by node; without those in RV(owned).
   returned: success
   type: dict
   sample: {worker-1: [nvidia]}
+owned:
+  description: Who else loads the drivers of O(vendors), by node and vendor; empty with O(adopt=true).
+  returned: success
+  type: dict
+  sample: {worker-2: {nvidia: NVIDIA's gpu-operator}}
 module_manager:
   description: Whether KMM is installed.
   returned: success
@@ -179,6 +190,7 @@ with suppress(ImportError):
         plan_cluster,
         record_kernels,
     )
+    from accelkit.enablement.drivers.foreign import find_foreign_drivers, leave_out
     from accelkit.enablement.drivers.planning.packages import list_packages
     from accelkit.enablement.drivers.reading import list_driver_nodes
     from accelkit.enablement.drivers.settings import read_drivers
@@ -196,6 +208,7 @@ def main():
         prefix={"type": "str", "default": "accelkit-driver"},
         namespace={"type": "str", "default": "accelkit"},
         node_selector={"type": "dict", "default": {}},
+        adopt={"type": "bool", "default": False},
         packages_kernel={"type": "str", "default": ""},
         packages_version={"type": "str", "default": ""},
         look_for_images={"type": "bool", "default": False},
@@ -212,8 +225,13 @@ def main():
 async def _act(api, module):
     given = module.params
     nodes = await list_driver_nodes(api)
+    brings = given["mode"] != "preinstalled" and given["state"] != "absent" and not given["adopt"]
+    foreign = await find_foreign_drivers(api) if brings else {}
+    drivers = read_drivers(given["vendors"]) if given["state"] != "absent" else {}
+    brought, _ = leave_out(nodes, foreign, drivers)
     known = {
-        "vendors": {node.name: list(node.vendors) for node in nodes if node.vendors},
+        "owned": {node: to_builtins(held) for node, held in foreign.items() if held.keys() & drivers.keys()},
+        "vendors": {node.name: list(node.vendors) for node in brought if node.vendors},
         "module_manager": await has_module_manager(api),
     }
     if given["state"] == "absent":
@@ -221,7 +239,6 @@ async def _act(api, module):
         if not module.check_mode:
             await forget_nodes(api, recorded)
         return {**NOTHING, **known, "packages": {}, "before": recorded, "after": {}}
-    drivers = read_drivers(given["vendors"])
     planned = await plan_cluster(
         api,
         drivers,
@@ -230,6 +247,7 @@ async def _act(api, module):
         in_containers=given["mode"] == "container",
         node_selector=given["node_selector"],
         registries=read_settings(module) if given["look_for_images"] else None,
+        foreign=foreign,
     )
     written = planned.plan.labels if given["state"] == "recorded" else {}
     if not module.check_mode:

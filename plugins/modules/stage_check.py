@@ -99,6 +99,11 @@ options:
       - For how long, in seconds, results that passed are believed; 0 to check all nodes anew.
     type: int
     default: 3600
+  warn:
+    description:
+      - Whether it warns of what failed; false where C(accelkit.kubernetes.stage_report) follows, which tells it.
+    type: bool
+    default: true
 seealso:
   - module: accelkit.kubernetes.memory_check
 """
@@ -182,6 +187,7 @@ def main():
         at_once={"type": "int", "default": 32},
         timeout={"type": "int", "default": 120},
         max_age={"type": "int", "default": 3600},
+        warn={"type": "bool", "default": True},
     )
     given = module.params
     if given["at_once"] < 1 or given["timeout"] < 1 or given["max_age"] < 0:
@@ -191,7 +197,7 @@ def main():
         module.exit_json(changed=bool(run.written or run.pods), nodes=list(run.written), checked=[])
     run = call(module, lambda api: _check(api, module))
     failed, doubtful = _describe(run.results, ("fail",)), _describe(run.results, ("stale", "unknown"))
-    if not module.check_mode:
+    if given["warn"] and not module.check_mode:
         for sentence in failed:
             module.warn(f"node {sentence}")
     for node, problem in sorted(run.problems.items()):

@@ -48,6 +48,12 @@ options:
       - How long something that failed must do so, since what is on its way did not.
     type: float
     default: 10
+  driver_mode:
+    description:
+      - How accelkit brings drivers to the nodes, for what is told of the stage C(driver); packages leave no trace in
+        the cluster.
+    type: str
+    choices: [preinstalled, package, container, kmm]
   folder:
     description:
       - Where the report is written, on the host on which the module runs; it is made where it is absent.
@@ -131,11 +137,12 @@ def main():
         nodes={"type": "list", "elements": "str", "default": [], "aliases": ["node"]},
         namespace={"type": "str", "default": "accelkit"},
         wait_seconds={"type": "float", "default": 10},
+        driver_mode={"type": "str", "choices": ["preinstalled", "package", "container", "kmm"]},
         folder={"type": "path"},
         formats={"type": "list", "elements": "str", "choices": FORMATS, "default": FORMATS},
     )
     given = module.params
-    report = call(module, lambda api: verified(api, given["nodes"], given["namespace"], given["wait_seconds"]))
+    report = call(module, lambda api: verified(api, given))
     result = described(report)
     if given["folder"]:
         result["files"] = written(module, report, given["folder"], given["formats"])

@@ -1,10 +1,11 @@
-"""The checks that do work, with cards of two vendors: site.yml runs them, verify.yml reads, remove.yml forgets."""
+"""The checks that do work, with cards of two vendors: site.yml and verify.yml run them, remove.yml forgets."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
+from functools import partial
 
 import pytest
 from cluster_objects import changed, kubeconfig_of, load_yaml
@@ -25,6 +26,7 @@ nodes:
 """
 CHECKS = ("--tags", "stages")
 PASS = ("pass", "pass")
+READING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +113,32 @@ async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
         assert await outcomes(cluster, "node-2") == PASS
     finally:
         await label(cluster, "node-1", "true")
-    done = await asyncio.to_thread(cluster.sandbox.playbook, "playbooks/verify.yml", check=False)
-    assert done.returncode != 0
-    assert "node-1 plugin-check: NothingAllocatable" in " ".join(done.stdout.split())
     await offers(cluster, "node-1", nothing=False)
-    await check(cluster)
+    # One that may not do the work again tells what is recorded.
+    verify = partial(asyncio.to_thread, cluster.sandbox.playbook, "playbooks/verify.yml")
+    done = await verify("--check", check=False)
+    assert done.returncode != 0
+    told = " ".join(done.stdout.split())
+    assert "stage plugin-check: fail (NothingAllocatable) on node-1" in told
+    assert "not checked anew: this run only reads (--check)" in told
+    assert changed((await verify()).stdout) == 1
+    assert await outcomes(cluster, "node-1") == PASS
+    assert changed((await verify()).stdout) == 0
+
+
+async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doubt(cluster):
+    node = await cluster.get("/api/v1/nodes/node-1")
+    record = json.loads(node["metadata"]["annotations"]["accelkit.io/stages"])
+    for result in record["results"].values():
+        result["state"]["boot_id"] = "before"
+    written = {"metadata": {"annotations": {"accelkit.io/stages": json.dumps(record)}}}
+    await cluster.api.patch("/api/v1/nodes/node-1", written)
+    reader = await kubeconfig_of(cluster.sandbox, "stage-reader", {"rules": [READING]})
+    verify = partial(asyncio.to_thread, cluster.sandbox.playbook, "playbooks/verify.yml")
+    told = " ".join((await verify("-e", f"accelkit_kubeconfig={reader}", check=False)).stdout.split())
+    assert "stale (StateChanged) on node-1" in told
+    assert "not checked anew: the user may not patch nodes, create pods in accelkit" in told
+    assert changed((await verify()).stdout) == 1
     assert await outcomes(cluster, "node-1") == PASS
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from accelkit.enablement.reading import verify_stages
 from accelkit.enablement.report.formats import ReportFormat, write_report
 from accelkit.enablement.report.text import build_table
 from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.verifying import verify_cluster
 from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -72,7 +72,7 @@ async def _verify(
     kubeconfig: Path | None, nodes: tuple[str, ...], *, namespace: str, wait_seconds: float
 ) -> StageReport:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        return await verify_stages(api, namespace=namespace, nodes=nodes, seconds=wait_seconds)
+        return await verify_cluster(api, namespace=namespace, nodes=nodes, seconds=wait_seconds)
 
 
 def _write(path: Path, text: str) -> None:

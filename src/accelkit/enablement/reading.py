@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
-from accelkit.enablement.facts.node_facts import ClusterFacts, Unread
+from accelkit.enablement.facts.node_facts import ClusterFacts, Holders
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.unread import Unread
+from accelkit.enablement.facts.watched import Watched
 from accelkit.enablement.report.make import make_report
 from accelkit.enablement.report.values import StageReport
 from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
@@ -25,7 +28,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome, StageResult
+from accelkit.model.stage import STAGES_ANNOTATION, Outcome
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
 
 _OWN: Final = {"labelSelector": "app.kubernetes.io/part-of=accelkit"}
@@ -39,8 +42,9 @@ async def verify_stages(
     namespace: str,
     nodes: Collection[str] = (),
     seconds: float = 0.0,
-    monitoring: Mapping[str, StageResult] | None = None,
-    owners: Mapping[str, str] | None = None,
+    watched: Watched | Unread | None = None,
+    holders: Mapping[str, Holders] | None = None,
+    driver_mode: str = "",
 ) -> StageReport:
     """Return the report of the named nodes, else of all that are shared or have cards.
 
@@ -49,8 +53,9 @@ async def verify_stages(
         namespace: where accelkit runs.
         nodes: names.
         seconds: a fault that is gone sooner was on its way, and is none.
-        monitoring: what was found of the nodes' metrics; None where monitoring is not installed.
-        owners: who else manages a node.
+        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
+        holders: who else holds something of a node.
+        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
 
     Raises:
         ApiError: the API server gave no nodes, and none are named.
@@ -58,28 +63,21 @@ async def verify_stages(
     """
     deadline = time.monotonic() + seconds
     while True:
-        facts = await _read(api, namespace, frozenset(nodes), monitoring, owners or {})
+        read = await _read(api, namespace, frozenset(nodes))
+        facts = replace(read, watched=watched, holders=holders or {}, driver_mode=driver_mode)
         report = make_report(facts, server=api.server, now=time.time())
         if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
             return report
         await asyncio.sleep(_AGAIN_SECONDS)
 
 
-async def _read(
-    api: ApiClient,
-    namespace: str,
-    named: frozenset[str],
-    monitoring: Mapping[str, StageResult] | None,
-    owners: Mapping[str, str],
-) -> ClusterFacts:
+async def _read(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
     nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
     return ClusterFacts(
         namespace=namespace,
         nodes=nodes,
         pods=pods,
         caches=await _list_caches(api, pods),
-        monitoring=monitoring,
-        owners=owners,
         named=named,
     )
 

@@ -41,6 +41,7 @@ class StageReason(StrEnum):
     AGENT_MISSING = "AgentMissing"
     AGENT_CRASHES = "AgentCrashes"
     AGENT_NOT_READY = "AgentNotReady"
+    NOT_ADVERTISED = "NotAdvertised"
     NOTHING_ALLOCATABLE = "NothingAllocatable"
     UNIT_REFUSED = "UnitRefused"
     # plugin-check, extender-check
@@ -50,13 +51,18 @@ class StageReason(StrEnum):
     CACHES_UNREAD = "CachesUnread"
     CACHE_AGENT_NOT_READY = "CacheAgentNotReady"
     CACHE_NOT_READY = "CacheNotReady"
+    # monitoring
+    MONITORING_UNREAD = "MonitoringUnread"
+    METRICS_OFF = "MetricsOff"
+    METRICS_UNREAD = "MetricsUnread"
+    METRICS_MISSING = "MetricsMissing"
     # feature-labels
     LABEL_MISSING = "LabelMissing"
     LABELS_UNREADABLE = "LabelsUnreadable"
 
 
 _ASK_AGAIN: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
-_CHECK_AGAIN: Final = "Run the check: ansible-playbook playbooks/verify.yml"
+_CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml"
 
 # With {node} and {namespace}.
 NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
@@ -87,6 +93,8 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         "app.kubernetes.io/component=node-agent",
         StageReason.AGENT_CRASHES: "See its last words: kubectl -n {namespace} logs --previous, with the pod's name",
         StageReason.AGENT_NOT_READY: "See what it waits for: kubectl -n {namespace} describe pod, with the pod's name",
+        StageReason.NOT_ADVERTISED: "See why the device plugin is not registered, in the agent's log: "
+        "kubectl -n {namespace} logs -l app.kubernetes.io/component=node-agent --prefix",
         StageReason.NOTHING_ALLOCATABLE: "See the agent's log and the kubelet's, and whether another device plugin has "
         "the name",
         StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/memory-unit.md",
@@ -95,6 +103,12 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.CACHES_UNREAD: _ASK_AGAIN,
         StageReason.CACHE_AGENT_NOT_READY: "See its log: kubectl -n {namespace} logs, with the pod's name",
         StageReason.CACHE_NOT_READY: "See its conditions: kubectl describe clustergkmcache, with the cache's name",
+        StageReason.MONITORING_UNREAD: "Let the user list podmonitors.monitoring.coreos.com and configmaps there",
+        StageReason.METRICS_OFF: "None, unless you want them: set accelkit_metrics_port and run site.yml",
+        StageReason.METRICS_UNREAD: "Let the user get pods/proxy in {namespace}, and the API server reach the port "
+        "metrics of its pods",
+        StageReason.METRICS_MISSING: "See the agent's log: kubectl -n {namespace} logs -l "
+        "app.kubernetes.io/component=node-agent --prefix",
         StageReason.LABEL_MISSING: "Find out which program takes it away, and let only one of both write it; the agent "
         "writes it again within a minute",
         StageReason.LABELS_UNREADABLE: "Take the annotation accelkit.io/labels off the node; its agent writes it anew",

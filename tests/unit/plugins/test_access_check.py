@@ -42,3 +42,9 @@ def test_rights_that_are_missing_are_told_with_what_gives_them(run_module, denie
     assert answer["failed"]
     assert answer["denied"] == ["create daemonsets.apps in accelkit", "get nodes"]
     assert "may not create daemonsets.apps in accelkit, get nodes; let an administrator" in answer["msg"]
+
+
+def test_rights_that_are_only_asked_for_are_told_and_no_failure(run_module, denies):
+    denies(ResourceAttributes("", "pods", "", "create", "accelkit"))
+    answer = run_module(access_check, {**GIVEN, "required": False})
+    assert (answer.get("failed"), answer["denied"]) == (None, ["create pods in accelkit"])

@@ -136,3 +136,21 @@ def test_answers_are_told_by_node(run_module, api):
     }
     assert (answer["no"], answer["unknown"], answer["changed"]) == (["b"], [], False)
     assert all(each["evidence"] and each["next_action"] for each in answer["answers"])
+
+
+OPERATOR = {"kmm.node.kubernetes.io/kmm.nvidia.ready": ""}
+
+
+def test_a_node_whose_driver_somebody_else_loads_is_left_out_unless_it_is_adopted(run_module, api):
+    api.store(NODES, write_node("a", labels=OPERATOR))
+    answer = run_module(driver_plan, container())
+    assert (answer["sets"], answer["vendors"]) == ([], {})
+    assert answer["owned"] == {"a": {"nvidia": "Kernel Module Management"}}
+    adopted = run_module(driver_plan, container(adopt=True))
+    assert ([each["nodes"] for each in adopted["sets"]], adopted["owned"]) == ([["a"]], {})
+
+
+def test_drivers_that_are_only_verified_are_nobodys_to_leave_out(run_module, api):
+    api.store(NODES, write_node("a", labels=OPERATOR))
+    answer = run_module(driver_plan, container(mode="preinstalled"))
+    assert (answer["vendors"], answer["owned"]) == ({"a": ["nvidia"]}, {})

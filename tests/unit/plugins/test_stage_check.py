@@ -54,6 +54,12 @@ def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, run
     assert asked == [(["a", "b", "c"], CheckPods("accelkit", "i", ("s",), seconds=120), 3600, 32, False)]
 
 
+def test_what_a_report_tells_is_not_warned_of_too(run_module, runs, warnings):
+    runs(StageRun({"b": FAILED}, worked=("b",), written=("b",)))
+    answer = run_module(stage_check, {"image": "i", "warn": False})
+    assert (len(answer["failed"]), warnings) == (1, [])
+
+
 def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
     runs(StageRun({"a": PASSED}, worked=("a",)))
     assert run_module(stage_check, {"image": "i"})["changed"] is False

@@ -35,7 +35,7 @@ def finds(monkeypatch):
             asked.append(given)
             return report(outcome, reason, code)
 
-        monkeypatch.setattr(_stages, "verify_stages", verify)
+        monkeypatch.setattr(_stages, "verify_cluster", verify)
         return asked
 
     return prepare
@@ -63,7 +63,11 @@ def test_what_is_not_known_is_no_fault(finds, run_module, outcome):
 def test_what_is_asked_for_is_handed_on(finds, run_module):
     asked = finds(Outcome.PASS)
     run_module(stage_report, {"node": ["a"], "namespace": "ak", "wait_seconds": 3})
-    assert asked == [{"namespace": "ak", "nodes": ["a"], "seconds": 3.0}]
+    run_module(stage_report, {"driver_mode": "package"})
+    assert asked == [
+        {"namespace": "ak", "nodes": ["a"], "seconds": 3.0, "driver_mode": ""},
+        {"namespace": "accelkit", "nodes": [], "seconds": 10.0, "driver_mode": "package"},
+    ]
 
 
 def test_all_files_are_written_into_a_folder_that_is_made(finds, run_module, tmp_path):
@@ -105,7 +109,7 @@ def test_an_api_server_that_refuses_is_one_sentence(monkeypatch, run_module):
     async def refuse(_api, **_given):
         raise ApiError("nodes is forbidden", status=403)
 
-    monkeypatch.setattr(_stages, "verify_stages", refuse)
+    monkeypatch.setattr(_stages, "verify_cluster", refuse)
     assert run_module(stage_report, {})["msg"] == "nodes is forbidden"
 
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment, StrictUndefined
 from test_roles import Defaults, load
 
 ROOT = Path(__file__).resolve().parents[3]
 INSTALLER = load(ROOT / "playbooks/files/installer.yml")["rules"]
+CHECKER = load(ROOT / "playbooks/files/checker.yml")["rules"]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +63,9 @@ def test_settings_reach_the_role(setting, value, variable):
         ("nodes", "patch"),
     ],
 )
-def test_the_installer_has_the_rights_that_checks_need(resource, verb):
-    assert any(
-        resource in rule["resources"] and verb in rule["verbs"] and "" in rule["apiGroups"] for rule in INSTALLER
-    )
+@pytest.mark.parametrize("rules", [INSTALLER, CHECKER])
+def test_who_checks_nodes_has_the_rights_that_checks_need(rules, resource, verb):
+    assert any(resource in rule["resources"] and verb in rule["verbs"] and "" in rule["apiGroups"] for rule in rules)
 
 
 def test_checks_run_when_all_is_installed_and_only_where_they_are_wanted():
@@ -75,3 +76,41 @@ def test_checks_run_when_all_is_installed_and_only_where_they_are_wanted():
     [task] = play["tasks"]
     assert task["when"] == "__accelkit_stages_wanted"
     assert load(ROOT / "playbooks/vars/cluster.yml")["__accelkit_stages_wanted"].count("default(true, true)") == 1
+
+
+def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once():
+    play = load(ROOT / "playbooks/verify.yml")[-1]
+    names = [task["name"] for task in play["tasks"]]
+    again = play["tasks"][names.index("Check the nodes again")]
+    assert again["when"] == "__accelkit_stages_wanted"
+    assert names.index(again["name"]) < names.index("Verify the stages of the nodes")
+    assert "tasks_from: check" not in str(again)
+    *_, work = load(ROOT / "playbooks/tasks/check_nodes.yml")
+    assert work["ansible.builtin.include_role"] == {"name": "accelkit.kubernetes.stages", "tasks_from": "apply"}
+    assert (work["when"], work["vars"]["stages_warn"]) == ("__accelkit_not_checked == ''", False)
+    whole = (ROOT / "playbooks/verify.yml").read_text()
+    assert "accelkit.kubernetes.stages" not in whole
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, ""),
+        ({"ansible_check_mode": True}, "this run only reads (--check)"),
+        ({"__accelkit_agents": {"resources": []}}, "no node agent is installed"),
+        (
+            {"__accelkit_checker": {"denied": ["create pods in accelkit"]}},
+            "the user may not create pods in accelkit; let an administrator bind it to playbooks/files/checker.yml",
+        ),
+    ],
+)
+def test_why_no_node_is_checked_is_told(given, told):
+    [task] = [each for each in load(ROOT / "playbooks/tasks/check_nodes.yml") if "ansible.builtin.set_fact" in each]
+    text = task["ansible.builtin.set_fact"]["__accelkit_not_checked"]
+    known = {
+        "ansible_check_mode": False,
+        "__accelkit_agents": {"resources": [{}]},
+        "__accelkit_checker": {"denied": []},
+        **given,
+    }
+    assert Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(known) == told  # noqa: S701

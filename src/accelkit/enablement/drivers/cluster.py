@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from accelkit.enablement.drivers.driver_pods import DriverPod
+from accelkit.enablement.drivers.driver_pods import COMPONENT, DriverPod
+from accelkit.enablement.drivers.foreign import ForeignDrivers, leave_out
 from accelkit.enablement.drivers.images import find_images
 from accelkit.enablement.drivers.nodes import DriverNode, select_nodes
 from accelkit.enablement.drivers.planning.builds import PlannedBuild, plan_builds
@@ -26,9 +28,6 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.ownership import COMPONENT_LABEL
 from accelkit.kube.paths import build_collection_path, build_node_path, build_object_path
 
-# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
-# by their own rule.
-COMPONENT: Final = "driver-container"
 _SELECTOR: Final = {"labelSelector": f"{COMPONENT_LABEL}={COMPONENT}"}
 _MODULE_DEFINITION: Final = "modules.kmm.sigs.x-k8s.io"
 _DEFINITIONS: Final = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
@@ -65,6 +64,7 @@ async def plan_cluster(
     in_containers: bool,
     node_selector: Mapping[str, str],
     registries: RegistrySettings | None = None,
+    foreign: ForeignDrivers = MappingProxyType({}),
 ) -> PlannedCluster:
     """Read a cluster and plan its drivers.
 
@@ -76,14 +76,17 @@ async def plan_cluster(
         in_containers: whether drivers run in them; otherwise none is planned, and all that are there are obsolete.
         node_selector: labels of the nodes that count.
         registries: where images are looked for; None for not at all.
+        foreign: drivers that somebody else loads, which are left to them.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    nodes = select_nodes(await list_driver_nodes(api), node_selector)
+    selected = select_nodes(await list_driver_nodes(api), node_selector)
+    nodes, owned = leave_out(selected, foreign, drivers)
     # DaemonSets find their nodes by the label in any case: where KMM or hosts have the drivers, nothing is labelled.
     waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
     plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
+    plan = msgspec.structs.replace(plan, problems=(*plan.problems, *owned))
     sets, _ = await list_all(api, build_collection_path("apps/v1", "daemonsets", namespace), DriverSet, query=_SELECTOR)
     pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), DriverPod, query=_SELECTOR)
     mismatches = tuple(find_mismatches(nodes, drivers))

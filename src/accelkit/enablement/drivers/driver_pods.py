@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
+
+# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
+# by their own rule.
+COMPONENT: Final = "driver-container"
 
 
 class _Container(msgspec.Struct):

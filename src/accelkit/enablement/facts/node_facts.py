@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.unread import Unread
+from accelkit.enablement.facts.watched import Watched
 from accelkit.errors import InventoryError
 from accelkit.gkm.objects import CacheNode
 from accelkit.model.inventory import Inventory
-from accelkit.model.stage import STAGES_ANNOTATION, NodeState, StageRecord, StageResult, read_record
+from accelkit.model.stage import STAGES_ANNOTATION, NodeState, StageRecord, read_record
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A list that the API server did not give; `why` is its sentence."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holders:
+    """Who else holds something of a node, by titles for people; empty for nobody.
 
-    why: str
+    Attributes:
+        cards: who owns its cards, or manages it.
+        driver: who loads the driver of its cards.
+    """
+
+    cards: str = ""
+    driver: str = ""
+
+
+NOBODY: Final = Holders()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +42,9 @@ class ClusterFacts:
         nodes: those to judge.
         pods: accelkit's own.
         caches: what the agents of kernel caches report; None where the API server does not define it.
-        monitoring: what was found of each node's metrics; None where monitoring is not installed.
-        owners: who else manages a node, by its name.
+        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
+        holders: who else holds something of a node, by its name.
+        driver_mode: how accelkit brings drivers to nodes, where somebody said it; empty where nobody did.
         named: names of nodes that somebody asked for.
     """
 
@@ -39,8 +52,9 @@ class ClusterFacts:
     nodes: Sequence[SeenNode] | Unread
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None = None
-    monitoring: Mapping[str, StageResult] | None = None
-    owners: Mapping[str, str] = field(default_factory=dict)
+    watched: Watched | Unread | None = None
+    holders: Mapping[str, Holders] = field(default_factory=dict)
+    driver_mode: str = ""
     named: frozenset[str] = frozenset()
 
 
@@ -56,9 +70,9 @@ class NodeFacts:
         record: results of the checks that did work there; None where they cannot be read.
         pods: accelkit's own on the node.
         caches: reports of kernel caches of the node; None where these are not installed.
-        monitored: whether monitoring is installed.
-        monitoring: what was found of its metrics; None where nobody looked.
-        owner: who else manages the node; empty for nobody.
+        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
+        holders: who else holds something of the node.
+        driver_mode: how accelkit brings drivers to nodes; empty where nobody said it.
         named: whether somebody asked for this very node.
     """
 
@@ -69,9 +83,9 @@ class NodeFacts:
     record: StageRecord | None
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None
-    monitored: bool
-    monitoring: StageResult | None
-    owner: str
+    watched: Watched | Unread | None
+    holders: Holders
+    driver_mode: str
     named: bool
 
     @property
@@ -113,9 +127,9 @@ def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
             record=read_record(node.find_annotation(STAGES_ANNOTATION)),
             pods=pods if isinstance(pods, Unread) else pods.get(name, []),
             caches=caches if isinstance(caches, Unread | None) else caches.get(name, []),
-            monitored=cluster.monitoring is not None,
-            monitoring=(cluster.monitoring or {}).get(name),
-            owner=cluster.owners.get(name, ""),
+            watched=cluster.watched,
+            holders=cluster.holders.get(name, NOBODY),
+            driver_mode=cluster.driver_mode,
             named=name in cluster.named,
         )
 

@@ -1,6 +1,6 @@
-"""For which kernel the driver of a node was chosen, where accelkit gives it: the label `accelkit.io/driver-kernel`.
+"""What a node tells of the driver that accelkit gives it: for which kernel it was chosen, and which module KMM loads.
 
-A node without it has the driver that came with the machine, or another system's. That nobody chose it is no fault.
+A node without either has the driver that came with the machine, or another system's. That nobody chose it is no fault.
 """
 
 from __future__ import annotations
@@ -8,18 +8,25 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from accelkit.enablement.drivers.planning.names import build_label
 from accelkit.model.pod import Node
 
 KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
-# Other releases are changed before they become a label, so the label cannot be compared with them.
-_IN_LABELS: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+# KMM writes it once a module is loaded, with the Module's namespace and name; accelkit's have this prefix.
+_LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-driver-.+)\.ready")
 
 
 def read_chosen_kernel(node: Node) -> str:
-    """Return the kernel for which accelkit chose the node's driver; empty where it chose none."""
+    """Return the kernel for which accelkit chose the node's driver, as a label has it; empty where it chose none."""
     return (node.metadata.labels or {}).get(KERNEL_LABEL, "")
 
 
 def is_for_another_kernel(chosen: str, running: str) -> bool:
     """Return whether a driver was chosen for another kernel than the one that runs; False where nobody can say."""
-    return bool(chosen) and _IN_LABELS.fullmatch(running) is not None and chosen != running
+    return bool(chosen and running) and chosen != build_label(running)
+
+
+def find_module(node: Node, namespace: str) -> str:
+    """Return the name of accelkit's module that KMM has loaded on the node; empty where there is none."""
+    found = (_LOADED.fullmatch(key) for key in node.metadata.labels or {})
+    return next((each[2] for each in found if each is not None and each[1] == namespace), "")

@@ -82,10 +82,24 @@ class SeenContainer(msgspec.Struct, frozen=True, rename="camel"):
     last_state: SeenContainerState = SeenContainerState()
 
 
+class OwnPort(msgspec.Struct, frozen=True, rename="camel"):
+    """A port of a container."""
+
+    container_port: int
+    name: str = ""
+
+
+class OwnContainer(msgspec.Struct, frozen=True):
+    """A container of a pod."""
+
+    ports: list[OwnPort] | None = None
+
+
 class OwnPodSpec(msgspec.Struct, rename="camel"):
     """spec of a pod."""
 
     node_name: str = ""
+    containers: list[OwnContainer] | None = None
 
 
 class OwnPodStatus(msgspec.Struct, rename="camel"):
@@ -109,6 +123,11 @@ class OwnPod(msgspec.Struct):
     def component(self) -> str:
         """Which program of accelkit's it runs, as the roles name it."""
         return (self.metadata.labels or {}).get(COMPONENT_LABEL, "")
+
+    def find_port(self, name: str) -> int | None:
+        """Return the number of a named port; None where no container has it."""
+        ports = (port for each in self.spec.containers or () for port in each.ports or ())
+        return next((port.container_port for port in ports if port.name == name), None)
 
     @property
     def of_daemon_set(self) -> bool:

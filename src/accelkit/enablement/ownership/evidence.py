@@ -50,6 +50,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
         title: for people.
         vendor: whose cards; empty where nobody knows, so that it may be any vendor's.
         holds: the driver, or the cards.
+        drives: whether it loads the driver, whatever else it holds.
         standing: whether it is there.
         gives: what of the cards it offers to pods now, as `nvidia.com/gpu: 8`; empty for nothing.
         evidence: what was seen, as parts of a sentence.
@@ -64,6 +65,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
     gives: tuple[str, ...]
     evidence: tuple[str, ...]
     release: str
+    drives: bool = False
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -179,6 +181,7 @@ class _Findings:
                 gives=gives,
                 evidence=(*gives, *_cut(zero), *_cut(running_of), *_cut(marks_of)),
                 release=owner.release,
+                drives=bool(there) and Hold.DRIVER in drives,
             )
 
     def _list_marks(self) -> Iterator[_Trace]:

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from accelkit import __version__
-from accelkit.enablement.facts.node_facts import ClusterFacts, Unread, list_node_facts
+from accelkit.enablement.facts.node_facts import ClusterFacts, list_node_facts
+from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
 from accelkit.enablement.report.values import Cell, NodeReport, StageReport, StageSummary, find_exit_code, find_worst
 from accelkit.enablement.stages.judging import find_cause, judge_node, skip_for

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from accelkit.enablement.facts.node_facts import ClusterFacts, NodeFacts, Unread, list_node_facts
+from accelkit.enablement.facts.node_facts import ClusterFacts, NodeFacts, list_node_facts
 from accelkit.enablement.facts.node_state import state_of
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.stages.judging import find_cause, judge_node
 
 __all__ = [

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from accelkit.enablement.facts.node_facts import NodeFacts, Unread
+from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.facts.pod_standing import Standing, find_standing
+from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, unknown
 from accelkit.install.owned_metadata import read_advertised
@@ -37,7 +38,9 @@ def judge_device_plugin(facts: NodeFacts) -> StageResult:
         return failed(facts, StageReason.UNIT_REFUSED, problem)
     offered, absent = _split_offers(facts)
     if absent:
-        return failed(facts, StageReason.NOTHING_ALLOCATABLE, _describe_absent(facts, absent))
+        known = (facts.node.status.capacity or {}).keys() & set(absent)
+        reason = StageReason.NOTHING_ALLOCATABLE if known else StageReason.NOT_ADVERTISED
+        return failed(facts, reason, _describe_absent(facts, absent))
     waits = facts.cards.next_unit_bytes
     later = f"; it waits for pods to end before it counts in {format_unit(waits)}" if waits else ""
     return passed(f"{agent.seen}; allocatable: {', '.join(offered)}{later}")

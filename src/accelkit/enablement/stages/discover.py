@@ -45,7 +45,7 @@ def _judge_sharing(facts: NodeFacts) -> StageResult | None:
     if label == SHARED:
         return None
     said = "is not there" if label is None else f"is {label!r}"
-    owner = f"; {facts.owner} manages the node" if facts.owner else ""
+    owner = f"; {facts.holders.cards} manages the node" if facts.holders.cards else ""
     evidence = f"its label accelkit.io/share {said}{owner}"
     # Who names a node wants it shared, unless somebody said that it shall not be.
     wanted = facts.named and label is None

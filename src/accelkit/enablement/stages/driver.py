@@ -14,6 +14,7 @@ from typing import Final
 from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.facts.provided_driver import is_for_another_kernel, read_chosen_kernel
 from accelkit.enablement.reasons import StageReason
+from accelkit.enablement.stages.driver_source import describe_source
 from accelkit.enablement.stages.results import failed, passed, unknown
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
@@ -31,9 +32,7 @@ def judge_driver(facts: NodeFacts) -> StageResult:
     """Judge whether the cards have their vendors' driver, and whose it is."""
     if unbound := [card for card in _list_unwell(facts.cards) if _UNBOUND.search(card.health_reason)]:
         return failed(facts, StageReason.DRIVER_MISSING, _describe(unbound))
-    if chosen := read_chosen_kernel(facts.node):
-        return passed(f"accelkit gives it, for kernel {chosen}")
-    return passed(f"{facts.owner} gives it" if facts.owner else "the node has its own, which accelkit did not install")
+    return passed(describe_source(facts))
 
 
 def judge_driver_check(facts: NodeFacts) -> StageResult:

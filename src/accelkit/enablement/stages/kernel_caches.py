@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from accelkit.enablement.facts.node_facts import NodeFacts, Unread
+from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.facts.pod_standing import Standing, find_standing
+from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, skipped, unknown
 from accelkit.gkm.conditions import NO_FAILURE, Condition, ConditionType

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
+
 _AGENT: Final = "kubectl --namespace accelkit logs --selector app.kubernetes.io/component=node-agent"
 
 REASONS: Final[dict[str, str]] = {
     # What keeps a node from being checked, and says nothing of its cards.
-    "ApiUnanswered": "See that the API server answers, then run the check again: ansible-playbook site.yml",
+    "ApiUnanswered": "See that the API server answers, then run the check again: ansible-playbook playbooks/verify.yml",
     "CardsUnknown": f"See why the node's agent publishes no cards: {_AGENT}",
     "HostFull": "Let pods of the node end, or take what else it lacks from them, then run the check again",
     "KubeletRefused": "See what the node lacks: kubectl describe node NAME; then run the check again",
-    "NeverChecked": "Run the check: ansible-playbook site.yml",
+    "NeverChecked": NEXT_ACTIONS[StageReason.NEVER_CHECKED],
     "NeedNotPassed": "Mend what plugin-check says first",
     "NoFreeShare": "Nothing is wrong: run the check again when a share of the node is free",
     "NoImage": "Load accelkit's image into the node, or push it to a registry that the node reaches (role images)",
+    "NodeMissing": NEXT_ACTIONS[StageReason.NODE_MISSING],
     "NodeGone": "Leave the node out, or see why it left the cluster",
     "NotEnded": "See what the check pod waits for: kubectl --namespace accelkit describe pods; then run it again",
     "NotPlaced": "Mend what extender-check says first",
@@ -23,7 +26,7 @@ REASONS: Final[dict[str, str]] = {
     "PodGone": "See who deletes or evicts pods on the node, then run the check again",
     "PodRefused": "Let pods of the restricted Pod Security Standard into accelkit's namespace, then run it again",
     "RecordUnreadable": "Run the check again with the newest version of the collection that is in use",
-    "StateChanged": "Run the check again: the node was rebooted or changed while it ran",
+    "StateChanged": NEXT_ACTIONS[StageReason.STATE_CHANGED],
     # The device plug-in's.
     "ContainerNotStarted": "See what the node's container runtime says of the pod's devices, such as its CDI files",
     "CudaFailed": "See whether the driver works on the node: nvidia-smi, dmesg; then accelkit hardware-check there",

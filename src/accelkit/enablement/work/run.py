@@ -111,7 +111,7 @@ async def check_nodes(
 
 
 def _tell_absent() -> NodeChecks:
-    absent = unknown("NodeGone", "the cluster has no node of this name")
+    absent = unknown("NodeMissing", "the cluster has no node of this name")
     return NodeChecks(_build(absent, absent, NodeState(), 0.0), NodeState(), None)
 
 

@@ -99,7 +99,7 @@ def judge_image(
     image = find_image(node, vendor, kernel, driver, version)
     if not image:
         text = f"neither a mapping nor a pattern gives an image of {vendor}'s driver for {kernel}"
-        return answer(node.name, aspect, Works.NO, "NoImage", text)
+        return answer(node.name, aspect, Works.NO, "NoDriverImage", text)
     if needs_system(driver.find_pattern(kernel)) and not node.system.id:
         return answer(node.name, aspect, Works.UNKNOWN, "SystemUnknown", f"{image} names a system that is not known")
     present = facts.images.get(image)

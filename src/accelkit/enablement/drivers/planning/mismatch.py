@@ -14,7 +14,7 @@ from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver]) -> Iterator[Problem]:
     """Yield what is not as it should be on nodes with cards, a node and a vendor at a time.
 
-    What is not known is told as such (`DriverUnknown`), and is not wrong.
+    What is not known is told as such (`DriverVersionUnknown`), and is not wrong.
 
     Args:
         nodes: of the cluster.
@@ -25,7 +25,7 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
         if recorded is not None and node.kernel and recorded != build_label(node.kernel):
             text = f"the driver was chosen for kernel {recorded}, and {node.kernel} runs"
             # What was loaded for another kernel is not loaded: nothing else is known of it.
-            yield Problem("KernelChanged", text, (node.name,))
+            yield Problem("KernelDriverMismatch", text, (node.name,))
             continue
         for vendor in node.vendors:
             yield from _find_driver_problem(node, vendor, drivers.get(vendor))
@@ -36,11 +36,11 @@ def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | N
         return
     found = node.list_drivers(vendor)
     if node.cards is None:
-        yield Problem("DriverUnknown", f"no agent says which driver of {vendor} runs", (node.name,), wrong=False)
+        yield Problem("DriverVersionUnknown", f"no agent says which driver of {vendor} runs", (node.name,), wrong=False)
     elif not found:
         yield Problem("DriverMissing", f"no card of {vendor} is usable with a driver", (node.name,))
     elif "" in found:
-        yield Problem("DriverUnknown", f"cards of {vendor} do not name their driver", (node.name,), wrong=False)
+        yield Problem("DriverVersionUnknown", f"cards of {vendor} do not name their driver", (node.name,), wrong=False)
     elif found != (wanted.version,):
         text = f"{vendor}'s driver is {', '.join(found)}, and {wanted.version} is wanted"
         yield Problem("DriverOther", text, (node.name,))

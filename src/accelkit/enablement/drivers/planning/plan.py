@@ -140,7 +140,7 @@ def _find_problem(vendor: str, kernel: str, members: Sequence[DriverNode], patte
         )
         return Problem("TwoSystems", f"nodes with kernel {kernel} run different systems: {found}", listed)
     if not pattern:
-        return Problem("NoImage", f"there is no image of {vendor}'s driver for kernel {kernel}", listed)
+        return Problem("NoDriverImage", f"there is no image of {vendor}'s driver for kernel {kernel}", listed)
     if needs_system(pattern) and not all(node.system.id for node in members):
         return Problem("SystemUnknown", f"the system of nodes with kernel {kernel} is not known", listed)
     return None

@@ -44,15 +44,15 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[str, str
     if node.ready is not True:
         return "NodeNotReady", "the node is not ready"
     if node.cards is None:
-        return "DriverUnknown", "its agent has published no inventory that can be read"
+        return "DriverVersionUnknown", "its agent has published no inventory that can be read"
     if not cards:
         return "DriverMissing", f"its inventory has no card of {vendor}"
     if target and found != (target,):
         unnamed = f"cards of {vendor} do not name their driver, and {target} is wanted"
         other = f"its cards report {', '.join(found)}, and {target} is wanted"
-        return ("DriverUnknown", unnamed) if "" in found else ("DriverOther", other)
+        return ("DriverVersionUnknown", unnamed) if "" in found else ("DriverOther", other)
     why = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
-    return ("CardsUnhealthy", why) if sick else ("", "")
+    return ("CardUnhealthy", why) if sick else ("", "")
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:

@@ -107,14 +107,14 @@ def test_nobody_leaves_a_node_that_nobody_uses():
 @pytest.mark.parametrize(
     ("cards", "target", "reason"),
     [
-        (None, "550", "DriverUnknown"),
+        (None, "550", "DriverVersionUnknown"),
         ((), "550", "DriverMissing"),
         ((build_card(1, vendor="amd"),), "550", "DriverMissing"),
-        ((build_card(),), "550", "DriverUnknown"),
+        ((build_card(),), "550", "DriverVersionUnknown"),
         ((build_card(),), "", ""),
         ((build_card(driver="535"),), "550", "DriverOther"),
         ((build_card(driver="550"),), "550", ""),
-        ((build_card(driver="550", health=Health.UNHEALTHY, reason="Xid 79"),), "550", "CardsUnhealthy"),
+        ((build_card(driver="550", health=Health.UNHEALTHY, reason="Xid 79"),), "550", "CardUnhealthy"),
         ((build_card(driver="550", health=Health.UNKNOWN),), "550", ""),
     ],
 )

@@ -16,6 +16,7 @@ from accelkit.enablement.drivers.cluster import (
     plan_cluster,
     record_kernels,
 )
+from accelkit.enablement.drivers.foreign import find_foreign_drivers
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.reading import find_fields, parse_requested_apis, read_slice_fields
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS
@@ -72,6 +73,51 @@ async def test_a_cluster_is_planned_as_it_is():
     assert found.plan.labels == {"b": {KERNEL_LABEL: OTHER, **VENDOR}}
     assert found.obsolete.deletable == ("former",)
     assert (found.outdated, found.images, api.writes) == ((), {}, [])
+
+
+GIVEN = {"a": {"nvidia": "NVIDIA's gpu-operator"}}
+
+
+async def test_a_driver_that_somebody_else_loads_is_left_to_them_and_told():
+    found = await plan(cluster(write_node("a"), write_node("b")), foreign=GIVEN)
+    assert [each.nodes for each in found.plan.sets] == [("b",)]
+    assert set(found.plan.labels) == {"b"}
+    [problem] = [each for each in found.plan.problems if each.reason == "DriverOwned"]
+    assert (problem.nodes, problem.wrong) == (("a",), False)
+    assert str(problem).startswith("NVIDIA's gpu-operator loads the driver of nvidia's cards (a); leave it to them")
+    assert "a" not in {each.node for each in found.outdated}
+
+
+async def test_what_somebody_else_loads_for_other_cards_leaves_nothing_out():
+    found = await plan(cluster(write_node("a")), foreign={"a": {"amd": "AMD's gpu-operator"}, "gone": {}})
+    assert [each.nodes for each in found.plan.sets] == [("a",)]
+    assert [each.reason for each in found.plan.problems if each.reason == "DriverOwned"] == []
+
+
+async def test_a_node_that_has_accelkits_driver_already_keeps_it():
+    found = await plan(cluster(write_node("a", recorded=KERNEL)), foreign=GIVEN)
+    assert [each.nodes for each in found.plan.sets] == [("a",)]
+
+
+async def test_who_else_loads_drivers_is_found_and_accelkits_own_modules_are_nobody_elses():
+    module = "kmm.node.kubernetes.io/{}.ready".format
+    api = cluster(
+        write_node("a", labels={"nvidia.com/gpu.deploy.driver": "true"}),
+        write_node("b", labels={module("accelkit.accelkit-driver-nvidia"): ""}),
+        write_node("c", labels={module("kmm.nvidia"): ""}),
+        write_node("d", labels={"nvidia.com/gpu.deploy.driver": "false"}),
+    )
+    api.store(
+        "/apis/apps/v1/daemonsets",
+        {"metadata": {"name": "d", "namespace": "op", "labels": {"app": "nvidia-driver-daemonset"}}, "spec": {}},
+    )
+    found = await find_foreign_drivers(api)
+    assert {node: dict(held) for node, held in found.items()} == {
+        "a": {"nvidia": "NVIDIA's gpu-operator"},
+        "b": {},
+        "c": {"nvidia": "Kernel Module Management"},
+        "d": {},
+    }
 
 
 async def test_nodes_are_chosen_by_labels():

@@ -140,7 +140,7 @@ def test_the_first_mapping_that_matches_wins_and_the_pattern_is_for_the_rest():
     }
     only = read_drivers({"nvidia": {"kernel_mappings": mappings[:1]}})
     made = plan(build_node("b"), drivers=only)
-    assert [(each.reason, each.nodes) for each in made.problems] == [("NoImage", ("b",))]
+    assert [(each.reason, each.nodes) for each in made.problems] == [("NoDriverImage", ("b",))]
 
 
 def test_a_literal_is_no_pattern():
@@ -222,15 +222,15 @@ def test_obsolete_sets_are_deleted_only_where_they_want_no_pod_and_have_none():
 def test_a_kernel_that_is_not_the_recorded_one_voids_all_else():
     node = build_node("a", recorded=OTHER, cards=(build_card(driver="1"),))
     [problem] = find_mismatches([node], DRIVERS)
-    assert (problem.reason, problem.wrong) == ("KernelChanged", True)
+    assert (problem.reason, problem.wrong) == ("KernelDriverMismatch", True)
 
 
 @pytest.mark.parametrize(
     ("cards", "reason", "wrong"),
     [
-        (None, "DriverUnknown", False),
+        (None, "DriverVersionUnknown", False),
         ((), "DriverMissing", True),
-        ((build_card(driver=""),), "DriverUnknown", False),
+        ((build_card(driver=""),), "DriverVersionUnknown", False),
         ((build_card(driver="535.1"),), "DriverOther", True),
         ((build_card(driver="550.54.14"), build_card(1, driver="535.1")), "DriverOther", True),
         ((build_card(driver="550.54.14"),), None, None),

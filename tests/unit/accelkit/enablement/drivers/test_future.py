@@ -67,7 +67,7 @@ def test_an_image_that_nobody_looked_for_is_unknown():
 
 def test_a_kernel_that_no_mapping_names_does_not_work():
     how = delivery(image="", kernel_mappings=[{"literal": KERNEL, "image": "i:1"}])
-    assert kernel(how=how) == ("no", "NoImage")
+    assert kernel(how=how) == ("no", "NoDriverImage")
 
 
 def test_a_system_that_is_not_known_leaves_the_answer_open():

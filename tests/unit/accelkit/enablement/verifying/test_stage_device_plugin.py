@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.facts.node_facts import Unread
+from accelkit.enablement.facts.unread import Unread
 from accelkit.model.stage import Stage
 
 HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelkit.enablement.facts.node_facts import Holders
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.stage import Stage
 
@@ -76,6 +77,6 @@ def test_a_node_that_is_not_shared_fails_only_where_somebody_wants_it(cluster, t
     del cluster.node.labels["accelkit.io/share"]
     if label:
         cluster.node.labels["accelkit.io/share"] = label
-    results = cluster.judge(named=frozenset({"n"} if named else ()), owners={"n": "gpu-operator"})
+    results = cluster.judge(named=frozenset({"n"} if named else ()), holders={"n": Holders(cards="gpu-operator")})
     assert told(results, DISCOVER) == (outcome, "NotShared")
     assert results[DISCOVER].evidence.endswith("; gpu-operator manages the node")

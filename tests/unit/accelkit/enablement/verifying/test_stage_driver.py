@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from accelkit.enablement.drivers.planning.names import build_label
+from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.stages.driver import _LOST, _UNBOUND
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
@@ -93,16 +95,24 @@ def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, t
 def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster, kernel, reason):
     cluster.node.labels["accelkit.io/driver-kernel"] = kernel
     results = cluster.judge()
-    assert results[DRIVER].evidence == f"accelkit gives it, for kernel {kernel}"
+    assert results[DRIVER].evidence.startswith(f"container: accelkit gives it, for kernel {kernel}; ")
     assert results[CHECK].reason == reason
     if reason:
         assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, and 6.8.0-45 runs"
 
 
-@pytest.mark.parametrize("kernel", ["", "6.8+odd", "k" * 80])
-def test_a_kernel_that_is_no_label_is_compared_with_none(cluster, kernel):
-    cluster.node.labels["accelkit.io/driver-kernel"] = "6.8_odd-1234abcd"
+@pytest.mark.parametrize("kernel", ["6.8+odd", "k" * 80])
+def test_a_kernel_that_is_no_label_is_compared_as_its_label_is_made(cluster, kernel):
+    cluster.node.labels["accelkit.io/driver-kernel"] = build_label(kernel)
     cluster.node.info["kernelVersion"] = kernel
+    assert cluster.judge()[CHECK].outcome == "pass"
+    cluster.node.labels["accelkit.io/driver-kernel"] = build_label(f"{kernel}1")
+    assert cluster.judge()[CHECK].reason == "KernelDriverMismatch"
+
+
+def test_a_kernel_that_nobody_tells_is_compared_with_none(cluster):
+    cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
+    cluster.node.info["kernelVersion"] = ""
     assert cluster.judge()[CHECK].outcome == "pass"
 
 
@@ -133,8 +143,41 @@ def test_the_problem_of_another_vendors_library_is_not_held_against_these_cards(
     assert cluster.judge()[CHECK].outcome == "pass"
 
 
+OPERATOR = {"n": Holders(cards="HAMi, the operator", driver="the operator")}
+
+
 @pytest.mark.parametrize(
-    ("owners", "whose"), [({}, "the node has its own"), ({"n": "gpu-operator"}, "gpu-operator gives")]
+    ("given", "whose"),
+    [
+        ({}, "preinstalled: the node has its own"),
+        ({"holders": OPERATOR}, "preinstalled: the operator gives it"),
+        ({"holders": {"n": Holders(cards="HAMi")}}, "preinstalled: the node has its own"),
+        ({"driver_mode": "package"}, "package: accelkit installs the packages of the host"),
+        ({"driver_mode": "package", "holders": OPERATOR}, "preinstalled: the operator gives it"),
+        ({"driver_mode": "container"}, "preinstalled: the node has its own"),
+    ],
 )
-def test_whose_driver_it_is_is_told(cluster, owners, whose):
-    assert cluster.judge(owners=owners)[DRIVER].evidence.startswith(whose)
+def test_whose_driver_it_is_is_told(cluster, given, whose):
+    assert cluster.judge(**given)[DRIVER].evidence.startswith(whose)
+
+
+def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
+    cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
+    assert cluster.judge(holders=OPERATOR)[DRIVER].evidence == (
+        "container: accelkit gives it, for kernel 6.8.0-45; no pod of it is on the node"
+    )
+    cluster.node.pods.append(cluster.node.build_pod("driver-container"))
+    assert cluster.judge()[DRIVER].evidence.endswith("; pod driver-container-n is ready")
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("kmm.node.kubernetes.io/accelkit.accelkit-driver-nvidia.ready", "kmm: Kernel Module Management loads"),
+        ("kmm.node.kubernetes.io/other.accelkit-driver-nvidia.ready", "preinstalled: "),
+        ("kmm.node.kubernetes.io/accelkit.nvidia.ready", "preinstalled: "),
+    ],
+)
+def test_a_module_that_kmm_loads_for_accelkit_is_told(cluster, key, told):
+    cluster.node.labels[key] = ""
+    assert cluster.judge()[DRIVER].evidence.startswith(told)

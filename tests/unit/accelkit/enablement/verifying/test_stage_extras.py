@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.facts.node_facts import Unread
-from accelkit.model.stage import Outcome, Stage, StageResult
+from accelkit.enablement.facts.unread import Unread
+from accelkit.enablement.facts.watched import NotServed, Shown, Watched
+from accelkit.model.stage import Outcome, Stage
 
 CACHES, MONITORING, LABELS = Stage.KERNEL_CACHE_CHECK, Stage.MONITORING, Stage.FEATURE_LABELS
 
@@ -71,12 +72,35 @@ def test_reports_that_cannot_be_listed_are_unknown(cluster, told):
     assert told(cluster.judge(caches=Unread("timed out")), CACHES) == ("unknown", "CachesUnread")
 
 
-def test_what_was_found_of_metrics_is_handed_on(cluster, told):
-    found = StageResult(Outcome.FAIL, "TargetDown", "no sample for 5 minutes", "See its target")
-    result = cluster.judge(monitoring={"n": found})[MONITORING]
-    assert (result.outcome, result.reason, result.evidence) == ("fail", "TargetDown", "no sample for 5 minutes")
-    assert told(cluster.judge(monitoring={}), MONITORING) == ("unknown", "NeverChecked")
-    assert told(cluster.judge(), MONITORING) == ("skipped", "NotInstalled")
+BOTH = frozenset({"GPU-n-0", "GPU-n-1"})
+
+
+@pytest.mark.parametrize(
+    ("watched", "outcome", "reason"),
+    [
+        (None, "skipped", "NotInstalled"),
+        (Unread("it is forbidden"), "unknown", "MonitoringUnread"),
+        (Watched("PodMonitor accelkit/m", {"n": Shown(BOTH, 20)}), "pass", ""),
+        (Watched("PodMonitor accelkit/m", {"n": Shown(frozenset({"GPU-n-0"}), 10)}), "fail", "MetricsMissing"),
+        (Watched("PodMonitor accelkit/m", {"n": Unread("no answer")}), "unknown", "MetricsUnread"),
+        (Watched("PodMonitor accelkit/m", {"n": NotServed()}), "skipped", "MetricsOff"),
+        (Watched("PodMonitor accelkit/m", {"other": Shown(BOTH, 20)}), "unknown", "MetricsUnread"),
+    ],
+)
+def test_a_node_is_watched_where_its_metrics_are_collected_and_tell_of_each_card(
+    cluster, told, watched, outcome, reason
+):
+    assert told(cluster.judge(watched=watched), MONITORING) == (outcome, reason)
+
+
+def test_what_has_the_agent_scraped_and_what_it_shows_is_told(cluster):
+    watched = Watched("PodMonitor accelkit/m", {"n": Shown(BOTH, 20)})
+    assert cluster.judge(watched=watched)[MONITORING].evidence == (
+        "PodMonitor accelkit/m has its agent scraped, which shows 20 series of 2 cards"
+    )
+    less = Watched("PodMonitor accelkit/m", {"n": Shown(frozenset(), 0)})
+    evidence = cluster.judge(watched=less)[MONITORING].evidence
+    assert evidence == "its agent shows 0 series, and none of GPU-n-0, GPU-n-1"
 
 
 @pytest.mark.parametrize("key", ["accelkit.io/cards.count", "nvidia.com/gpu.count"])

@@ -1,34 +1,92 @@
-"""Every reason has a next action, a heading in docs/stage-reasons.md, and somebody who gives it."""
+"""Every reason has one meaning, a next action, its place in docs/stage-reasons.md, and somebody who gives it."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from accelkit.enablement.drivers.reasons import REASONS as OF_DRIVERS
+from accelkit.enablement.ownership.reasons import REASONS as OF_OWNERS
+from accelkit.enablement.partitioning.reasons import REASONS as OF_PARTITIONS
 from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
+from accelkit.enablement.work.reasons import REASONS as OF_WORK
 from accelkit.model.stage import MAX_EVIDENCE
 
 ROOT = Path(__file__).parents[5]
 PAGE = (ROOT / "docs/stage-reasons.md").read_text()
+ROOMS = {"drivers": OF_DRIVERS, "ownership": OF_OWNERS, "partitioning": OF_PARTITIONS, "work": OF_WORK}
 SOURCES = "".join(path.read_text() for path in (ROOT / "src/accelkit").rglob("*.py") if path.name != "reasons.py")
+PLUGINS = "".join(
+    path.read_text()
+    for room in ("plugins", "roles")
+    for path in (ROOT / room).rglob("*")
+    if path.suffix in {".py", ".yml"}
+)
 
 
-def test_the_page_has_a_heading_for_each_reason_and_no_other():
+def list_explained():
+    """The codes that the page explains: its headings, and the first cells of its tables."""
+    cells = re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE)
+    return re.findall(r"^### (.*)$", PAGE, re.MULTILINE) + [
+        code for cell in cells for code in re.findall(r"`(\w+)`", cell)
+    ]
+
+
+def test_the_page_explains_each_reason_once_and_no_other():
+    known = {*(reason.value for reason in StageReason), *(code for room in ROOMS.values() for code in room)}
+    assert Counter(list_explained()) == Counter(known)
+
+
+def test_the_page_has_the_reasons_of_stages_as_headings_in_their_order():
     assert re.findall(r"^### (.*)$", PAGE, re.MULTILINE) == [reason.value for reason in StageReason]
+
+
+# Two rooms tell of these, and mean one thing by each. Who adds one has made sure that it is the same.
+SHARED = {
+    "CardUnhealthy",
+    "CardsUnknown",
+    "DriverMissing",
+    "DriverVersionUnknown",
+    "KernelDriverMismatch",
+    "NeedNotPassed",
+    "NeverChecked",
+    "NodeMissing",
+    "NodeNotReady",
+    "NotAdvertised",
+    "NothingAllocatable",
+    "RecordUnreadable",
+    "StateChanged",
+}
+
+
+def test_no_other_code_stands_in_two_lists():
+    lists = [{reason.value for reason in StageReason}, *(set(room) for room in ROOMS.values())]
+    counts = Counter(code for codes in lists for code in codes)
+    assert {code for code, count in counts.items() if count > 1} == SHARED
 
 
 def test_each_reason_has_a_next_action():
     assert NEXT_ACTIONS.keys() == set(StageReason)
     for text in NEXT_ACTIONS.values():
         assert 0 < len(text.format(node="n" * 63, namespace="accelkit")) <= MAX_EVIDENCE
+    assert all(0 < len(text) <= MAX_EVIDENCE for room in ROOMS.values() for text in room.values())
 
 
 @pytest.mark.parametrize("reason", StageReason)
 def test_each_reason_is_camel_case_and_given_by_somebody(reason):
     assert re.fullmatch(r"(?:[A-Z][a-z0-9]+)+", reason.value)
     assert f"StageReason.{reason.name}" in SOURCES or f'"{reason.value}"' in SOURCES
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_reason_of_a_room_is_given_by_somebody(room):
+    list_ = (ROOT / "src/accelkit/enablement" / room / "reasons.py").read_text()
+    names = {code: name for name, code in re.findall(r'^(\w+): Final = "(\w+)"$', list_, re.MULTILINE)}
+    words = set(re.findall(r"\w+", SOURCES + PLUGINS))
+    assert {code for code in ROOMS[room] if code not in words and names.get(code) not in words} == set()
 
 
 def test_links_of_the_page_lead_somewhere():

@@ -135,7 +135,7 @@ async def test_a_node_that_is_not_there_is_unknown_and_stops_no_other(cluster, c
     cluster.add("a")
     found = await check("a", "gone")
     assert outcomes(found) == PASSED
-    assert outcomes(found, "gone")[0] == ("unknown", "NodeGone")
+    assert outcomes(found, "gone")[0] == ("unknown", "NodeMissing")
 
 
 async def test_one_nodes_fault_stops_no_other(cluster, check):

@@ -5,16 +5,8 @@ from pathlib import Path
 
 from accelkit.enablement.work import reasons
 from accelkit.enablement.work.reasons import REASONS
-from accelkit.model.stage import MAX_EVIDENCE
 
-ROOT = Path(__file__).parents[5]
 ROOM = Path(reasons.__file__).parent
-
-
-def test_each_reason_stands_in_its_page_and_has_a_next_action():
-    page = (ROOT / "docs/stage-checks.md").read_text()
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(REASONS)
-    assert all(0 < len(action) <= MAX_EVIDENCE for action in REASONS.values())
 
 
 def test_each_reason_is_given_somewhere_and_each_that_is_given_is_known():

@@ -1,0 +1,62 @@
+"""Drivers that somebody else loads: accelkit brings none beside them, since a kernel has one driver for a card."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode
+from accelkit.enablement.drivers.planning.plan import Problem
+from accelkit.enablement.ownership.evidence import Standing
+from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.owners import ANY_VENDOR
+from accelkit.kube.client import ApiClient
+
+# By node and vendor, who loads the driver, as a title for people.
+ForeignDrivers = Mapping[str, Mapping[str, str]]
+
+
+async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
+    """Return who else loads drivers, of all nodes.
+
+    Raises:
+        ApiError: the API server did not answer, or does not let nodes be listed.
+    """
+    look = await look_at_owners(api)
+    return {
+        node: {each.vendor: each.title for each in owners if each.standing is Standing.OWNER and each.drives}
+        for node, owners in look.owners.items()
+    }
+
+
+def leave_out(
+    nodes: Iterable[DriverNode], foreign: ForeignDrivers, wanted: Collection[str]
+) -> tuple[list[DriverNode], list[Problem]]:
+    """Return the nodes with the vendors whose drivers are accelkit's to bring, and who brings the others.
+
+    Where a node is labelled for accelkit's own driver of a vendor, that stays: it was there first.
+
+    Args:
+        nodes: of the cluster.
+        foreign: drivers that somebody else loads.
+        wanted: vendors whose drivers accelkit is to bring.
+    """
+    kept: list[DriverNode] = []
+    left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in nodes:
+        own = []
+        for vendor in node.vendors:
+            by = foreign.get(node.name, {})
+            title = by.get(vendor) or by.get(ANY_VENDOR)
+            if title is None or vendor not in wanted or f"{VENDOR_LABELS}{vendor}" in node.labels:
+                own.append(vendor)
+            else:
+                left[title, vendor].append(node.name)
+        kept.append(msgspec.structs.replace(node, vendors=tuple(own)))
+    problems = [
+        Problem("DriverOwned", f"{title} loads the driver of {vendor}'s cards", tuple(sorted(names)), wrong=False)
+        for (title, vendor), names in sorted(left.items())
+    ]
+    return kept, problems

@@ -1,0 +1,31 @@
+"""Where the driver of a node comes from: by which of accelkit's modes, or from whom else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accelkit.enablement.drivers.driver_pods import COMPONENT
+from accelkit.enablement.facts.node_facts import NodeFacts
+from accelkit.enablement.facts.pod_standing import find_standing
+from accelkit.enablement.facts.provided_driver import find_module, read_chosen_kernel
+from accelkit.enablement.facts.unread import Unread
+
+_PACKAGE: Final = "package"
+
+
+def describe_source(facts: NodeFacts) -> str:
+    """Return the mode and who gives the driver, as a sentence.
+
+    Packages leave no trace in the cluster, so they are told where somebody said that accelkit installs them.
+    """
+    if chosen := read_chosen_kernel(facts.node):
+        pods = facts.find_pods(COMPONENT)
+        seen = "its pods cannot be listed" if isinstance(pods, Unread) else find_standing(pods).seen
+        return f"container: accelkit gives it, for kernel {chosen}; {seen}"
+    if module := find_module(facts.node, facts.namespace):
+        return f"kmm: Kernel Module Management loads accelkit's module {module}"
+    if facts.holders.driver:
+        return f"preinstalled: {facts.holders.driver} gives it"
+    if facts.driver_mode == _PACKAGE:
+        return f"{_PACKAGE}: accelkit installs the packages of the host"
+    return "preinstalled: the node has its own, which accelkit did not install"

@@ -1,0 +1,59 @@
+"""Makes the report of a cluster with all that there is to see: its nodes, its monitoring, and who else owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from accelkit.enablement.facts.node_facts import Holders
+from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.reading import verify_stages
+from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.watching import look_at_monitoring
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+
+
+async def verify_cluster(
+    api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float = 0.0, driver_mode: str = ""
+) -> StageReport:
+    """Return the report of the named nodes, else of all that are shared or have cards.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        nodes: names.
+        seconds: a fault that is gone sooner was on its way, and is none.
+        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
+
+    Raises:
+        ApiError: the API server gave no nodes, and none are named.
+        ServiceError: no node is shared, and none are named.
+    """
+    return await verify_stages(
+        api,
+        namespace=namespace,
+        nodes=nodes,
+        seconds=seconds,
+        watched=await look_at_monitoring(api, namespace, nodes),
+        holders=await _find_holders(api),
+        driver_mode=driver_mode,
+    )
+
+
+async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:
+    try:
+        look = await look_at_owners(api)
+    except ApiError:
+        # Of whom the nodes are is told beside what they are, which then is not read either.
+        return {}
+    return {node: name_holders(owners) for node, owners in look.owners.items()}
+
+
+def name_holders(owners: Iterable[NodeOwner]) -> Holders:
+    """Return the titles of those who hold something of a node now."""
+    there = [each for each in owners if each.standing is Standing.OWNER]
+    return Holders(
+        cards=", ".join(dict.fromkeys(each.title for each in there)),
+        driver=", ".join(dict.fromkeys(each.title for each in there if each.drives)),
+    )

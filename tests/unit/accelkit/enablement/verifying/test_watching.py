@@ -1,0 +1,155 @@
+"""What is found of a cluster's monitoring, and of who else owns its nodes; what is refused is not known."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from accelkit.enablement.facts.node_facts import Holders
+from accelkit.enablement.facts.unread import Unread
+from accelkit.enablement.facts.watched import NotServed, Shown, Watched
+from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.verifying import name_holders, verify_cluster
+from accelkit.enablement.watching import look_at_monitoring, read_shown
+from accelkit.errors import ApiError
+from accelkit.model.card import Card
+from accelkit.model.stage import Stage
+from accelkit.node.card_metrics.collector import CardCollector
+from accelkit.node.card_metrics.holders import Holdings
+
+MONITORS = "/apis/monitoring.coreos.com/v1/namespaces/accelkit/podmonitors"
+CONFIG_MAPS = "/api/v1/namespaces/accelkit/configmaps"
+OWN = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "monitoring"}
+
+
+def metrics(*cards):
+    """What the agent of a node with these cards answers."""
+    registry = CollectorRegistry()
+    shown = [Card(card, "nvidia", "H100", 1) for card in cards]
+    registry.register(
+        CardCollector(
+            "n",
+            cards=lambda: shown,
+            readings=dict,
+            holdings=lambda: Holdings({}, {}),
+            last_xids={},
+        )
+    )
+    return generate_latest(registry)
+
+
+def install(api, *, operator=True, **data):
+    metadata = {"name": "accelkit-monitoring", "namespace": "accelkit", "labels": OWN}
+    api.store(MONITORS if operator else CONFIG_MAPS, {"metadata": metadata, "data": data})
+
+
+def serve_metrics(cluster, answer=None):
+    """The cluster's API server, with an agent on each node that serves metrics."""
+    for node in cluster.nodes.values():
+        node.pods[0]["spec"]["containers"] = [{"ports": [{"name": "metrics", "containerPort": 32765}]}]
+    api = cluster.serve()
+    for name, node in cluster.nodes.items():
+        path = f"/api/v1/namespaces/accelkit/pods/node-agent-{name}:32765/proxy/metrics"
+        api.documents[path] = metrics(*(card.id for card in node.cards)) if answer is None else answer
+    return api
+
+
+async def test_a_cluster_without_monitoring_asks_no_agent(cluster):
+    api = serve_metrics(cluster)
+    assert await look_at_monitoring(api, "accelkit") is None
+    install(api, operator=False, **{"board.json": "{}"})
+    assert await look_at_monitoring(api, "accelkit") is None
+    assert not any("proxy" in request.path for request in api.requests)
+
+
+@pytest.mark.parametrize("operator", [True, False])
+async def test_agents_are_asked_once_each_where_something_has_them_scraped(enabled, operator):
+    api = serve_metrics(enabled("a", "b"))
+    install(api, operator=operator, **{"scrape.yml": "scrape_configs: []"})
+    found = await look_at_monitoring(api, "accelkit")
+    kind = "PodMonitor" if operator else "ConfigMap"
+    assert found.by == f"{kind} accelkit/accelkit-monitoring"
+    assert {node: shown.cards for node, shown in found.agents.items()} == {
+        name: frozenset({f"GPU-{name}-0", f"GPU-{name}-1"}) for name in ("a", "b")
+    }
+    assert sum("proxy" in request.path for request in api.requests) == 2
+
+
+async def test_the_report_says_that_the_nodes_are_watched(cluster):
+    api = serve_metrics(cluster)
+    install(api)
+    cell = (await verify_cluster(api, namespace="accelkit")).nodes[0].stages[list(Stage).index(Stage.MONITORING)]
+    assert cell.outcome == "pass"
+    assert cell.evidence.startswith("PodMonitor accelkit/accelkit-monitoring has its agent scraped")
+
+
+async def test_named_nodes_alone_are_asked(enabled):
+    api = serve_metrics(enabled("a", "b"))
+    install(api)
+    assert set((await look_at_monitoring(api, "accelkit", ["b"])).agents) == {"b"}
+
+
+async def test_an_agent_without_the_port_serves_no_metrics(cluster):
+    api = cluster.serve()
+    install(api)
+    assert (await look_at_monitoring(api, "accelkit")).agents == {"n": NotServed()}
+
+
+async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
+    names = [f"node-{number}" for number in range(40)]
+    api = serve_metrics(enabled(*names))
+    install(api)
+    api.fail(ApiError("pods/proxy is forbidden", status=403), path="/proxy/", times=None)
+    found = await look_at_monitoring(api, "accelkit")
+    assert {shown.why for shown in found.agents.values()} == {"pods/proxy is forbidden"}
+    assert sum("/proxy/" in request.path for request in api.requests) <= 16
+
+
+async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled):
+    api = serve_metrics(enabled("a", "b"))
+    install(api)
+
+    async def hang(request):
+        if "node-agent-a:" in request.path:
+            await asyncio.Event().wait()
+
+    api.before.append(hang)
+    found = await look_at_monitoring(api, "accelkit", seconds=0.05)
+    assert found.agents["a"] == Unread("it did not answer in 0.05 s")
+    assert isinstance(found.agents["b"], Shown)
+
+
+@pytest.mark.parametrize("status", [0, 403, 503])
+async def test_lists_that_are_refused_leave_it_unknown(cluster, status):
+    api = serve_metrics(cluster)
+    api.fail(ApiError("it is not to be had", status=status), path="podmonitors", times=None)
+    assert await look_at_monitoring(api, "accelkit") == Unread("it is not to be had")
+    install(api, operator=False, **{"scrape.yml": "scrape_configs: []"})
+    assert isinstance(await look_at_monitoring(api, "accelkit"), Watched)
+
+
+def test_what_is_no_metrics_is_not_read():
+    assert isinstance(read_shown(b"accelerator_info{card= 1"), Unread)
+    assert isinstance(read_shown(b"\xff\xfe"), Unread)
+    assert read_shown(b"<html>") == Shown(frozenset(), 0)
+    assert read_shown(metrics("a", "b")).cards == {"a", "b"}
+
+
+def owner(title, *, drives=False, standing=Standing.OWNER):
+    return NodeOwner(title, title, "nvidia", Hold.CARDS, standing, (), (), "", drives)
+
+
+def test_those_who_hold_something_now_are_named():
+    found = name_holders([owner("op", drives=True), owner("HAMi"), owner("old", standing=Standing.LEFT_OVER)])
+    assert found == Holders(cards="op, HAMi", driver="op")
+    assert name_holders([]) == Holders()
+
+
+async def test_owners_that_cannot_be_read_stop_no_report(cluster):
+    api = cluster.serve()
+    api.fail(ApiError("it is forbidden", status=403), path="daemonsets", times=None)
+    api.fail(ApiError("no answer"), path="resourceslices", times=None)
+    assert (await verify_cluster(api, namespace="accelkit")).exit_code == 0

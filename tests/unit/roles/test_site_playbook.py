@@ -1,0 +1,71 @@
+"""How site.yml takes its parts: what everybody has is imported, and what only some want is included with its tags."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rendering import ROOT
+from test_roles import load
+
+PLAYS = load(ROOT / "playbooks/site.yml")
+IMPORT, INCLUDE = "ansible.builtin.import_role", "ansible.builtin.include_role"
+# Whose entry points that are imported expose their defaults to the play, which reads them.
+EXPOSING = {"device_plugin", "extender", "node_labels"}
+
+
+def list_tasks(plays):
+    """Every task of the plays, with the condition and the tags that it has from its blocks and its play, too."""
+
+    def walk(tasks, tags, condition):
+        for task in tasks:
+            own = {*tags, *as_list(task.get("tags", []))}
+            when = {"when": condition, **task} if condition else task
+            if "block" in task:
+                inner = [*task["block"], *task.get("rescue", []), *task.get("always", [])]
+                yield from walk(inner, own, when.get("when"))
+            else:
+                yield when, own
+
+    for play in plays:
+        yield from walk(play.get("tasks", []), set(as_list(play.get("tags", []))), None)
+
+
+def as_list(tags):
+    return tags if isinstance(tags, list) else [tags]
+
+
+TASKS = list(list_tasks(PLAYS))
+INCLUDED = [(task, tags) for task, tags in TASKS if INCLUDE in task]
+
+
+@pytest.mark.parametrize("playbook", ["site", "preflight", "verify"])
+def test_what_is_left_out_is_not_skipped_task_by_task(playbook):
+    tasks = list_tasks(load(ROOT / f"playbooks/{playbook}.yml"))
+    assert [task["name"] for task, _ in tasks if IMPORT in task and "when" in task] == []
+
+
+def test_what_everybody_has_is_imported_so_that_its_defaults_are_seen():
+    imported = {task[IMPORT]["name"].rpartition(".")[2] for task, _ in TASKS if IMPORT in task}
+    assert imported == EXPOSING
+
+
+@pytest.mark.parametrize(("task", "tags"), INCLUDED, ids=[task["name"] for task, _ in INCLUDED])
+def test_what_is_included_runs_under_its_tag_alone(task, tags):
+    of_play = {tag for play in PLAYS if task in play.get("tasks", []) for tag in as_list(play.get("tags", []))}
+    applied = set(as_list(task[INCLUDE].get("apply", {}).get("tags", [])))
+    assert tags
+    assert applied | of_play == tags
+
+
+def test_what_a_part_asks_of_the_cluster_before_is_asked_under_its_tag():
+    [asked] = [tags for task, tags in TASKS if task["name"] == "Find what is installed"]
+    needing = {tag for task, tags in INCLUDED if "__accelkit_parts" in str(task.get("when")) for tag in tags}
+    assert needing <= asked
+
+
+@pytest.mark.parametrize("role", sorted({task[INCLUDE]["name"].rpartition(".")[2] for task, _ in INCLUDED} - EXPOSING))
+def test_no_condition_reads_a_default_of_a_role_that_is_only_included(role):
+    conditions = " ".join(str(task.get("when", "")) for task, _ in TASKS)
+    for name in load(ROOT / "roles" / role / "defaults/main.yml"):
+        assert not re.search(rf"\b{name}\b(?! \| default\()", conditions), name
