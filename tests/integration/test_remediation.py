@@ -205,7 +205,7 @@ async def bounded(control_plane):
     [
         ({"metadata": {"annotations": {"example.org/x": "y"}}}, "no other annotations"),
         ({"metadata": {"labels": {"accelkit.io/share": "true"}}}, "no labels"),
-        ({"spec": {"unschedulable": True}}, "nothing of a node's spec but one taint"),
+        ({"spec": {"unschedulable": False}}, "nothing of a node's spec but one taint"),
         ({"spec": {"taints": None}}, "no taint but"),
         ({"spec": {"taints": [FOREIGN, {"key": "accelkit.io/unhealthy", "effect": "NoExecute"}]}}, "no taint but"),
         ({"metadata": {"annotations": {"accelkit.io/cordon": "0"}}}, ""),
