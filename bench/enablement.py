@@ -1,9 +1,9 @@
 """How long a cluster takes from bare nodes to checked ones, again, and to be verified, as nodes become more.
 
 A sandbox of nodes that have cards of five vendors in turn: AMD's, Intel's, Enflame's and Habana's as files, and
-simulated ones. `site.yml` runs twice, with its checks of the nodes; then `verify.yml`, and `accelkit verify`. The second
-run may change nothing. The control plane, the kubelets, the agents and Ansible share this machine, so that seconds say
-little of another one: ratios are what is compared. A node takes some 100 MiB of memory.
+simulated ones. `site.yml` runs twice, with its checks of the nodes; then `verify.yml`, and `accelkit verify`. The
+second run may change nothing. The control plane, the kubelets, the agents and Ansible share this machine, so that
+seconds say little of another one: ratios are what is compared. A node takes some 100 MiB of memory.
 Prints JSON; seconds of each step go to stderr as they are known.
 """
 
