@@ -56,6 +56,7 @@ CARDS = [
     Known("gaudi", "Gaudi3", "Gaudi3", 128 * 1024, "habanalabs", "table"),
     Known("enflame", "I20", "I20", 16 * 1024, "enflame", "table"),
     Known("enflame", "S60", "S60", 48 * 1024, "enflame", "table"),
+    Known("xilinx", "U250", "xilinx_u250_gen3x16_xdma_shell_4_1", None, "xocl", ""),
 ]
 
 
