@@ -30,6 +30,7 @@ NAMES = (
         "cache_delivery",
         "devices",
         "allocation",
+        "enablement",
     ),
     *("perturbed", "bound"),
 )

@@ -112,6 +112,7 @@ def main() -> int:
         f"  export PATH={BIN}:$PATH KUBECONFIG={facts.kubeconfig} ACCELKIT_EXTENDER={facts.extender_url}\n"
         f"  {kubectl} get pods -o wide\n"
         f"  {kubectl} delete pod share-8 && accelkit inspect\n"
+        "  accelkit verify\n"
         "  ansible-playbook playbooks/verify.yml -i inventories/sandbox\n"
         "  ansible-playbook playbooks/remove.yml -i inventories/sandbox\n"
         "and stop it with\n"

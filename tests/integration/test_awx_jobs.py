@@ -228,6 +228,18 @@ def test_a_wrong_answer_is_refused_by_name(awx):
     assert "value of accelkit_policy must be one of: binpack, spread" in " ".join(job.said.split())
 
 
+def test_drivers_that_hosts_bring_are_not_upgraded(awx):
+    job = awx.run("driver", {"accelkit_driver_nodes": "", "accelkit_driver_serial": ""})
+    assert (job.status, job.changed) == ("failed", 0)
+    assert "the hosts bring their drivers themselves, so nothing is upgraded here" in " ".join(job.said.split())
+
+
+def test_what_is_to_come_is_answered(awx):
+    job = awx.run("future", {"accelkit_future_kubernetes": "1.2", "accelkit_future_kernel": ""})
+    assert (job.status, job.changed) == ("failed", 0)
+    assert "(StepBack)" in job.said
+
+
 @pytest.mark.long
 def test_share_in_check_mode_finds_nothing_to_change(awx):
     answers = {"accelkit_policy": "binpack", "accelkit_unit": "1GiB", "accelkit_unit_change": "refuse"}

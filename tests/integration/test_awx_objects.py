@@ -31,7 +31,7 @@ SETTINGS = {
     "accelkit_shared_nodes": ["node-1", "node-2"],
 }
 GIVEN = {"awx_project_url": "https://git.example.org/accelkit.git", "awx_image": "registry.example.org/ee:1"}
-PLAYBOOKS = {"preflight", "share", "verify", "cache", "kernel_cache", "examples", "remove"}
+PLAYBOOKS = {"preflight", "share", "verify", "driver", "future", "cache", "kernel_cache", "examples", "remove"}
 
 
 def load(path: Path):
@@ -188,7 +188,7 @@ def test_each_question_asks_for_a_setting_as_it_is_specified(awx):
 
 
 REQUIRED = {
-    *("accelkit_image", "accelkit_unit_change", "accelkit_purge_logs"),
+    *("accelkit_image", "accelkit_unit_change", "accelkit_purge_logs", "accelkit_driver_drain_timeout"),
     *("accelkit_examples_state", "accelkit_examples_set", "accelkit_examples_timeout"),
     *("accelkit_kernel_cache_state", "accelkit_kernel_cache_name", "accelkit_kernel_cache_timeout"),
 }

@@ -173,6 +173,14 @@ def test_a_delivery_is_measured_where_there_is_a_cluster():
     assert compared == ["job_to_ours", "held_digest_s", "agent, large_to_small"]
 
 
+def test_a_cluster_is_enabled_again_and_verified():
+    results = run("enablement.py", "--nodes", "2")
+    assert [path for path, _ in figures(results)] == ["nodes=2, second_to_first", "nodes=2, second_changed"]
+    found = results["nodes=2"]
+    assert found["second_changed"]["figure"] == 0
+    assert all(sum(counts.values()) == 2 for counts in found["stages"].values())
+
+
 def test_every_benchmark_is_run_with_all_others():
     assert {path.stem for path in BENCH.glob("*.py") if "argparse" in path.read_text()} - NOT_BENCHMARKS == set(
         load("run_all").NAMES

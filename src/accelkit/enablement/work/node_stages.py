@@ -28,7 +28,7 @@ class StageRun:
     Attributes:
         results: of both checks, by node, sorted.
         worked: the nodes on which work was done, or would be.
-        written: the nodes whose annotation was written or taken away; in check mode, would be for certain.
+        written: the nodes on which another result was written, or all taken away; in check mode, would be for certain.
         problems: by node, why its results could not be written.
         pods: how many check pods a removal has deleted, or would delete.
     """

@@ -39,7 +39,12 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of the results of a node; `problem` says why they were not written, empty where they were or are."""
+    """What became of the results of a node.
+
+    Attributes:
+        changed: whether another outcome, reason or state was written; words and times alone are no change.
+        problem: why they were not written; empty where they were, or are.
+    """
 
     changed: bool
     problem: str = ""
@@ -95,6 +100,7 @@ async def record_results(
             return Recorded(changed=False, problem=str(exc))
         if all(_is_same(record.results.get(stage), result, max_age_seconds) for stage, result in results.items()):
             return Recorded(changed=False)
+        changed = any(_is_other(record.results.get(stage), result) for stage, result in results.items())
         metadata = {
             "resourceVersion": found.metadata.resource_version,
             "annotations": {STAGES_ANNOTATION: _encode(StageRecord({**record.results, **results}))},
@@ -105,7 +111,7 @@ async def record_results(
             if not exc.conflict or not left:
                 raise
         else:
-            return Recorded(changed=True)
+            return Recorded(changed)
     raise AssertionError("the last try returns or raises")
 
 
@@ -145,6 +151,10 @@ def _is_same(before: StageResult | None, now: StageResult, max_age_seconds: floa
     return msgspec.structs.replace(before, found_at=0.0, seconds=0.0) == msgspec.structs.replace(
         now, found_at=0.0, seconds=0.0
     )
+
+
+def _is_other(before: StageResult | None, now: StageResult) -> bool:
+    return before is None or (before.outcome, before.reason, before.state) != (now.outcome, now.reason, now.state)
 
 
 def _encode(record: StageRecord) -> str:

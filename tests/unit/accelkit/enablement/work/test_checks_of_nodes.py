@@ -222,7 +222,7 @@ async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(clu
             cluster.admit(node, pod)
             cluster.end(node, pod)
 
-        asyncio.get_running_loop().call_later(0.03, write)
+        asyncio.get_running_loop().call_later(0.2, write)
 
     cluster.steps["a"] = bind_bare
     assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")

@@ -143,8 +143,23 @@ async def test_results_of_other_stages_stay(cluster, record):
 async def test_times_alone_are_no_reason_to_write_until_the_results_are_too_old(cluster, record):
     await record()
     later = {stage: msgspec.structs.replace(each, found_at=200.0, seconds=9.0) for stage, each in GOOD.items()}
+    writes = len(cluster.writes)
     assert not (await record(later)).changed
-    assert (await record(later, max_age=50.0)).changed
+    assert len(cluster.writes) == writes
+    # What is written anew so that it is believed for longer is no change.
+    assert not (await record(later, max_age=50.0)).changed
+    assert read_record(annotation(cluster)).results == later
+
+
+async def test_other_words_are_written_and_another_outcome_is_a_change(cluster, record):
+    await record()
+    told = {stage: msgspec.structs.replace(each, evidence="of another card") for stage, each in GOOD.items()}
+    assert not (await record(told)).changed
+    assert read_record(annotation(cluster)).results == told
+    failed = {
+        stage: msgspec.structs.replace(each, outcome=Outcome.FAIL, reason="WrongResult") for stage, each in GOOD.items()
+    }
+    assert (await record(failed)).changed
 
 
 async def test_a_conflict_is_tried_again_with_what_is_there_now(cluster, record):
