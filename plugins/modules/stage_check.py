@@ -144,7 +144,7 @@ results:
   sample:
     node-1:
       plugin-check: {outcome: pass, evidence: '1 GiB of sim-0 (sim-16g): 1048576 numbers added', seconds: 2.1}
-failed:
+faults:
   description: What failed, one sentence for each node and stage.
   returned: with O(state=checked)
   type: list
@@ -207,7 +207,7 @@ def main():
         nodes=list(run.results),
         checked=list(run.worked),
         results=msgspec.to_builtins(run.results),
-        failed=failed,
+        faults=failed,
         doubtful=doubtful,
     )
 

@@ -48,16 +48,16 @@ def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, run
     assert answer["changed"] is True
     assert (answer["nodes"], answer["checked"]) == (["a", "b", "c"], ["a", "b"])
     assert answer["results"]["a"]["plugin-check"]["evidence"] == "1 GiB of sim-0"
-    assert answer["failed"] == ["b plugin-check: NotAdvertised: nothing is offered; see why"]
+    assert answer["faults"] == ["b plugin-check: NotAdvertised: nothing is offered; see why"]
     assert answer["doubtful"] == ["c extender-check: NoFreeShare: it is full; wait"]
-    assert warnings == [f"node {answer['failed'][0]}", "the results of node a are not recorded: of a newer version"]
+    assert warnings == [f"node {answer['faults'][0]}", "the results of node a are not recorded: of a newer version"]
     assert asked == [(["a", "b", "c"], CheckPods("accelkit", "i", ("s",), seconds=120), 3600, 32, False)]
 
 
 def test_what_a_report_tells_is_not_warned_of_too(run_module, runs, warnings):
     runs(StageRun({"b": FAILED}, worked=("b",), written=("b",)))
     answer = run_module(stage_check, {"image": "i", "warn": False})
-    assert (len(answer["failed"]), warnings) == (1, [])
+    assert (len(answer["faults"]), warnings) == (1, [])
 
 
 def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
