@@ -65,9 +65,10 @@ async def check_pods(cluster: Cluster) -> list[dict]:
 
 
 async def check(cluster: Cluster, **settings: object) -> str:
-    """Run the checks alone, and anew unless it is said otherwise."""
+    """Run the checks alone, and anew unless it is said otherwise; return what is printed, warnings too."""
     given = json.dumps({"stages_max_age": 0, **settings})
-    return (await asyncio.to_thread(cluster.sandbox.playbook, "site.yml", *CHECKS, "-e", given)).stdout
+    done = await asyncio.to_thread(cluster.sandbox.playbook, "site.yml", *CHECKS, "-e", given)
+    return done.stdout + done.stderr
 
 
 async def test_cards_of_two_vendors_pass_and_a_second_run_does_no_work(cluster):
