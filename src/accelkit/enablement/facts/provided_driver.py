@@ -5,15 +5,30 @@ A node without either has the driver that came with the machine, or another syst
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
-from accelkit.enablement.drivers.planning.names import build_label
 from accelkit.model.pod import Node
 
 KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
+_MAX_LABEL: Final = 63
+_DIGEST: Final = 8
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
 # KMM writes it once a module is loaded, with the Module's namespace and name; accelkit's have this prefix.
 _LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-driver-.+)\.ready")
+
+
+def build_label(kernel: str) -> str:
+    """Return the value of the label by which nodes of a kernel are selected: the kernel itself, where that is one.
+
+    Else it ends in a part of a hash, so that no two kernels share a label.
+    """
+    value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
+    if value == kernel and len(value) <= _MAX_LABEL:
+        return value
+    digest = hashlib.sha256(kernel.encode()).hexdigest()[:_DIGEST]
+    return f"{value[: _MAX_LABEL - _DIGEST - 1].rstrip('_.-')}-{digest}"
 
 
 def read_chosen_kernel(node: Node) -> str:

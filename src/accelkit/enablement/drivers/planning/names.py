@@ -1,4 +1,4 @@
-"""Names of what is there once per kernel: DaemonSets, Jobs, labels."""
+"""Names of what is there once per kernel: DaemonSets and Jobs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Final
 
 # Names of pods are made of the name of their DaemonSet, of which 58 characters are kept.
 MAX_NAME: Final = 57
-_MAX_LABEL: Final = 63
 _DIGEST: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.]+")
-_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
 # Kernels have underscores as a rule (el9_4), and a dash in their place is no other kernel in practice.
 _EXPECTED: Final = re.compile(r"^[a-z0-9._-]*$")
 
@@ -33,14 +31,6 @@ def build_name(prefix: str, vendor: str, kernel: str, *, distinct: bool = False)
         return name
     kept = name[: MAX_NAME - _DIGEST - 1].rstrip("-.")
     return f"{kept}-{_hash(f'{vendor} {kernel}')}"
-
-
-def build_label(kernel: str) -> str:
-    """Return the value of the label by which nodes of a kernel are selected: the kernel itself, where that is one."""
-    value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
-    if value == kernel and len(value) <= _MAX_LABEL:
-        return value
-    return f"{value[: _MAX_LABEL - _DIGEST - 1].rstrip('_.-')}-{_hash(kernel)}"
 
 
 def _hash(text: str) -> str:

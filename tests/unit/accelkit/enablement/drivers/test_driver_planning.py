@@ -10,12 +10,13 @@ from driver_nodes import KERNEL, OTHER, RHEL, build_card, build_node
 
 from accelkit.enablement.drivers.planning.builds import plan_builds
 from accelkit.enablement.drivers.planning.mismatch import find_mismatches
-from accelkit.enablement.drivers.planning.names import MAX_NAME, build_label, build_name
+from accelkit.enablement.drivers.planning.names import MAX_NAME, build_name
 from accelkit.enablement.drivers.planning.obsolete import DriverSet, find_obsolete
 from accelkit.enablement.drivers.planning.packages import list_packages
 from accelkit.enablement.drivers.planning.plan import plan_drivers
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.systems import System, read_system
+from accelkit.enablement.facts.provided_driver import build_label
 from accelkit.errors import ConfigurationError
 
 PATTERN = "quay.io/acme/nvidia:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}-${OS}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.drivers.planning.names import build_label
 from accelkit.enablement.facts.node_facts import Holders
+from accelkit.enablement.facts.provided_driver import build_label
 from accelkit.enablement.stages.driver import _LOST, _UNBOUND
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
