@@ -10,6 +10,8 @@ from accelkit.enablement.ownership.standing import Fate
 from accelkit.enablement.partitioning.admission import check_tolerations
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.errors import ConfigurationError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import NODES, build_node_path
 
 pytestmark = pytest.mark.integration
@@ -18,6 +20,12 @@ MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 NAME = "partitioned"
 PATH = build_node_path(NAME)
 PARTITION = Partition(taints=(MEMORY,), tainted=(NAME,), roles={"training": [NAME]}, pools={"big": [NAME]})
+
+
+@pytest.fixture
+async def api(control_plane):
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        yield api
 
 
 @pytest.fixture
@@ -32,8 +40,10 @@ async def node(api):
 
 async def read(api):
     found = msgspec.json.decode(await api.get(PATH))
-    keys = ("labels", "annotations")
-    return {key: found["metadata"].get(key) or {} for key in keys}, found["spec"].get("taints") or []
+    marks = {key: found["metadata"].get(key) or {} for key in ("labels", "annotations")}
+    # Kubernetes writes it when it comes to it.
+    marks["annotations"].pop("node.alpha.kubernetes.io/ttl", None)
+    return marks, found["spec"].get("taints") or []
 
 
 @pytest.mark.usefixtures("node")
@@ -42,7 +52,7 @@ async def test_a_node_is_set_apart_and_given_back_as_it_was(api):
     assert (await apply_partition(api, PARTITION)).changed
     metadata, taints = await read(api)
     assert metadata["labels"]["accelkit.io/role"] == "training"
-    assert {each["key"]: each["effect"] for each in taints} >= {"theirs": "NoExecute", MEMORY: "NoSchedule"}
+    assert {(each["key"], each["effect"]) for each in taints} >= {("theirs", "NoExecute"), (MEMORY, "NoSchedule")}
     assert not (await apply_partition(api, PARTITION)).changed
     assert (await remove_partition(api)).changed
     assert await read(api) == before
