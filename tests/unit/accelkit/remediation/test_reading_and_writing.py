@@ -225,7 +225,9 @@ async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_t
         await site.applier.carry_out(view, (CreateJob("accelkit-reset-0123456789abcdef", "GPU-0", "Xid79"),))
 
 
-@pytest.mark.parametrize(("status", "result"), [(429, "refused"), (404, "gone"), (409, "gone")])
+@pytest.mark.parametrize(
+    ("status", "result"), [(429, "refused"), (500, "refused"), (403, "failed"), (404, "gone"), (409, "gone")]
+)
 async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, result):
     api.put_node("n")
     site = Site(api)
