@@ -120,8 +120,8 @@ class Applier:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A budget, or two of them for one pod, which is answered as a fault of the server; the next pass asks again,
-            # until the deadline. Whoever may write budgets ends no pass over all nodes by it.
+            # A budget, or two of them for one pod, answered as a fault of the server: whoever may write budgets ends no
+            # pass over all nodes by it. The next pass asks again, until the deadline.
             if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
             # A webhook of somebody: the other pods of the card, and other cards of the node, are not its business.

@@ -226,3 +226,18 @@ def test_the_playbook_uncordons_in_any_case():
     assert {"block", "rescue", "always"} <= block.keys()
     assert "serial" in plays[-1]
     assert Path(ROLE / "tasks/check.yml").is_file()
+
+
+def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():
+    """Of a host that is not reached, Ansible does neither what rescues nor what is done in any case."""
+    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
+    [block] = plays[-1]["tasks"]
+    asked = [place for place, each in enumerate(block["block"]) if "delegate_to" in each]
+    assert len(asked) == 2
+    for place in asked:
+        task, after = block["block"][place : place + 2]
+        assert task["ignore_unreachable"] is True
+        assert after["when"] == f"{task['register']} is unreachable"
+        assert "ansible.builtin.fail" in after
+    cordons = [place for place, each in enumerate(block["block"]) if "accelkit.kubernetes.node_cordon" in each]
+    assert asked[0] < cordons[0]
