@@ -145,7 +145,7 @@ def test_without_the_operator_the_same_pods_are_scraped(rendered):
     (job,) = load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
     assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["gpus"]}}]
     targets = {each.get("target_label") for each in job["relabel_configs"]}
-    assert targets == {None, "job", "node", "accelkit_component"}
+    assert targets == {None, "job", "node", "scraped_component"}
 
 
 def relabel(steps, labels):
@@ -194,7 +194,7 @@ def endpoint(request, rendered):
 
 
 def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):
-    lie = {"node": "n2", "job": "accelkit-extender", "instance": "there:1", "accelkit_component": "extender"}
+    lie = {"node": "n2", "job": "accelkit-extender", "instance": "there:1", "scraped_component": "extender"}
     lie |= {"exported_node": "n3", "exported_exported_node": "n4", "card": "c", "namespace": "a", "pod": "p"}
     stored = {"job": "its-name", "instance": "here:1", "node": "n1", "card": "c", "namespace": "a", "pod": "p"}
     for component in ("node-agent", "kernel-caches", "remediation", ""):
