@@ -12,6 +12,7 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path
+from accelkit.texts import clean
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ class Events:
             "metadata": {"name": f"{involved.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
             "involvedObject": {key: value for key, value in msgspec.to_builtins(involved).items() if value},
             "reason": reason,
-            "message": message[:_MAX_MESSAGE],
+            # Ids of cards and words of drivers are among them, which agents tell of their nodes.
+            "message": clean(message[:_MAX_MESSAGE]),
             "type": "Warning" if warning else "Normal",
             "source": self._source,
             "reportingComponent": self._source["component"],

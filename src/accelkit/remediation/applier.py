@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -24,6 +25,8 @@ from accelkit.remediation.deciding.views import NodeView
 from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import SeenNode
 from accelkit.remediation.resets import Reset, build_reset_job
+
+log = logging.getLogger(__name__)
 
 Count = Callable[[str, str], None]
 _NAMES: Mapping[type[Action], str] = {
@@ -117,9 +120,14 @@ class Applier:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A budget; the next pass asks again, until the deadline.
-            if exc.status == HTTPStatus.TOO_MANY_REQUESTS:
+            # A budget, or two of them for one pod, answered as a fault of the server: whoever may write budgets ends no
+            # pass over all nodes by it. The next pass asks again, until the deadline.
+            if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
+            # A webhook of somebody: the other pods of the card, and other cards of the node, are not its business.
+            if not exc.unanswered:
+                log.warning("pod %s is not evicted: %s", action.pod, exc)
+                return "failed"
             raise
         return "done"
 

@@ -10,6 +10,7 @@ from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.lifting import build_undo
 from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import SeenNode, view_node
+from accelkit.texts import list_some
 
 # Kubelets write their nodes all the time, so that a write may come too late.
 _TRIES = 10
@@ -23,21 +24,24 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
         dry_run: whether nothing is written.
 
     Raises:
-        ApiError: the API server refused, or did not answer, or a record cannot be read; nodes before it are done.
+        ApiError: the API server refused, or did not answer, or a record cannot be read, when all others are done.
     """
     nodes, _ = await list_all(api, NODES, SeenNode)
-    changed = []
+    changed, unreadable = list[str](), list[str]()
     for node in sorted(nodes, key=lambda each: each.metadata.name):
         view = view_node(node)
         if view.record is None:
-            raise ApiError(
-                f"the record of remediation on node {view.name} cannot be read",
-                next_step="take cordon, taint, condition and the annotation accelkit.io/remediation off by hand",
-            )
-        if build_undo(view):
+            # A kubelet may write the record of its node; the others are given back all the same.
+            unreadable.append(view.name)
+        elif build_undo(view):
             changed.append(view.name)
             if not dry_run:
                 await _undo(api, node)
+    if unreadable:
+        raise ApiError(
+            f"the record of remediation on node {list_some(unreadable)} cannot be read",
+            next_step="take cordon, taint, condition and the annotation accelkit.io/remediation off by hand",
+        )
     return changed
 
 

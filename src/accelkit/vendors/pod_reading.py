@@ -14,7 +14,7 @@ import msgspec
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.pod import MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
+from accelkit.model.pod import CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount
@@ -46,7 +46,7 @@ class CardPod(msgspec.Struct, frozen=True):
             that cannot be read.
         labels: as `key=value`, which others' `with` and `apart` go by.
         priority: as admission wrote it; those of higher priority may have others evicted.
-        preempts: whether its preemptionPolicy lets it.
+        preempts: whether its preemptionPolicy lets it, and it is no check of a node.
         nominated: whether kube-scheduler is preempting others for it.
         ending: whether it is being deleted.
         static: whether a kubelet runs it from a file, so that an eviction would end nothing.
@@ -183,7 +183,7 @@ class PodReader:
             _read_assignment(annotations),
             _read_labels(pod),
             pod.spec.priority or 0,
-            pod.spec.preemption_policy != NEVER_PREEMPTS,
+            pod.spec.preemption_policy != NEVER_PREEMPTS and CHECK_RUN_ANNOTATION not in annotations,
             bool(pod.status.nominated_node_name),
             pod.metadata.deletion_timestamp is not None,
             MIRROR_ANNOTATION in annotations,

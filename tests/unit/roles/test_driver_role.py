@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
 from narrower_constraints import tighten
 from rendering import ROOT, run_play
 from ruamel.yaml import YAML
@@ -226,3 +227,55 @@ def test_the_playbook_uncordons_in_any_case():
     assert {"block", "rescue", "always"} <= block.keys()
     assert "serial" in plays[-1]
     assert Path(ROLE / "tasks/check.yml").is_file()
+
+
+def load_tasks(name):
+    return YAML(typ="safe", pure=True).load((ROLE / f"tasks/{name}.yml").read_text())
+
+
+def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
+    tasks = {each["name"]: each for each in load_tasks("containers")}
+    names = list(tasks)
+    wait, end = "Wait until they are built", "Fail if an image was not built"
+    assert tasks[wait]["ignore_errors"] is True
+    assert names.index(wait) < names.index("Apply the DaemonSets of the kernels") < names.index(end) == len(names) - 1
+    environment = NativeEnvironment(autoescape=True)
+    environment.tests["failed"] = lambda result: result.get("failed", False)
+    results = [{"failed": True, "item": {"name": "b-1"}}, {"failed": False, "item": {"name": "b-2"}}]
+    found = environment.from_string(tasks[end]["vars"]["driver_not_built"].strip()).render(
+        driver_built={"results": results}
+    )
+    assert found == ["b-1"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "away", "done"), [(2, [], False), (2, ["a"], True), (1, ["a"], False), (3, [], True)]
+)
+def test_a_node_that_is_away_is_not_waited_for(ready, away, done):
+    (task,) = (each for each in load_tasks("check") if each["name"].startswith("Wait until"))
+    status = {"observedGeneration": 1, "numberReady": ready, "desiredNumberScheduled": 3}
+    given = {
+        "item": {"nodes": ["a", "b", "c"]},
+        "driver_plan": {"problems": [{"reason": "NodeNotReady", "nodes": [*away, "other"]}]},
+        "driver_rollout": {"resources": [{"metadata": {"generation": 1}, "status": status}]},
+    }
+    environment = NativeEnvironment(autoescape=True)
+    environment.filters["intersect"] = lambda one, other: [each for each in one if each in other]
+    environment.filters["flatten"] = lambda lists: [each for some in lists for each in some]
+    given["driver_away"] = environment.from_string(task["vars"]["driver_away"].strip()).render(given)
+    assert environment.compile_expression(task["until"])(**given) is done
+
+
+def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():
+    """Of a host that is not reached, Ansible does neither what rescues nor what is done in any case."""
+    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
+    [block] = plays[-1]["tasks"]
+    asked = [place for place, each in enumerate(block["block"]) if "delegate_to" in each]
+    assert len(asked) == 2
+    for place in asked:
+        task, after = block["block"][place : place + 2]
+        assert task["ignore_unreachable"] is True
+        assert after["when"] == f"{task['register']} is unreachable"
+        assert "ansible.builtin.fail" in after
+    cordons = [place for place, each in enumerate(block["block"]) if "accelkit.kubernetes.node_cordon" in each]
+    assert asked[0] < cordons[0]

@@ -124,7 +124,6 @@ def test_series_keep_their_own_pod_and_namespace(rendered):
     assert spec["namespaceSelector"] == {"matchNames": ["accelkit"]}
     assert [each["port"] for each in spec["podMetricsEndpoints"]] == ["metrics", "probes"]
     for each in spec["podMetricsEndpoints"]:
-        assert each["honorLabels"] is True
         assert {"action": "labeldrop", "regex": "(namespace|pod|container|endpoint)"} in each["relabelings"]
     assert {each["interval"] for each in rendered["bare"][MONITOR]["spec"]["podMetricsEndpoints"]} == {"1m"}
 
@@ -144,7 +143,68 @@ def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
 
 def test_without_the_operator_the_same_pods_are_scraped(rendered):
     (job,) = load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
-    assert job["honor_labels"] is True
     assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["gpus"]}}]
     targets = {each.get("target_label") for each in job["relabel_configs"]}
-    assert targets == {None, "job", "node"}
+    assert targets == {None, "job", "node", "scraped_component"}
+
+
+def relabel(steps, labels):
+    """What becomes of the labels of a series, or None where it is dropped, as Prometheus has it."""
+    labels = dict(labels)
+    for each in steps:
+        step = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in each.items()}
+        pattern, action = re.compile(step.get("regex", "(.*)")), step.get("action", "replace")
+        if action == "labeldrop":
+            labels = {key: value for key, value in labels.items() if not pattern.fullmatch(key)}
+            continue
+        found = pattern.fullmatch(";".join(labels.get(name, "") for name in step.get("source_labels", ())))
+        if found and action == "drop":
+            return None
+        if found and action == "replace":
+            labels[step["target_label"]] = found.expand(step.get("replacement", "$1").replace("$", "\\"))
+    return {key: value for key, value in labels.items() if not key.startswith("__meta") and value}
+
+
+def scrape(endpoint, component, series):
+    """The labels that are stored of a series of a pod of accelkit on the node n1."""
+    meta = {
+        f"__meta_kubernetes_pod_{key}": value
+        for key, value in {
+            "label_app_kubernetes_io_name": "its-name",
+            "label_app_kubernetes_io_component": component,
+            "label_app_kubernetes_io_part_of": "accelkit",
+            "container_port_name": "metrics",
+            "node_name": "n1",
+        }.items()
+    }
+    steps = endpoint.get("relabelings") or [
+        each for each in endpoint["relabel_configs"] if each.get("action") != "keep"
+    ]
+    target = relabel(steps, {"job": "j", "instance": "here:1", **meta})
+    assert (endpoint.get("honorLabels"), endpoint.get("honor_labels")) in {(False, None), (None, False)}
+    told = {f"exported_{key}" if key in target else key: value for key, value in series.items()}
+    return relabel(endpoint.get("metricRelabelings") or endpoint["metric_relabel_configs"], {**target, **told})
+
+
+@pytest.fixture(scope="module", params=["operator", "plain"])
+def endpoint(request, rendered):
+    if request.param == "operator":
+        return rendered["operator"][MONITOR]["spec"]["podMetricsEndpoints"][0]
+    return load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"][0]
+
+
+def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):
+    lie = {"node": "n2", "job": "accelkit-extender", "instance": "there:1", "scraped_component": "extender"}
+    lie |= {"exported_node": "n3", "exported_exported_node": "n4", "card": "c", "namespace": "a", "pod": "p"}
+    stored = {"job": "its-name", "instance": "here:1", "node": "n1", "card": "c", "namespace": "a", "pod": "p"}
+    for component in ("node-agent", "kernel-caches", "remediation", ""):
+        series = scrape(endpoint, component, {"__name__": "accelerator_health_info", **lie})
+        assert series == {"__name__": "accelerator_health_info", **stored}
+        for name in ("accelerator_stage_ready", "accelkit_pods", "accelkit_extender_errors_total"):
+            assert scrape(endpoint, component, {"__name__": name, **lie}) is None
+
+
+def test_the_extender_speaks_for_all_nodes_and_not_for_other_services(endpoint):
+    series = scrape(endpoint, "extender", {"__name__": "accelerator_stage_ready", "node": "n2", "job": "x"})
+    assert series == {"__name__": "accelerator_stage_ready", "job": "its-name", "instance": "here:1", "node": "n2"}
+    assert scrape(endpoint, "extender", {"__name__": "accelkit_leader"})["node"] == "n1"

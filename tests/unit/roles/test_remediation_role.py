@@ -91,7 +91,7 @@ def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
     assert policies("remediation", accelkit_remediation={"mode": "dry-run"}) == []
     made = policies("remediation", accelkit_remediation=ON)
     names = [each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
-    assert names == [NAME, f"{NAME}-jobs"]
+    assert names == [NAME, f"{NAME}-state", f"{NAME}-jobs"]
     bound = [each["spec"]["policyName"] for each in made if "policyName" in each["spec"]]
     assert bound == names
     for each in made:
@@ -104,6 +104,22 @@ def test_the_policy_names_what_the_service_writes():
     text = " ".join(each["expression"] for each in policy["spec"]["validations"])
     for name in (CORDON, MENDED_ANNOTATION, REMEDIATION_ANNOTATION, TAINT, TAINT_EFFECT, CONDITION):
         assert name in text
+
+
+def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
+    made = policies("remediation", accelkit_remediation=ON)
+    by_name = {each["metadata"]["name"]: each["spec"] for each in made if "policyName" not in each["spec"]}
+    texts = {name: " ".join(each["expression"] for each in spec["validations"]) for name, spec in by_name.items()}
+    kinds = {
+        name for each in by_name[f"{NAME}-state"]["matchConstraints"]["resourceRules"] for name in each["resources"]
+    }
+    assert kinds == {"configmaps", "leases"}
+    assert f'"{NAME}-breaker"' in texts[f"{NAME}-state"]
+    for account in ("accelkit-extender", "accelkit-node-agent", "accelkit-cache-controller", "accelkit-driver", NAME):
+        assert f'"{account}"' in texts[f"{NAME}-jobs"]
+    # Of a node's status, the API server goes by where its kubelet is.
+    for field in ("nodeInfo", "daemonEndpoints", "volumesAttached", "addresses", "capacity"):
+        assert f"object.?status.?{field}" in texts[NAME]
 
 
 def test_removal_deletes_the_service_before_it_takes_back_what_that_did():

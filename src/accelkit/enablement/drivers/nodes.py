@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -18,6 +19,8 @@ from accelkit.vendors.profiles import Profile
 # By it, with the vendor behind, and by the label of the kernel, a DaemonSet finds its nodes. Kubelets tell the kernel
 # in the status alone, which selects nothing.
 VENDOR_LABELS: Final = "accelkit.io/driver-vendor."
+# A kubelet tells it, and it ends in arguments of who builds images, with the registry's password beside them.
+_KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
 
 
 class _NodeInfo(msgspec.Struct, rename="camel"):
@@ -55,7 +58,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     Attributes:
         name: of the Node.
-        kernel: the release that runs; empty where nobody says.
+        kernel: the release that runs; empty where nobody says, or what is said is no release.
         system: its operating system.
         architecture: as `amd64`.
         kubelet: version of its kubelet, as `v1.34.4`.
@@ -111,7 +114,7 @@ def convert_node(node: WrittenNode, profiles: Mapping[str, Profile]) -> DriverNo
     ready = next((each.status for each in node.status.conditions or () if each.type == "Ready"), "")
     return DriverNode(
         name=node.metadata.name,
-        kernel=info.kernel_version,
+        kernel=info.kernel_version if _KERNEL.fullmatch(info.kernel_version) else "",
         system=read_system(info.os_image, labels),
         architecture=info.architecture,
         kubelet=info.kubelet_version,

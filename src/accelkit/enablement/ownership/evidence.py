@@ -51,6 +51,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
         vendor: whose cards; empty where nobody knows, so that it may be any vendor's.
         holds: the driver, or the cards.
         drives: whether it loads the driver, whatever else it holds.
+        sure: whether that it is there is told by what tenants cannot write.
         standing: whether it is there.
         gives: what of the cards it offers to pods now, as `nvidia.com/gpu: 8`; empty for nothing.
         evidence: what was seen, as parts of a sentence.
@@ -66,6 +67,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...]
     release: str
     drives: bool = False
+    sure: bool = True
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -102,6 +104,10 @@ def find_owners(
     placed = _place_daemon_sets(cluster, owners)
     # A mark in use is one whose owner has a DaemonSet anywhere: what a tenant may write only makes us more careful.
     present = _find_present(cluster.daemon_sets, owners)
+    trusted = cluster.daemon_sets and [
+        each for each in cluster.daemon_sets if each.metadata.namespace in cluster.trusted_namespaces
+    ]
+    surely = _find_present(trusted, owners)
 
     @cache
     def find_marks(key: str) -> tuple[tuple[Owner, Mark], ...]:
@@ -113,7 +119,7 @@ def find_owners(
         node.metadata.name: tuple(
             sorted(
                 _Findings(node, owners, find_marks, partners, {*counted, *read_advertised(node)}).collect(
-                    devices.get(node.metadata.name, Counter()), placed.get(node.metadata.name, ()), present
+                    devices.get(node.metadata.name, Counter()), placed.get(node.metadata.name, ()), present, surely
                 ),
                 key=lambda each: (each.standing is Standing.LEFT_OVER, each.vendor, each.name),
             )
@@ -153,7 +159,11 @@ class _Findings:
         self._ignored = ignored
 
     def collect(
-        self, devices: Mapping[str, int], placed: Iterable[_Placed], present: Collection[str] | None
+        self,
+        devices: Mapping[str, int],
+        placed: Iterable[_Placed],
+        present: Collection[str] | None,
+        surely: Collection[str] | None,
     ) -> Iterator[NodeOwner]:
         marks = list(self._list_marks())
         running = [
@@ -182,6 +192,7 @@ class _Findings:
                 evidence=(*gives, *_cut(zero), *_cut(running_of), *_cut(marks_of)),
                 release=owner.release,
                 drives=bool(there) and Hold.DRIVER in drives,
+                sure=bool(offered or running_of or not owner.stays or surely is None or owner.name in surely),
             )
 
     def _list_marks(self) -> Iterator[_Trace]:

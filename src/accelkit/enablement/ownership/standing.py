@@ -65,8 +65,9 @@ def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting
     if not there:
         return _build(Fate.FREE, LEFT_OVER, owners) if owners else Judgement(Fate.FREE)
     gives = any(each.gives for each in there)
-    # Who loads the driver gives no card away; who claims the cards will.
-    claims = any(each.holds is Hold.CARDS for each in there)
+    # Who loads the driver gives no card away; who claims the cards will. A tenant's DaemonSet, with marks that are left
+    # over, makes nobody so sure that a run would end for it.
+    claims = any(each.holds is Hold.CARDS and each.sure for each in there)
     if not coexisting and not shared and not adopt:
         return _build(Fate.LEFT_ALONE, NODE_OWNED, there)
     if not coexisting and (gives or (claims and not adopt)):

@@ -79,15 +79,17 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
     """Take from all nodes what is recorded there as ours.
 
     Raises:
-        ConfigurationError: the record of a node cannot be read; no node was changed.
+        ConfigurationError: the record of a node cannot be read; all others were given back.
         ServiceError: a node changes faster than it can be written.
         ApiError: the API server refused or did not answer.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, Wish()) for node in listed if is_recorded(node)}
+    removed = await _write(api, changes, plan_change, (), check=check)
+    # Told at the end: a kubelet may write the record of its node, and the others are given back all the same.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise _build_refusal(conflicts)
-    return await _write(api, changes, plan_change, (), check=check)
+    return removed
 
 
 async def _write(

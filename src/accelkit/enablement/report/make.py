@@ -24,6 +24,9 @@ from accelkit.texts import shorten
 
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
 _UNNAMED: Final = "Unnamed"
+# The end of the year 9999.
+_LATEST: Final = 253402300799.0
+_LONGEST_SECONDS: Final = 86400.0
 
 
 def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageReport:
@@ -83,8 +86,9 @@ def _make_cell(stage: Stage, result: StageResult, because: Stage | None) -> Cell
         evidence=shorten(result.evidence, MAX_EVIDENCE),
         next_action="" if result.outcome is Outcome.PASS else shorten(result.next_action, MAX_EVIDENCE),
         because=because,
-        found_at=result.found_at,
-        seconds=max(0.0, result.seconds),
+        # No clock says more, and formats that write dates cannot.
+        found_at=result.found_at if 0.0 <= result.found_at <= _LATEST else 0.0,
+        seconds=min(max(0.0, result.seconds), _LONGEST_SECONDS),
         state=None if result.state is None else _clean_state(result.state),
     )
 

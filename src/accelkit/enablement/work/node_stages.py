@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from accelkit.audit.evidence import Ledger
 from accelkit.enablement.work.findings import build_result, unknown
 from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
 from accelkit.enablement.work.pod_life import count_pods, delete_all
 from accelkit.enablement.work.pods import CheckPods
-from accelkit.enablement.work.record import WORK_STAGES, erase_record, find_believed, record_results
+from accelkit.enablement.work.record import WORK_STAGES, Recorded, erase_record, find_believed, record_results
 from accelkit.enablement.work.run import AT_ONCE, check_nodes
-from accelkit.errors import ConfigurationError
+from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.nodes import for_each_node
 from accelkit.kube.client import ApiClient
-from accelkit.model.stage import NodeState, Stage, StageResult, judge_recorded, read_record
+from accelkit.model.stage import MAX_EVIDENCE, NodeState, Stage, StageResult, judge_recorded, read_record
+from accelkit.texts import shorten
 
+_MAX_REASON: Final = 64
 Results = Mapping[Stage, StageResult]
 
 
@@ -63,8 +68,8 @@ async def run_stages(
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server refused or did not answer.
-        ServiceError: pods of an earlier run do not go.
+        ApiError: the API server refused or did not answer; of a refusal to write one node's results, its problem tells.
+        ServiceError: check pods could not be listed in time.
     """
     nodes = await _choose(api, names)
     now = time.time()
@@ -84,7 +89,13 @@ async def run_stages(
     written, problems = list[str](), dict[str, str]()
 
     async def record(name: str) -> None:
-        done = await record_results(api, name, checks[name].results, max_age_seconds=max_age_seconds)
+        try:
+            done = await record_results(api, name, checks[name].results, max_age_seconds=max_age_seconds)
+        except ApiError as exc:
+            if exc.unanswered:
+                raise
+            # As that of a node whose annotations have no room left, which its kubelet can see to.
+            done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)
         if done.problem:
@@ -107,8 +118,9 @@ async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) 
     )
     if check:
         return StageRun(written=recorded, pods=await count_pods(api, namespace))
-    deleted = await delete_all(api, namespace)
+    # First, since a pod on a node that is away does not go.
     await for_each_node(recorded, lambda name: erase_record(api, name))
+    deleted = await delete_all(api, namespace)
     return StageRun(written=recorded, pods=deleted)
 
 
@@ -120,7 +132,17 @@ def read_results(node: CheckedNode) -> Results:
         return {stage: build_result(problem, node.state, 0.0) for stage in WORK_STAGES}
     never = build_result(unknown("NeverChecked", f"{node.name} was never checked"), node.state, 0.0)
     found = {stage: record.results.get(stage, never) for stage in WORK_STAGES}
-    return {stage: judge_recorded(result, node.state) for stage, result in found.items()}
+    return {stage: _clean(judge_recorded(result, node.state)) for stage, result in found.items()}
+
+
+def _clean(result: StageResult) -> StageResult:
+    """Return a result as it may be shown: whoever may write the node may have written it past `write_record`."""
+    return msgspec.structs.replace(
+        result,
+        reason=shorten(result.reason, _MAX_REASON),
+        evidence=shorten(result.evidence, MAX_EVIDENCE),
+        next_action=shorten(result.next_action, MAX_EVIDENCE),
+    )
 
 
 def _is_outdated(results: Results, state: NodeState) -> bool:

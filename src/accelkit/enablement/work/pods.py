@@ -15,11 +15,12 @@ import msgspec
 
 from accelkit.kube.ownership import COMPONENT_LABEL, OWNER_LABELS
 from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import CHECK_RUN_ANNOTATION
 
 CHECK: Final = "check"
 HOLD: Final = "hold"
 COMPONENT: Final = "share-check"
-RUN_ANNOTATION: Final = "accelkit.io/check-run"
+RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
 SELECTOR: Final = f"app.kubernetes.io/part-of=accelkit,{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
 # Beyond its deadline a pod ends by itself, where nobody is left to delete it.

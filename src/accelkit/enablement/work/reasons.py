@@ -22,7 +22,7 @@ REASONS: Final[dict[str, str]] = {
     "NodeGone": "Leave the node out, or see why it left the cluster",
     "NotEnded": "See what the check pod waits for: kubectl --namespace accelkit describe pods; then run it again",
     "NotPlaced": "Mend what extender-check says first",
-    "OtherRun": "Wait until the other run has ended, then run the check again",
+    "OtherRun": "Wait until the other run has ended, or the kubelet has let its pod go, then run the check again",
     "PodGone": "See who deletes or evicts pods on the node, then run the check again",
     "PodRefused": "Let pods of the restricted Pod Security Standard into accelkit's namespace, then run it again",
     "RecordUnreadable": "Run the check again with the newest version of the collection that is in use",

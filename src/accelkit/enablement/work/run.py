@@ -71,10 +71,11 @@ async def check_nodes(
 
     Raises:
         ApiError: the API server lets us list no nodes or pods.
-        ServiceError: pods of an earlier run do not go.
+        ServiceError: the pods could not be listed in time.
     """
     before = await list_checked_nodes(api)
-    await delete_all(api, pods.namespace)
+    # One on a node that is away stays until that comes back: then that node is not checked, and all others are.
+    await _clear(api, pods.namespace)
     board, sides = PodBoard(api, pods.namespace), Sides(api, pods.namespace, ledger)
     checks = {name: _NodeCheck(api, before[name], pods, board, sides) for name in names if name in before}
     found: dict[str, tuple[_Findings, float]] = {}
@@ -99,15 +100,23 @@ async def check_nodes(
                     nodes.create_task(check(name))
             watching.cancel()
     try:
-        await delete_all(api, pods.namespace)
-    except (ApiError, ServiceError) as exc:
-        # They were told to go, and end by themselves; what was found stands.
+        await _clear(api, pods.namespace)
+    except ApiError as exc:
+        # What was found stands.
         log.warning("%s", exc)
     after = await list_checked_nodes(api)
     return {
         name: _conclude(*found[name], before[name].state, after.get(name)) if name in found else _tell_absent()
         for name in sorted(names)
     }
+
+
+async def _clear(api: ApiClient, namespace: str) -> None:
+    try:
+        await delete_all(api, namespace)
+    except ServiceError as exc:
+        # They were told to go, and end by themselves.
+        log.warning("%s", exc)
 
 
 def _tell_absent() -> NodeChecks:

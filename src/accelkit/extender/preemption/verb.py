@@ -76,8 +76,11 @@ class PreemptVerb:
         if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None:
             raise BadArgsError("both NodeNameToVictims and NodeNameToMetaVictims are missing")
         pending = self._feed.read_pending(pod)
-        if pending is not None and (pending.refusal is not None or self._ledger.find_holding(uid) is not None):
-            # Nothing helps the one, and the other waits for a Binding, or for pods that are leaving already.
+        if pending is not None and (
+            pending.refusal is not None or not pending.pod.preempts or self._ledger.find_holding(uid) is not None
+        ):
+            # Nothing helps the one; another checks a node, for which nobody is to leave, which its policy does not say;
+            # and a third waits for a Binding, or for pods that are leaving already.
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)

@@ -28,6 +28,10 @@ FAMILIES: Final = {
 # A series for whatever somebody wrote there would be a way to fill the memory of who stores them.
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _UNREADABLE: Final = "RecordUnreadable"
+# The same goes for what an agent calls the vendors of its cards.
+_VENDOR: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_OTHER: Final = "other"
+_MOST_VENDORS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,10 @@ def _list_samples(
 ) -> Iterator[tuple[str, dict[str, str], float]]:
     if stages.record is None:
         yield _FAILURE, {"node": node, "stage": "", "reason": _UNREADABLE}, 1.0
-    vendors = sorted({card.vendor for card in cards or ()}) or [""]
+    vendors = sorted({card.vendor if _VENDOR.fullmatch(card.vendor) else _OTHER for card in cards or ()})[
+        :_MOST_VENDORS
+    ]
+    vendors = vendors or [""]
     for stage, result in stages.judge(cards).items():
         # What is not wanted, or waits for another stage, has nothing to say.
         if result.outcome is Outcome.SKIPPED:

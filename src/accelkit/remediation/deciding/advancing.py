@@ -136,7 +136,10 @@ def _drain(case: CardCase, _fault: CardFault) -> Advance:
         key=lambda each: (each.priority, each.pod.namespace, each.pod.name),
     )
     lowest = [each for each in leaving if each.priority == leaving[0].priority]
-    return case.keep(*(Evict(each.pod, name) for each in lowest[: case.settings.evictions]))
+    # In turns where they are many: the first ones may have budgets that let none of them go.
+    first = int(case.waited) % len(lowest) if len(lowest) > case.settings.evictions else 0
+    turn = (lowest[first:] + lowest[:first])[: case.settings.evictions]
+    return case.keep(*(Evict(each.pod, name) for each in turn))
 
 
 def _repair(case: CardCase, fault: CardFault) -> Advance:

@@ -30,6 +30,7 @@ from accelkit.remediation.deciding.lifting import build_write, make_write
 from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step
 from accelkit.remediation.deciding.settings import RemediationSettings
 from accelkit.remediation.deciding.views import NodeView
+from accelkit.texts import shorten
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,9 @@ def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, pe
 
 def _explain(card: Card, fault: CardFault) -> str:
     after = "" if fault.drains else "; its pods stay"
-    return f"card {card.id} takes no new shares until it is mended: {card.health_reason or fault.reason}{after}"
+    return (
+        f"card {card.id} takes no new shares until it is mended: {shorten(card.health_reason) or fault.reason}{after}"
+    )
 
 
 def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: RemediationSettings, hold: str) -> Decision:

@@ -51,6 +51,11 @@ async def test_events_of_nodes_lie_in_the_default_namespace():
     assert request.body["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n"}
 
 
+async def test_what_steers_a_terminal_is_taken_out():
+    request = await record(POD, "card \x1b[2J\r\u202egone")
+    assert request.body["message"] == "card \ufffd[2J\ufffd\ufffdgone"
+
+
 async def test_long_names_and_messages_are_cut_to_what_the_api_server_takes():
     request = await record(ObjectReference("Pod", "p" * 253, "d"), "m" * 2000)
     assert len(request.body["metadata"]["name"]) == 253

@@ -225,7 +225,9 @@ async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_t
         await site.applier.carry_out(view, (CreateJob("accelkit-reset-0123456789abcdef", "GPU-0", "Xid79"),))
 
 
-@pytest.mark.parametrize(("status", "result"), [(429, "refused"), (404, "gone"), (409, "gone")])
+@pytest.mark.parametrize(
+    ("status", "result"), [(429, "refused"), (500, "refused"), (403, "failed"), (404, "gone"), (409, "gone")]
+)
 async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, result):
     api.put_node("n")
     site = Site(api)
@@ -276,7 +278,11 @@ async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_che
     assert await undo_all(api) == []
 
 
-async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do(api):
-    api.put_node("n", remediation='{"version":9}')
-    with pytest.raises(ApiError, match="by hand"):
+async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undoes_all_others(api):
+    before = strip(api.put_node("n"))
+    api.fail_card("n", "GPU-0", **DRAIN)
+    await Site(api).run_pass()
+    api.put_node("a", remediation='{"version":9}')
+    with pytest.raises(ApiError, match=r"on node a cannot be read.*by hand"):
         await undo_all(api)
+    assert strip(api.objects[f"{NODES}/n"]) == before

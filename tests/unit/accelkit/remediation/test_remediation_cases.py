@@ -66,6 +66,19 @@ async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_t
     assert find_card(cluster).step is Step.REPAIRING
 
 
+async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
+    cluster = SimCluster([1, 1])
+    names = [f"p{number:02}" for number in range(14)]
+    for name in names:
+        cluster.bind("n0", "GPU-0", name)
+    stuck = set(names[: cluster.settings.evictions])
+    cluster.refused = {PodRef("a", name, f"n0-{name}") for name in stuck}
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    for _ in range(20):
+        await cluster.run_pass()
+    assert {each.name for each in cluster.nodes["n0"].pods} == stuck
+
+
 async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it():
     cluster = SimCluster([1, 1], RESETTING)
     cluster.nodes["n0"].unplaced = (Holder(PodRef("a", "unknown", "u"), stays=True),)

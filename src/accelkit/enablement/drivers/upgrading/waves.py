@@ -17,6 +17,7 @@ from accelkit.vendors.profiles import Profile
 
 class _Owner(msgspec.Struct):
     kind: str = ""
+    controller: bool = False
 
 
 class _Meta(ObjectMeta):
@@ -68,7 +69,8 @@ class BoundPod(msgspec.Struct):
     @property
     def comes_back(self) -> bool:
         """Whether its kubelet or its DaemonSet would start it on this node again, cordoned or not."""
-        kinds = {owner.kind for owner in self.metadata.owner_references or ()}
+        # Whoever writes a pod may name any owner; only of those that they control do controllers see to what is named.
+        kinds = {owner.kind for owner in self.metadata.owner_references or () if owner.controller}
         return bool(kinds & {"Node", "DaemonSet"}) or MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     def list_resources(self) -> set[str]:

@@ -21,7 +21,9 @@ def users(vendor="nvidia", cards=CARDS):
     return CardUsers(vendor, cards, load_profiles(), SHARED)
 
 
-def pod(name="p", *, resources=None, priority=None, owner="ReplicaSet", cards=None, phase="Running", **spec):
+def pod(
+    name="p", *, resources=None, priority=None, owner="ReplicaSet", cards=None, phase="Running", controls=True, **spec
+):
     annotations = {}
     if cards is not None:
         shares = tuple(Share(card, 1) for card in cards)
@@ -34,7 +36,7 @@ def pod(name="p", *, resources=None, priority=None, owner="ReplicaSet", cards=No
                 "namespace": "default",
                 "uid": name,
                 "annotations": annotations,
-                "ownerReferences": [{"kind": owner}] if owner else [],
+                "ownerReferences": [{"kind": owner, "controller": controls}] if owner else [],
             },
             "spec": {"containers": [container], "priority": priority, **spec},
             "status": {"phase": phase},
@@ -97,6 +99,12 @@ def test_the_lowest_priority_leaves_first_and_the_others_wait():
     assert [each.ref.name for each in waves.next] == ["a-low", "b-low"]
     assert waves.later == 2
     assert sorted(each.ref.name for each in waves.staying) == ["agent", "static"]
+
+
+def test_an_owner_that_controls_nothing_keeps_no_pod_on_the_node():
+    named = pod("named", resources=["nvidia.com/gpu"], owner="DaemonSet", controls=False)
+    waves = plan_waves([named], users())
+    assert (waves.next, waves.staying) == ((named,), ())
 
 
 def test_nobody_leaves_a_node_that_nobody_uses():

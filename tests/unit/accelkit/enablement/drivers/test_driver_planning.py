@@ -71,6 +71,9 @@ def test_the_vendor_is_that_of_the_inventory_also_without_labels():
         ({"ready": ""}, "NodeNotReady"),
         ({"cordoned": True}, "NodeCordoned"),
         ({"kernel": ""}, "KernelUnknown"),
+        ({"kernel": "5.14.0 --build-arg=$(id)"}, "KernelUnknown"),
+        ({"kernel": "-f/etc/shadow"}, "KernelUnknown"),
+        ({"kernel": "5" * 129}, "KernelUnknown"),
     ],
 )
 def test_nodes_that_are_not_ready_or_cordoned_are_told_and_get_nothing(changed, reason):

@@ -76,8 +76,9 @@ async def test_a_refusal_says_the_next_step():
 
 
 def add_pod(api, name, *, priority=0, resource="nvidia.com/gpu", owner="ReplicaSet"):
+    owners = [{"kind": owner, "controller": True}]
     pod = {
-        "metadata": {"name": name, "namespace": "default", "uid": name, "ownerReferences": [{"kind": owner}]},
+        "metadata": {"name": name, "namespace": "default", "uid": name, "ownerReferences": owners},
         "spec": {
             "nodeName": "a",
             "priority": priority,

@@ -8,6 +8,7 @@ import pytest
 from accelkit.enablement.ownership.evidence import Cluster, Standing, find_owners
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.standing import Fate, judge_nodes
 from accelkit.model.pod import Node
 
 DEPLOY = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.driver": "true"}
@@ -161,6 +162,21 @@ def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
 def test_a_daemon_set_of_a_tenant_is_not_believed():
     forged = daemon_set("team-a", STATIC)
     assert owners_of(node(), daemon_sets=[forged]) == ()
+
+
+def test_marks_that_a_tenant_keeps_in_use_stop_no_run_on_nodes_that_are_shared():
+    [kept] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
+    [told] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR], trusted_namespaces={"gpu-operator"})
+    [unread] = owners_of(node(labels=DEPLOY), daemon_sets=None)
+    assert (kept.standing, kept.sure, told.sure, unread.sure) == (Standing.OWNER, False, True, True)
+    for owner, shared, fate in (
+        (kept, {"a"}, Fate.ADOPTED),
+        (kept, set(), Fate.LEFT_ALONE),
+        (told, {"a"}, Fate.CONTESTED),
+    ):
+        assert judge_nodes({"a": [owner]}, shared=shared, adopt=False)["a"].fate is fate
+    [giving] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "8"}), daemon_sets=[OPERATOR])
+    assert giving.sure
 
 
 def test_namespaces_are_trusted_by_what_only_administrators_label():

@@ -72,6 +72,14 @@ async def test_a_conflict_stops_before_any_node_is_changed(api):
     assert api.writes == []
 
 
+async def test_a_record_that_cannot_be_read_keeps_no_other_node_set_apart(api):
+    await apply_partition(api, HARD)
+    api.objects[build_node_path("a")]["metadata"]["annotations"][PARTITIONING_ANNOTATION] = "{"
+    with pytest.raises(ConfigurationError, match="of node a"):
+        await remove_partition(api)
+    assert (taints(api, "a"), taints(api, "b")) == ([MEMORY], [])
+
+
 async def test_a_taint_that_somebody_adds_meanwhile_is_kept(api):
     theirs = {"key": "theirs", "effect": "NoExecute"}
 

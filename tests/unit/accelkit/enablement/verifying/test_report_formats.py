@@ -251,6 +251,15 @@ def test_hostile_evidence_leaves_junit_readable(hostile):
     assert failure.text.endswith("Next: <a href=javascript:1>")
 
 
+@pytest.mark.parametrize(("found_at", "seconds"), [(1e300, 1e308), (-1e300, 0.0), (1e12, 1e9)])
+def test_times_that_no_clock_says_stop_no_report(cluster, found_at, seconds):
+    state = cluster.node.state
+    results = {Stage.PLUGIN_CHECK: StageResult(Outcome.PASS, found_at=found_at, seconds=seconds, state=state)}
+    cluster.node.annotations[STAGES_ANNOTATION] = msgspec.json.encode(StageRecord(results)).decode()
+    for wanted in ReportFormat:
+        assert write_report(cluster.report(), wanted)
+
+
 def test_hostile_evidence_is_cleaned_and_cut_in_every_format(hostile):
     (cell,) = [cell for cell in hostile.nodes[0].stages if cell.stage is Stage.PLUGIN_CHECK]
     assert (cell.reason, cell.seconds) == ("Unnamed", 0.0)

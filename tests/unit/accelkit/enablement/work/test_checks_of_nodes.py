@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from accelkit.enablement.work import run
+from accelkit.enablement.work import pod_life, run
 from accelkit.enablement.work.pods import RUN_ANNOTATION, name_pod
 from accelkit.enablement.work.reasons import REASONS
 from accelkit.enablement.work.run import check_nodes
@@ -490,6 +490,25 @@ async def test_what_a_killed_run_left_goes_first(cluster, check):
     assert outcomes(await check("a")) == PASSED
     kinds = [each.method for each in cluster.done if each.path.startswith("/api/v1/namespaces/accelkit/pods/")]
     assert kinds[:2] == ["DELETE", "DELETE"]
+
+
+async def test_a_pod_that_does_not_go_stops_the_check_of_its_node_alone(cluster, check_pods, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    cluster.add("a")
+    cluster.add("away")
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    left = {"metadata": {"name": name_pod("away"), "uid": "left", "labels": labels}, "spec": {}}
+    cluster.store("/api/v1/namespaces/accelkit/pods", left)
+
+    def stay(request):
+        # Its kubelet never says that its containers have ended.
+        if request.method == "DELETE" and request.path == cluster.pod_path("away"):
+            cluster.store("/api/v1/namespaces/accelkit/pods", left)
+
+    cluster.after.append(stay)
+    found = await check_nodes(cluster, ["a", "away"], check_pods, ledger=cluster.ledger)
+    assert outcomes(found) == PASSED
+    assert outcomes(found, "away") == (("unknown", "OtherRun"),) * 2
 
 
 async def test_the_pod_of_another_run_is_left_alone(cluster, check_pods):

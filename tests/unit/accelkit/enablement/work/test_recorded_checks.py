@@ -190,6 +190,26 @@ async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
     assert read_record(annotation(cluster)).results == GOOD
 
 
+async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all):
+    for name in ("a", "b", "c"):
+        cluster.add(name)
+    cluster.fail(ApiError("annotations: Too long", status=422, reason="Invalid"), "PATCH", "/nodes/a", times=None)
+    done = await run_all()
+    assert (done.problems, done.written) == ({"a": "annotations: Too long"}, ("b", "c"))
+    assert {each.outcome for each in done.results["a"].values()} == {Outcome.PASS}
+
+
+async def test_recorded_words_are_cleaned_and_cut(cluster, run_all):
+    cluster.add("a")
+    told = StageResult(Outcome.FAIL, "\x1b[2J" * 50, "\x1b[31m" * 200, "\r" * 500)
+    text = msgspec.json.encode(StageRecord(dict.fromkeys(WORK_STAGES, told))).decode()
+    cluster.node("a")["metadata"]["annotations"][STAGES] = text
+    for each in (await run_all(check=True)).results["a"].values():
+        assert max(map(len, (each.evidence, each.next_action))) <= MAX_EVIDENCE
+        assert len(each.reason) <= 64
+        assert not {"\x1b", "\r"} & {*each.reason, *each.evidence, *each.next_action}
+
+
 async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
     text = json.dumps({"version": 2, "results": {"new": 1}})
     cluster.node("a")["metadata"]["annotations"][STAGES] = text

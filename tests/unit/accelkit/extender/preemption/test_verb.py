@@ -15,6 +15,7 @@ from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
 from accelkit.extender.simulation import turns
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
+from accelkit.model.pod import CHECK_RUN_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
 
@@ -117,6 +118,11 @@ def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
 def test_a_request_that_cannot_be_granted_frees_nothing(cluster):
     high = cluster.pod("high", 8, 10, annotations={"accelkit.io/request": "{"})
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def test_nobody_leaves_for_the_check_of_a_node(cluster):
+    check = cluster.pod("check", 8, 10, annotations={CHECK_RUN_ANNOTATION: "run"})
+    assert ask(cluster, check, {"n": ["q", "p"]}) == {}
 
 
 def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):

@@ -137,3 +137,14 @@ def test_the_leader_alone_shows_them_beside_its_other_metrics(cluster):
     assert READY in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()
     cluster.leads = False
     assert READY not in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()
+
+
+def test_what_an_agent_calls_its_vendors_makes_no_more_series_than_a_node_may_have(cluster):
+    cards = tuple(Card(f"c{number}", f"vendor-{number}", "m", 16) for number in range(50))
+    cards += (Card("long", "x" * 500, "m", 16), Card("odd", 'a"b', "m", 16))
+    cluster.ledger.put_node("n", Inventory(1, cards))
+    state = describe_state("boot-1", "6.8.0", cards)
+    cluster.put({Stage.PLUGIN_CHECK: msgspec.structs.replace(PASSED, state=state)})
+    vendors = {key[2] for key in cluster.show() if key[0] == READY}
+    assert len(vendors) == 4
+    assert all(len(vendor) <= 32 for vendor in vendors)
