@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from http_service import ServedApi
 
 from accelkit.cli import main
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import ApiError
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.model.card import Health
 from accelkit.model.stage import NEEDS, STAGES_ANNOTATION, Stage
 
