@@ -23,6 +23,7 @@ from accelkit.model.stage import (
     judge_recorded,
     read_record,
 )
+from accelkit.vendors.advertised import gives_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class _Seen:
         boot_id: of its running kernel.
         kernel: that kernel's release.
         chosen: the kernel for which accelkit chose its driver, as a label has it; empty where it chose none.
+        gives: whether its kubelet has anything allocatable of what the agent advertises.
     """
 
     text: str | None
@@ -42,6 +44,7 @@ class _Seen:
     boot_id: str
     kernel: str
     chosen: str
+    gives: bool
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class NodeStages:
         seen, cards = self.seen, None if inventory is None else inventory.cards
         results: dict[Stage, StageResult] = {}
         if seen.inventoried and inventory is not None:
-            results = judge_seen(inventory, kernel=seen.kernel, chosen=seen.chosen)
+            results = judge_seen(inventory, kernel=seen.kernel, chosen=seen.chosen, gives=seen.gives)
             if any(result.outcome is not Outcome.PASS for result in results.values()):
                 # What was recorded waits for these.
                 return results
@@ -108,6 +111,7 @@ class StageRecords:
             boot_id=info.boot_id,
             kernel=info.kernel_version,
             chosen=read_chosen_kernel(node),
+            gives=gives_any(node),
         )
         if seen.text is None and not seen.inventoried:
             self._nodes.pop(name, None)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from accelkit.enablement.reasons import StageReason
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.stages.metrics import StageTexts
 from accelkit.extender.stages.records import NodeStages, StageRecords
@@ -33,7 +34,7 @@ class Cluster:
         self.leads = True
         self.texts = StageTexts(self.records, self.ledger, lambda: self.leads)
 
-    def make(self, results, *, name="n", boot="boot-1", labels=None, inventoried=False):
+    def make(self, results, *, name="n", boot="boot-1", labels=None, inventoried=False, allocatable="2"):
         text = results if isinstance(results, str) else write_record(StageRecord(results or {}))
         annotations = {} if results is None else {STAGES_ANNOTATION: text}
         if inventoried:
@@ -41,7 +42,10 @@ class Cluster:
         return msgspec.convert(
             {
                 "metadata": {"name": name, "annotations": annotations, "labels": labels},
-                "status": {"nodeInfo": {"bootID": boot, "kernelVersion": "6.8.0"}},
+                "status": {
+                    "nodeInfo": {"bootID": boot, "kernelVersion": "6.8.0"},
+                    "allocatable": {"cpu": "8", "accelkit.io/cards": allocatable},
+                },
             },
             Node,
         )
@@ -101,8 +105,19 @@ def test_a_node_that_has_other_cards_now_is_not_green(cluster):
 def test_a_node_on_which_nothing_was_checked_yet_has_the_stages_that_its_inventory_shows(cluster):
     cluster.put(None, inventoried=True)
     assert cluster.show() == {
-        (READY, stage, vendor): 1 for stage in ("discover", "driver", "driver-check") for vendor in ("amd", "nvidia")
+        (READY, stage, vendor): 1
+        for stage in ("discover", "driver", "driver-check", "device-plugin")
+        for vendor in ("amd", "nvidia")
     }
+
+
+def test_a_kubelet_that_gives_nothing_any_more_is_shown_without_a_check(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True)
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True, allocatable="0")
+    shown = cluster.show()
+    assert shown[READY, "driver-check", "amd"] == 1
+    assert shown[FAILURE, "device-plugin", "NothingAllocatable"] == 1
+    assert (READY, "plugin-check", "amd") not in shown
 
 
 @pytest.mark.parametrize(
@@ -140,6 +155,11 @@ def test_a_node_whose_agent_found_no_card_has_no_vendor(cluster):
 def test_what_waits_for_another_stage_has_nothing_to_say(cluster):
     cluster.put({Stage.EXTENDER_CHECK: StageResult(Outcome.SKIPPED, "NeedNotPassed", state=STATE)})
     assert cluster.show() == {}
+
+
+@pytest.mark.parametrize("reason", ["NoCards", "NothingAllocatable"])
+def test_what_is_judged_here_is_told_by_the_reasons_of_stages(reason):
+    assert StageReason(reason)
 
 
 @pytest.mark.parametrize("text", ["{", '{"results":{},"version":9}', "x" * 20_000])
