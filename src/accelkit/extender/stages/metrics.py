@@ -81,9 +81,10 @@ class StageTexts:
 def _list_samples(
     node: str, stages: NodeStages, inventory: Inventory | None
 ) -> Iterator[tuple[str, dict[str, str], float]]:
+    cards = None if inventory is None else inventory.cards
     if stages.record is None:
         yield _FAILURE, {"node": node, "stage": "", "reason": _UNREADABLE}, 1.0
-    vendors = sorted({card.vendor for card in (() if inventory is None else inventory.cards)}) or [""]
+    vendors = sorted({card.vendor for card in cards or ()}) or [""]
     for stage, result in stages.judge(inventory).items():
         # What is not wanted, or waits for another stage, has nothing to say.
         if result.outcome is Outcome.SKIPPED:
