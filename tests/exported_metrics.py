@@ -75,6 +75,7 @@ def list_exported() -> Iterator[tuple[str, Exported]]:
     remediation = RemediationMetrics(
         leads=lambda: True,
         nodes=lambda: 0,
+        called=lambda: 0,
         breaker=lambda: False,
         unreadable=lambda: 0,
         silent_seconds=lambda: 0.0,

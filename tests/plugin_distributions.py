@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from accelkit.install import owned_metadata
 from accelkit.node import host_files
 from accelkit.node.discovery import card_sources
 from accelkit.plugins import catalogue
-from accelkit.vendors import dialects, profiles
+from accelkit.vendors import advertised, dialects, profiles
 
 _CACHES = (
     catalogue.list_plugins,
@@ -20,7 +19,7 @@ _CACHES = (
     dialects.load_dialect,
     dialects.load_usable_dialects,
     host_files.list_host_files,
-    owned_metadata._list_advertisable,
+    advertised._list_advertisable,
     profiles.find_profiles,
     profiles.load_usable_profiles,
 )

@@ -14,8 +14,8 @@ from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.cordon import take_step
 from accelkit.enablement.drivers.upgrading.drain import drain_cards
 from accelkit.enablement.drivers.upgrading.record import begin, end
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import ApiError, ServiceError
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import build_node_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cache
 from typing import Final
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
 from accelkit.model.stage import STAGES_ANNOTATION
+from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_dialect_names, load_dialect, load_own_dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect
 
 SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
@@ -119,17 +119,3 @@ class OwnedMetadata:
         # Another value is what somebody else said.
         shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
         return find_owned_labels(node) | shared | owned
-
-
-def read_advertised(node: Node) -> set[str]:
-    """Return the resources of other systems that our agents advertise, or have advertised, on a node.
-
-    A kubelet may write the annotation of its own node, so names that no agent of ours advertises are nothing to it.
-    """
-    return set((node.find_annotation(ADVERTISED) or "").split(",")) & _list_advertisable()
-
-
-@cache
-def _list_advertisable() -> frozenset[str]:
-    advertised = (each.resources for each in map(load_dialect, list_dialect_names()) if each.advertised)
-    return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))

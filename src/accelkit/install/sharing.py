@@ -23,13 +23,13 @@ from accelkit.install.owned_metadata import (
     SHARED,
     TABLES,
     OwnedMetadata,
-    read_advertised,
     read_share_label,
 )
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
+from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_own_dialect
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from accelkit.ledger.holding import NodeEntry
+from accelkit.model.nic import is_near
 from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.card_state import CardState
@@ -14,7 +15,7 @@ from accelkit.placement.likeness import is_large
 from accelkit.placement.policies import Policy, score_node
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps
-from accelkit.placement.topology.scores import SetRating, rate_set, score_rating
+from accelkit.placement.topology.scores import SetRating, rate_set, score_rating, score_wish
 from accelkit.placement.topology.wanted import Wanted
 
 # What one call may look for among sets that it has not seen: a tenth of a second. Nodes of eight cards that are
@@ -59,22 +60,30 @@ class LinkScores:
             entry: the node.
             used_fraction: how much of its memory is used, 0 to 1.
         """
-        cards = self._container.cards
-        if not self._budget.is_spent():
-            if not entry.knows_links:
-                self._budget.steps -= 1
-            links = entry.find_links()
-            if links is None:
-                return score_node(Policy.TOPOLOGY, used_fraction)
-            free, empty = self._find_cards(entry)
-            state = (links, free, empty)
-            if state not in self._ratings:
-                wanted = Wanted(cards, free, empty)
-                self._budget.steps -= count_steps(links, wanted)
-                self._ratings[state] = rate_set(links, wanted)
-            return score_rating(self._ratings[state], cards, used_fraction)
-        self._late.add(entry.row)
-        return score_node(Policy.TOPOLOGY, used_fraction)
+        if self._budget.is_spent():
+            self._late.add(entry.row)
+            return score_node(Policy.TOPOLOGY, used_fraction)
+        if not entry.knows_links:
+            self._budget.steps -= 1
+        links = entry.find_links()
+        wishes = self._container.nic
+        if links is None and not wishes:
+            return score_node(Policy.TOPOLOGY, used_fraction)
+        free, empty = self._find_cards(entry)
+        near = free & _find_near(entry) if wishes else 0
+        granted = near.bit_count() >= self._container.cards
+        score = self._score_cards(links, near if granted else free, empty, used_fraction)
+        return score_wish(score, granted=granted) if wishes else score
+
+    def _score_cards(self, links: CardLinks | None, free: int, empty: int, used_fraction: float) -> int:
+        if links is None:
+            return score_node(Policy.TOPOLOGY, used_fraction)
+        cards, state = self._container.cards, (links, free, empty)
+        if state not in self._ratings:
+            wanted = Wanted(cards, free, empty)
+            self._budget.steps -= count_steps(links, wanted)
+            self._ratings[state] = rate_set(links, wanted)
+        return score_rating(self._ratings[state], cards, used_fraction)
 
     def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:
         """Return the cards that fit and those that nobody holds anything of, as bit masks."""
@@ -85,6 +94,11 @@ class LinkScores:
                 if not self._plain:
                     free |= _fits(state, self._container) << index
         return empty if self._plain else free, empty
+
+
+def _find_near(entry: NodeEntry) -> int:
+    """Return the cards that share a PCI root complex with a network card, as a bit mask."""
+    return sum(1 << index for index, state in enumerate(entry.list_card_states()) if is_near(state.card.nic))
 
 
 def _fits(state: CardState, container: ContainerRequest) -> bool:

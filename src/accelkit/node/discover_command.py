@@ -16,6 +16,7 @@ from accelkit.model.units import format_bytes
 from accelkit.node.discovery import Library, compute_network, survey
 from accelkit.node.discovery.drivers import list_missing_drivers
 from accelkit.node.discovery.peer_access import PeerAccess, read_peer_access
+from accelkit.node.discovery.peer_obstacles import list_obstacles
 from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles
@@ -35,17 +36,34 @@ def discover_command(host_root: Path, output: str) -> None:
     cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
     network = compute_network(host_root, found.cards)
     peers = read_peer_access(host_root, (card.bdf for card in cards if card.bdf)) if network else None
-    value = {"cards": cards, "libraries": found.libraries, "missing": missing, "network": network, "peers": peers}
+    obstacles = _find_obstacles(cards, network, peers)
+    value = {
+        "cards": cards,
+        "libraries": found.libraries,
+        "missing": missing,
+        "network": network,
+        "peers": peers,
+        "obstacles": obstacles,
+    }
 
     def build() -> RenderableType:
         tables = [_build_library_table(found.libraries)] if found.libraries else []
-        shown = [_build_network_table(cards, network, peers)] if network and peers and cards else []
+        shown = [_build_network_table(cards, network, peers, obstacles)] if network and peers and cards else []
         return Group(_build_card_table(cards, missing), *tables, *shown)
 
     print_value(value, output, build)
 
 
-def _build_network_table(cards: list[Card], network: Network, peers: PeerAccess) -> Table:
+def _find_obstacles(cards: list[Card], network: Network | None, peers: PeerAccess | None) -> dict[str, list[str]]:
+    if not network or not peers:
+        return {}
+    found = {card.id: list_obstacles(card, place, network, peers) for place, card in enumerate(cards)}
+    return {card: sentences for card, sentences in found.items() if sentences}
+
+
+def _build_network_table(
+    cards: list[Card], network: Network, peers: PeerAccess, obstacles: dict[str, list[str]]
+) -> Table:
     table = Table("CARD", "NEAREST NETWORK CARDS", "BY", "IOMMU", "REDIRECTED", box=None, pad_edge=False)
     for place, card in enumerate(cards):
         nearest = find_nearest_nics(network, place)
@@ -53,7 +71,9 @@ def _build_network_table(cards: list[Card], network: Network, peers: PeerAccess)
         letter = rate_nearest(network.nearness[place])
         by = Nearness(letter).name.lower().replace("_", " ") if letter else ""
         table.add_row(card.id, names, by, peers.iommu.get(card.bdf) or "unknown", _say(peers.redirected.get(card.bdf)))
-    table.caption = f"nvidia_peermem: {_say(peers.peer_module)}, dma-buf for RDMA: {_say(peers.kernel_dma_buf)}"
+    facts = f"nvidia_peermem: {_say(peers.peer_module)}, dma-buf for RDMA: {_say(peers.kernel_dma_buf)}"
+    against = [f"{card}: {sentence}" for card, sentences in obstacles.items() for sentence in sentences]
+    table.caption = "\n".join([facts, *against])
     return table
 
 

@@ -41,6 +41,11 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.divergent = Gauge(
+            "accelkit_divergent_pods",
+            "Pods whose assignment was not what the kubelet gave, after all that could be corrected was.",
+            registry=self.registry,
+        )
         self.checkpoint_readable = Gauge(
             "accelkit_kubelet_checkpoint_readable",
             "1 where the kubelet's checkpoint, which alone tells of init containers' devices, could be read.",

@@ -16,6 +16,7 @@ class RemediationMetrics:
     Args:
         leads: whether this replica acts.
         nodes: how many nodes are under remediation.
+        called: for how many of their cards a person was called.
         breaker: whether nothing may be done.
         unreadable: how many objects could not be read.
         silent_seconds: how long the API server has been away.
@@ -26,6 +27,7 @@ class RemediationMetrics:
         *,
         leads: Callable[[], bool],
         nodes: Callable[[], int],
+        called: Callable[[], int],
         breaker: Callable[[], bool],
         unreadable: Callable[[], int],
         silent_seconds: Callable[[], float],
@@ -52,6 +54,7 @@ class RemediationMetrics:
         for name, text, read in (
             ("accelkit_leader", "1 where this replica acts.", leads),
             ("accelkit_remediation_nodes", "Nodes under remediation.", nodes),
+            ("accelkit_remediation_called_cards", "Cards under remediation for which a person was called.", called),
             ("accelkit_remediation_breaker_open", "1 where too many nodes failed together.", breaker),
             ("accelkit_unreadable_objects", "Objects that cannot be read and are left out.", unreadable),
             ("accelkit_api_silence_seconds", "How long the API server has been away.", silent_seconds),

@@ -85,6 +85,7 @@ class NodeSummary:
         fresh: its faults that nothing was done about yet, as the card's id and the fault's identity.
         recorded: whether it has a record, be it one that cannot be read.
         active: whether cards of it are under remediation, or may be.
+        called: how many of these a person was called for.
     """
 
     name: str
@@ -93,6 +94,7 @@ class NodeSummary:
     fresh: frozenset[tuple[str, str]]
     recorded: bool
     active: bool
+    called: int = 0
 
 
 def summarise(node: SeenNode) -> NodeSummary:
@@ -107,7 +109,8 @@ def summarise(node: SeenNode) -> NodeSummary:
         fresh = frozenset((name, fault.identity) for name, fault in found if fault is not None)
     meta = node.metadata
     active = record is None or bool(record.cards)
-    return NodeSummary(meta.name, meta.resource_version, bool(cards), fresh, text is not None, active)
+    called = 0 if record is None else sum(card.late for card in record.cards.values())
+    return NodeSummary(meta.name, meta.resource_version, bool(cards), fresh, text is not None, active, called)
 
 
 class SeenNodes:

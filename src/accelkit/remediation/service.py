@@ -91,6 +91,7 @@ class _Service:
         self._metrics = RemediationMetrics(
             leads=self._leads,
             nodes=lambda: sum(each.active for each in nodes.list_all()),
+            called=lambda: sum(each.called for each in nodes.list_all()),
             breaker=lambda: self._controller.breaker.open,
             unreadable=lambda: self._reflector.unreadable,
             silent_seconds=self._reflector.measure_silence_seconds,

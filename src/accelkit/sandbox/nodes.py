@@ -35,6 +35,8 @@ _GIB = 2**30
 _CARD_ID_LENGTH = 48
 _MOST_CARDS = 1024
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_KERNEL = r"^([0-9][-A-Za-z0-9.+_~]{0,63})?$"
+_SYSTEM = "accelkit simulated node"
 _CARD_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
@@ -54,7 +56,12 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated node: `cpu` in cores, `memory_bytes` of the host, `pods` it takes at most."""
+    """One simulated node: `cpu` in cores, `memory_bytes` of the host, `pods` it takes at most.
+
+    Attributes:
+        kernel: the release that it says it runs; empty for this machine's.
+        system: what its os-release would call itself, as `Debian GNU/Linux 12 (bookworm)`.
+    """
 
     name: str
     cards: tuple[SimulatedCard, ...] = ()
@@ -62,6 +69,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu: int = 16
     memory_bytes: int = 64 * _GIB
     pods: int = 110
+    kernel: str = ""
+    system: str = _SYSTEM
 
 
 class _CardEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +89,8 @@ class _NodeEntry(msgspec.Struct, forbid_unknown_fields=True):
     cpu: int = 16
     memory: str = "64GiB"
     pods: int = 110
+    kernel: Annotated[str, msgspec.Meta(pattern=_KERNEL)] = ""
+    system: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] = _SYSTEM
 
 
 class _NodesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -139,6 +150,8 @@ def _read_node(entry: _NodeEntry) -> NodeSpec:
         cpu=entry.cpu,
         memory_bytes=parse_size(entry.memory),
         pods=entry.pods,
+        kernel=entry.kernel,
+        system=entry.system,
     )
 
 

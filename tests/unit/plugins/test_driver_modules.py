@@ -19,7 +19,7 @@ from driver_nodes import KERNEL, OTHER, build_card, write_node
 from fake_api.server import FakeApi
 
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import NODES, build_node_path
 
 VENDORS = {"nvidia": {"version": "550", "image": "i:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"}}

@@ -15,9 +15,9 @@ from accelkit.enablement.drivers.cluster import COMPONENT
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
 from accelkit.enablement.drivers.settings import read_drivers
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.enablement.openshift.admission import find_violations
 from accelkit.enablement.openshift.constraints import read_constraints
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 
 ROLE = ROOT / "roles/driver"
 pytestmark = [pytest.mark.xdist_group("driver_role"), pytest.mark.timeout(300)]

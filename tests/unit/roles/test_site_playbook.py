@@ -69,3 +69,18 @@ def test_no_condition_reads_a_default_of_a_role_that_is_only_included(role):
     conditions = " ".join(str(task.get("when", "")) for task, _ in TASKS)
     for name in load(ROOT / "roles" / role / "defaults/main.yml"):
         assert not re.search(rf"\b{name}\b(?! \| default\()", conditions), name
+
+
+def test_manifests_of_users_follow_each_stage_that_the_settings_take_and_are_removed_the_last_first():
+    known = load(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]["accelkit_stage_manifests"]["options"]
+    followed = [
+        task["vars"]["stage_manifests_stage"] for task, _ in INCLUDED if "stage_manifests" in str(task[INCLUDE])
+    ]
+    assert followed == list(known)
+    [removal] = [
+        task
+        for task, _ in list_tasks(load(ROOT / "playbooks/remove.yml"))
+        if "stage_manifests" in str(task.get(INCLUDE, ""))
+    ]
+    removed = re.findall(r"'([\w-]+)'", removal["loop"].partition("|")[0])
+    assert removed == followed[::-1]

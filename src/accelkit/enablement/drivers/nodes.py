@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.drivers.systems import System, read_system
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
 from accelkit.errors import InventoryError
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta

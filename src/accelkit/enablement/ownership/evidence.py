@@ -26,9 +26,9 @@ from accelkit.enablement.ownership.owners import (
 )
 from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode
-from accelkit.install.owned_metadata import read_advertised
 from accelkit.model.pod import Node
 from accelkit.texts import shorten
+from accelkit.vendors.advertised import read_advertised
 
 # Of each kind of evidence; more say no more.
 _MOST: Final = 4

@@ -13,11 +13,12 @@ from accelkit.enablement.ownership.objects import DaemonSet, Namespace, Resource
 from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
 from accelkit.enablement.ownership.standing import Judgement, judge_nodes
 from accelkit.errors import ApiError, ConfigurationError
-from accelkit.install.owned_metadata import SHARED, read_advertised, read_share_label
+from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed, list_all
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.pod import Node
+from accelkit.vendors.advertised import read_advertised
 
 _NAMESPACES: Final = (build_collection_path("v1", "namespaces"),)
 _DAEMON_SETS: Final = (build_collection_path("apps/v1", "daemonsets"),)

@@ -12,9 +12,9 @@ from accelkit.enablement.facts.pod_standing import Standing, find_standing
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, unknown
-from accelkit.install.owned_metadata import read_advertised
 from accelkit.model.stage import StageResult
 from accelkit.model.units import format_unit
+from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialects import load_own_dialect
 
 AGENT_COMPONENT: Final = "node-agent"

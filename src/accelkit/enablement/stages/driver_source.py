@@ -7,8 +7,8 @@ from typing import Final
 from accelkit.enablement.drivers.driver_pods import COMPONENT
 from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.facts.pod_standing import find_standing
-from accelkit.enablement.facts.provided_driver import find_module, read_chosen_kernel
 from accelkit.enablement.facts.unread import Unread
+from accelkit.inspection.provided_driver import find_module, read_chosen_kernel
 
 _PACKAGE: Final = "package"
 

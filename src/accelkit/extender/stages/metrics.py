@@ -13,7 +13,6 @@ from typing import Final
 
 from accelkit.extender.stages.records import NodeStages, StageRecords
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.stage import Outcome
 
@@ -77,22 +76,23 @@ class StageTexts:
         if made is not None and made.stages is stages and made.inventory is inventory:
             return made
         lines = dict.fromkeys(FAMILIES, "")
-        for family, labels, value in _list_samples(name, stages, None if inventory is None else inventory.cards):
+        for family, labels, value in _list_samples(name, stages, inventory):
             shown = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
             lines[family] += f"{family}{{{shown}}} {value}\n"
         return _Made(stages, inventory, lines)
 
 
 def _list_samples(
-    node: str, stages: NodeStages, cards: tuple[Card, ...] | None
+    node: str, stages: NodeStages, inventory: Inventory | None
 ) -> Iterator[tuple[str, dict[str, str], float]]:
+    cards = None if inventory is None else inventory.cards
     if stages.record is None:
         yield _FAILURE, {"node": node, "stage": "", "reason": _UNREADABLE}, 1.0
     vendors = sorted({card.vendor if _VENDOR.fullmatch(card.vendor) else _OTHER for card in cards or ()})[
         :_MOST_VENDORS
     ]
     vendors = vendors or [""]
-    for stage, result in stages.judge(cards).items():
+    for stage, result in stages.judge(inventory).items():
         # What is not wanted, or waits for another stage, has nothing to say.
         if result.outcome is Outcome.SKIPPED:
             continue

@@ -1,15 +1,17 @@
-"""Keeps what stages found on each node, from the annotations that the watch of nodes shows anyway.
+"""Keeps what stages found on each node, from what the watch of nodes shows anyway.
 
-No request is made for it. A result holds for a state of its node: where that is another now, it is stale, and not
-green.
+No request is made for it. A recorded result holds for a state of its node: where that is another now, it is stale, and
+not green. The stages before are judged from the node as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelkit.model.card import Card
+from accelkit.extender.stages.seen import judge_seen
+from accelkit.inspection.provided_driver import read_chosen_kernel
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.node_state import describe_state
 from accelkit.model.pod import Node
 from accelkit.model.stage import (
@@ -21,6 +23,28 @@ from accelkit.model.stage import (
     judge_recorded,
     read_record,
 )
+from accelkit.vendors.advertised import gives_any
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What of a node its stages are judged by, beside its inventory.
+
+    Attributes:
+        text: the record of its stages; None where it has none.
+        inventoried: whether an agent of accelkit's wrote its inventory.
+        boot_id: of its running kernel.
+        kernel: that kernel's release.
+        chosen: the kernel for which accelkit chose its driver, as a label has it; empty where it chose none.
+        gives: whether its kubelet has anything allocatable of what the agent advertises.
+    """
+
+    text: str | None
+    inventoried: bool
+    boot_id: str
+    kernel: str
+    chosen: str
+    gives: bool
 
 
 @dataclass(slots=True)
@@ -28,31 +52,35 @@ class NodeStages:
     """What was found on one node.
 
     Attributes:
+        seen: of what it was made.
         record: results of its stages; None where they cannot be read.
-        boot_id: of its running kernel.
-        kernel: that kernel's release.
         successes: when each stage was last found to pass, in Unix seconds, as far as this process has seen.
     """
 
-    text: str
+    seen: _Seen
     record: StageRecord | None
-    boot_id: str = ""
-    kernel: str = ""
     successes: dict[Stage, float] = field(default_factory=dict)
 
-    def judge(self, cards: Sequence[Card] | None) -> Mapping[Stage, StageResult]:
-        """Return the results as they stand for the node as it is now; nothing where they cannot be read.
+    def judge(self, inventory: Inventory | None) -> dict[Stage, StageResult]:
+        """Return the results as they stand for the node as it is now; of those that cannot be read, none.
 
         Args:
-            cards: those of its inventory; None where that cannot be read.
+            inventory: None where it cannot be read.
         """
-        state = describe_state(self.boot_id, self.kernel, cards)
-        results = {} if self.record is None else self.record.results
-        return {stage: judge_recorded(results[stage], state) for stage in Stage if stage in results}
+        seen, cards = self.seen, None if inventory is None else inventory.cards
+        results: dict[Stage, StageResult] = {}
+        if seen.inventoried and inventory is not None:
+            results = judge_seen(inventory, kernel=seen.kernel, chosen=seen.chosen, gives=seen.gives)
+            if any(result.outcome is not Outcome.PASS for result in results.values()):
+                # What was recorded waits for these.
+                return results
+        state = describe_state(seen.boot_id, seen.kernel, cards)
+        recorded = {} if self.record is None else self.record.results
+        return results | {stage: judge_recorded(recorded[stage], state) for stage in Stage if stage in recorded}
 
 
 class StageRecords:
-    """The results of all nodes on which a stage has found anything."""
+    """The results of all nodes that have an inventory of accelkit's, or a record."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeStages] = {}
@@ -76,18 +104,25 @@ class StageRecords:
             self._put(node)
 
     def _put(self, node: Node) -> None:
-        name, text = node.metadata.name, node.find_annotation(STAGES_ANNOTATION)
-        if text is None:
+        name, info = node.metadata.name, node.status.node_info
+        seen = _Seen(
+            text=node.find_annotation(STAGES_ANNOTATION),
+            inventoried=node.find_annotation(INVENTORY_ANNOTATION) is not None,
+            boot_id=info.boot_id,
+            kernel=info.kernel_version,
+            chosen=read_chosen_kernel(node),
+            gives=gives_any(node),
+        )
+        if seen.text is None and not seen.inventoried:
             self._nodes.pop(name, None)
             return
         known = self._nodes.get(name)
-        info = node.status.node_info
-        if known is not None and (known.text, known.boot_id, known.kernel) == (text, info.boot_id, info.kernel_version):
+        if known is not None and known.seen == seen:
             return
-        record = read_record(text)
+        record = read_record(seen.text)
         successes = {} if known is None else known.successes
         for stage, result in (record.results if record is not None else {}).items():
             if result.outcome is Outcome.PASS:
                 successes[stage] = max(result.found_at, successes.get(stage, 0.0))
         # Another object, so that what was made of the former one is made anew.
-        self._nodes[name] = NodeStages(text, record, info.boot_id, info.kernel_version, successes)
+        self._nodes[name] = NodeStages(seen, record, successes)

@@ -1,6 +1,6 @@
 """What decides whether a network card may reach a card's memory directly (GPUDirect RDMA): facts, or unknown.
 
-Nothing is concluded from them: whether it works also depends on libraries and on what the program asks for.
+`peer_obstacles` says what of them speaks against it.
 """
 
 from __future__ import annotations

@@ -101,11 +101,15 @@ class Reconciler:
         except ApiError as exc:
             # Two pods were not answered: the others would not be either.
             self._errors.report(str(exc), f"assignments cannot be corrected: {exc}")
-            self.uncounted = look_at(self._pods.list_pods(), shown, node).count_uncounted()
+            self._note(look_at(self._pods.list_pods(), shown, node))
             return False
         self._errors.clear()
-        self.uncounted = look.count_uncounted()
+        self._note(look)
         return all(each.admitted for each in look.pods.values())
+
+    def _note(self, look: Look) -> None:
+        self.uncounted = look.count_uncounted()
+        self._metrics.divergent.set(sum(each.wrong for each in look.observed))
 
     async def _correct(self, shown: Shown, node: NodeCards) -> Look:
         """Write what can be written, and return what is so.

@@ -57,6 +57,16 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
     return min(MAX_SCORE, quality + rating.unbroken)
 
 
+def score_wish(score: int, *, granted: bool) -> int:
+    """Score a node 0 to MAX_SCORE for a container that wishes to be near a network card.
+
+    A node that grants it comes before all that do not, as such a card comes before others within a node.
+    """
+    if granted:
+        return MAX_SCORE - (MAX_SCORE - score) // 2
+    return score * (MAX_SCORE // 2 - 1) // MAX_SCORE
+
+
 def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:
     """Return how little the use of a set breaks up: 3 nothing, 0 a group of which no card is used yet."""
     mask = sum(1 << card for card in chosen)

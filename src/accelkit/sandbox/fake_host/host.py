@@ -69,6 +69,14 @@ class FakeHost(HostFiles):
         shutil.rmtree(self.root / "proc/driver/nvidia/gpus" / bdf, ignore_errors=True)
         write_kfd(self)
 
+    def bind(self, bdf: str) -> None:
+        """Give a card its driver, with what that shows of it, as when its module is loaded."""
+        (card,) = (each for each in self.cards if each.bdf == bdf)
+        self.without_driver.discard(bdf)
+        self._link_driver(card.model, bdf)
+        write_driver(self, card)
+        write_kfd(self)
+
     def set_aer(self, bdf: str, kind: str, count: int) -> None:
         """Set a card's counter of PCI errors; `kind` is correctable, nonfatal or fatal."""
         (self.find_device_folder(bdf) / f"aer_dev_{kind}").write_text(
@@ -97,11 +105,14 @@ class FakeHost(HostFiles):
         self.write(folder / "current_link_width", "16")
         for kind in _AER_TOTALS:
             self.set_aer(bdf, kind, 0)
-        driver = self.root / "sys/bus/pci/drivers" / model.driver
-        driver.mkdir(parents=True, exist_ok=True)
-        self.link(f"{folder.relative_to(self.root)}/driver", driver)
-        self.link(f"sys/bus/pci/drivers/{model.driver}/{bdf}", folder)
+        self._link_driver(model, bdf)
         return bdf
+
+    def _link_driver(self, model: FakeModel, bdf: str) -> None:
+        driver, folder = self.root / "sys/bus/pci/drivers" / model.driver, self.find_device_folder(bdf)
+        driver.mkdir(parents=True, exist_ok=True)
+        self.link(f"sys/bus/pci/devices/{bdf}/driver", driver)
+        self.link(f"sys/bus/pci/drivers/{model.driver}/{bdf}", folder)
 
     def _write_pci_device(self, folder: Path, vendor: str, device: str, pci_class: str, numa: int) -> None:
         for name, value in {"vendor": vendor, "device": device, "class": pci_class}.items():

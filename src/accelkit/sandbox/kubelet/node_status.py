@@ -85,7 +85,7 @@ class NodeStatusBuilder:
                 {"type": "InternalIP", "address": NODE_ADDRESS},
                 {"type": "Hostname", "address": self._spec.name},
             ],
-            "nodeInfo": _build_node_info(self._spec.name),
+            "nodeInfo": _build_node_info(self._spec),
         }
         return {"status": status}
 
@@ -114,19 +114,19 @@ def _format_numbers(numbers: Mapping[str, int]) -> dict[str, str]:
     return {resource: str(number) for resource, number in sorted(numbers.items())}
 
 
-def _build_node_info(name: str) -> dict[str, str]:
+def _build_node_info(spec: NodeSpec) -> dict[str, str]:
     # Stable for a name, as the identities of a machine are.
-    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.simulated"))
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{spec.name}.simulated"))
     return {
         "architecture": _read_architecture(),
         "bootID": identity,
         "containerRuntimeVersion": f"simulated://{__version__}",
-        "kernelVersion": platform.release(),
+        "kernelVersion": spec.kernel or platform.release(),
         "kubeProxyVersion": "",
         "kubeletVersion": _VERSION,
         "machineID": identity.replace("-", ""),
         "operatingSystem": "linux",
-        "osImage": "accelkit simulated node",
+        "osImage": spec.system,
         "systemUUID": identity,
     }
 

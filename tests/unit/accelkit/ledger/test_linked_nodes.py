@@ -131,6 +131,38 @@ def test_nodes_score_by_the_cards_that_fit_the_request(ledger):
     assert score(ledger, "ill", whole(3)) == MAX_SCORE
 
 
+NEAR_A_NIC = {name: {"nic": "S"} for name in "efgh"}
+
+
+def test_nodes_with_cards_near_a_network_card_come_first_where_that_is_wished(ledger):
+    ledger.put_node("nics", inventory("flat", **NEAR_A_NIC))
+    wish = {name: score(ledger, name, whole(4, nic=True)) for name in ("nics", *ROWS)}
+    plain = {name: score(ledger, name, whole(4)) for name in ("nics", *ROWS)}
+    assert max(wish, key=wish.get) == "nics"
+    assert plain["quads"] > plain["nics"] == plain["flat"]
+    # Among those that do not have them, the order is that of before.
+    assert (wish["quads"] > wish["switched"] > wish["flat"]) == (plain["quads"] > plain["switched"] > plain["flat"])
+
+
+def test_a_wish_is_granted_by_cards_that_are_free(ledger):
+    ledger.put_node("nics", inventory("quads", **NEAR_A_NIC))
+    granted = score(ledger, "nics", whole(4, nic=True))
+    assert reserve(ledger, "p", "nics", whole(1, nic=True)) == "e"
+    assert score(ledger, "nics", whole(4, nic=True)) < MAX_SCORE / 2 <= granted
+    assert score(ledger, "nics", whole(3, nic=True)) >= MAX_SCORE / 2
+
+
+def test_a_wish_counts_where_nobody_knows_how_cards_are_connected(ledger):
+    facts = {"vendor": "v", "model": "m", "memory_bytes": 16}
+    for name, nic in (("near", "H"), ("far", "C"), ("unknown", "")):
+        ledger.put_node(name, Inventory(1, (Card("a", **facts, nic=nic),)))
+    scores = {name: score(ledger, name, whole(1, nic=True)) for name in ("near", "far", "unknown")}
+    assert scores["near"] > scores["far"] == scores["unknown"]
+    # Of a node that is full the wish is no reason to take it.
+    reserve(ledger, "p", "near", whole(1))
+    assert score(ledger, "near", whole(1, nic=True)) < MAX_SCORE / 2
+
+
 @pytest.mark.parametrize(
     ("more", "fits"),
     [({"min_memory_bytes": 17}, False), ({"allowed": frozenset({9})}, False), ({"denied": frozenset({1})}, True)],

@@ -30,6 +30,7 @@ def test_a_host_without_cards_says_so(tmp_path):
         "missing": [],
         "network": None,
         "peers": None,
+        "obstacles": {},
     }
 
 
@@ -59,3 +60,7 @@ def test_network_cards_are_shown_with_what_their_way_to_the_cards_needs(tmp_path
     shown = json.loads(run("--host-root", tmp_path, "-o", "json").stdout)
     assert shown["network"]["nearness"] == ["S"]
     assert shown["peers"]["peer_module"] is None
+    # What is not known speaks against nothing; that the NIC shows no RDMA device does.
+    [obstacle] = shown["obstacles"][shown["cards"][0]["id"]]
+    assert obstacle.startswith("its nearest network card has no RDMA device")
+    assert any("no RDMA device" in " ".join(line) for line in lines)

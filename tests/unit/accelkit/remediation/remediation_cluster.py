@@ -93,6 +93,7 @@ class SimCluster:
         self.metrics = RemediationMetrics(
             leads=lambda: True,
             nodes=lambda: 0,
+            called=lambda: 0,
             breaker=lambda: False,
             unreadable=lambda: 0,
             silent_seconds=lambda: 0.0,

@@ -105,6 +105,7 @@ async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
     for _ in range(10):
         await cluster.run_pass()
     assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairFailed"]
+    assert [each.called for each in cluster.summarise()] == [1, 0]
     assert len(cluster.list_done(CreateJob)) == 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import Problem
 from accelkit.enablement.drivers.settings import VendorDriver
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL, build_label
+from accelkit.inspection.provided_driver import KERNEL_LABEL, build_label
 
 
 def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver]) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from accelkit.enablement.drivers.planning.names import build_name
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 from accelkit.enablement.drivers.systems import System
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL, build_label
+from accelkit.inspection.provided_driver import KERNEL_LABEL, build_label
 from accelkit.texts import list_some
 
 

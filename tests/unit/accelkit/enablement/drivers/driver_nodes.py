@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode, WrittenNode, convert_node
-from accelkit.enablement.facts.provided_driver import KERNEL_LABEL
+from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.vendors.profiles import load_profiles

@@ -16,8 +16,8 @@ from accelkit.enablement.drivers.planning.packages import list_packages
 from accelkit.enablement.drivers.planning.plan import plan_drivers
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.systems import System, read_system
-from accelkit.enablement.facts.provided_driver import build_label
 from accelkit.errors import ConfigurationError
+from accelkit.inspection.provided_driver import build_label
 
 PATTERN = "quay.io/acme/nvidia:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}-${OS}"
 DRIVERS = read_drivers({"nvidia": {"version": "550.54.14", "image": PATTERN}})

@@ -139,9 +139,9 @@ class Enabled:
     def report(self, **more):
         return make_report(self.facts(**more), server="https://api", now=NOW)
 
-    def serve(self):
+    def serve(self, api=None):
         """All of it on an API server."""
-        api = FakeApi()
+        api = FakeApi() if api is None else api
         for node in self.nodes.values():
             api.store(NODES, node.build())
             for pod in node.pods:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from accelkit.enablement.facts.node_facts import Holders
-from accelkit.enablement.facts.provided_driver import build_label
-from accelkit.enablement.stages.driver import _LOST, _UNBOUND
+from accelkit.enablement.reasons import StageReason
 from accelkit.errors import DevicePluginError
+from accelkit.inspection.card_faults import _LOST, _UNBOUND, CardFaultCode
+from accelkit.inspection.provided_driver import build_label
 from accelkit.model.card import Card, Health
 from accelkit.model.stage import Stage
 from accelkit.node.device_plugin.container_response import list_card_nodes
@@ -181,3 +182,8 @@ def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
 def test_a_module_that_kmm_loads_for_accelkit_is_told(cluster, key, told):
     cluster.node.labels[key] = ""
     assert cluster.judge()[DRIVER].evidence.startswith(told)
+
+
+@pytest.mark.parametrize("code", CardFaultCode)
+def test_each_fault_of_a_card_is_a_reason_of_stages(code):
+    assert StageReason(code)

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from accelkit.enablement.reasons import StageReason
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.stages.metrics import StageTexts
 from accelkit.extender.stages.records import NodeStages, StageRecords
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.node_state import describe_state
 from accelkit.model.pod import Node
 from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult, write_record
@@ -33,12 +34,18 @@ class Cluster:
         self.leads = True
         self.texts = StageTexts(self.records, self.ledger, lambda: self.leads)
 
-    def make(self, results, *, name="n", boot="boot-1"):
+    def make(self, results, *, name="n", boot="boot-1", labels=None, inventoried=False, allocatable="2"):
         text = results if isinstance(results, str) else write_record(StageRecord(results or {}))
+        annotations = {} if results is None else {STAGES_ANNOTATION: text}
+        if inventoried:
+            annotations[INVENTORY_ANNOTATION] = "what the ledger has read"
         return msgspec.convert(
             {
-                "metadata": {"name": name, "annotations": {} if results is None else {STAGES_ANNOTATION: text}},
-                "status": {"nodeInfo": {"bootID": boot, "kernelVersion": "6.8.0"}},
+                "metadata": {"name": name, "annotations": annotations, "labels": labels},
+                "status": {
+                    "nodeInfo": {"bootID": boot, "kernelVersion": "6.8.0"},
+                    "allocatable": {"cpu": "8", "accelkit.io/cards": allocatable},
+                },
             },
             Node,
         )
@@ -95,9 +102,64 @@ def test_a_node_that_has_other_cards_now_is_not_green(cluster):
     assert cluster.show()[READY, "plugin-check", "amd"] == 0
 
 
+def test_a_node_on_which_nothing_was_checked_yet_has_the_stages_that_its_inventory_shows(cluster):
+    cluster.put(None, inventoried=True)
+    assert cluster.show() == {
+        (READY, stage, vendor): 1
+        for stage in ("discover", "driver", "driver-check", "device-plugin")
+        for vendor in ("amd", "nvidia")
+    }
+
+
+def test_a_kubelet_that_gives_nothing_any_more_is_shown_without_a_check(cluster):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True)
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True, allocatable="0")
+    shown = cluster.show()
+    assert shown[READY, "driver-check", "amd"] == 1
+    assert shown[FAILURE, "device-plugin", "NothingAllocatable"] == 1
+    assert (READY, "plugin-check", "amd") not in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "stage", "reason"),
+    [
+        ({"health_reason": "the driver amdgpu is not bound to it any more"}, "driver", "DriverMissing"),
+        ({"health_reason": "the card is gone from the PCI bus"}, "driver-check", "CardLost"),
+        ({"health": Health.UNKNOWN}, "driver-check", "CardHealthUnknown"),
+    ],
+)
+def test_a_fault_of_now_is_shown_without_a_check_and_what_was_checked_waits_for_it(cluster, change, stage, reason):
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True)
+    assert cluster.show()[READY, "plugin-check", "amd"] == 1
+    unwell = msgspec.structs.replace(CARDS[0], **{"health": Health.UNHEALTHY, **change})
+    cluster.ledger.put_node("n", Inventory(1, (unwell, CARDS[1])))
+    shown = cluster.show()
+    assert (shown[READY, stage, "nvidia"], shown[FAILURE, stage, reason]) == (0, 1)
+    assert {key[1] for key in shown if key[0] == READY} <= {"discover", "driver", "driver-check"}
+    assert shown[SUCCESS, "plugin-check"] == 1000
+
+
+def test_a_driver_that_was_chosen_for_another_kernel_is_shown_once_that_runs(cluster):
+    cluster.put(None, inventoried=True, labels={"accelkit.io/driver-kernel": "6.8.0"})
+    assert cluster.show()[READY, "driver-check", "amd"] == 1
+    cluster.put(None, inventoried=True, labels={"accelkit.io/driver-kernel": "6.7.9"})
+    assert cluster.show()[FAILURE, "driver-check", "KernelDriverMismatch"] == 1
+
+
+def test_a_node_whose_agent_found_no_card_has_no_vendor(cluster):
+    cluster.ledger.put_node("n", Inventory(1, ()))
+    cluster.put(None, inventoried=True)
+    assert cluster.show() == {(READY, "discover", ""): 0, (FAILURE, "discover", "NoCards"): 1}
+
+
 def test_what_waits_for_another_stage_has_nothing_to_say(cluster):
     cluster.put({Stage.EXTENDER_CHECK: StageResult(Outcome.SKIPPED, "NeedNotPassed", state=STATE)})
     assert cluster.show() == {}
+
+
+@pytest.mark.parametrize("reason", ["NoCards", "NothingAllocatable"])
+def test_what_is_judged_here_is_told_by_the_reasons_of_stages(reason):
+    assert StageReason(reason)
 
 
 @pytest.mark.parametrize("text", ["{", '{"results":{},"version":9}', "x" * 20_000])
@@ -124,7 +186,7 @@ def test_a_node_that_is_gone_or_has_no_record_any_more_is_not_shown(cluster):
 def test_lines_are_made_once_for_each_change(cluster, monkeypatch):
     made = []
     judge = NodeStages.judge
-    monkeypatch.setattr(NodeStages, "judge", lambda stages, cards: made.append(1) or judge(stages, cards))
+    monkeypatch.setattr(NodeStages, "judge", lambda stages, inventory: made.append(1) or judge(stages, inventory))
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     for _ in range(3):
         cluster.put({Stage.PLUGIN_CHECK: PASSED})

@@ -110,6 +110,10 @@ class World:
     def count(self, name, **labels):
         return self.metrics.registry.get_sample_value(f"accelkit_{name}_total", labels)
 
+    @property
+    def divergent(self):
+        return self.metrics.registry.get_sample_value("accelkit_divergent_pods")
+
 
 @pytest.fixture
 def world():
@@ -197,9 +201,11 @@ async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a
     assert (world.count("assignment_correction_failures", reason="unanswered"), world.api.events) == (2, [])
     assert len(world.api.writes) == 2
     assert world.reconciler.uncounted == (Share("b", 6),)
+    assert world.divergent == 3
     world.api.recover()
     world.now += 15
     assert await world.reconcile()
+    assert world.divergent == 0
     assert ([world.cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
 
 

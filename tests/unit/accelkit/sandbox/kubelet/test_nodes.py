@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
+from datetime import UTC, datetime
 
 import pytest
 
 from accelkit.errors import SandboxError
+from accelkit.sandbox.kubelet.devices.device_values import NodeResources
+from accelkit.sandbox.kubelet.node_status import NodeStatusBuilder
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard, encode_cards, load_nodes
 
 GIB = 2**30
@@ -51,6 +55,22 @@ nodes:
     assert second.cards == ()
 
 
+def test_nodes_may_run_other_kernels_and_systems(tmp_path):
+    text = """
+nodes:
+  - {name: a, kernel: 6.1.0-18-amd64, system: Debian GNU/Linux 12 (bookworm)}
+  - {name: b}
+"""
+    infos = [
+        NodeStatusBuilder(spec, now=lambda: datetime(2026, 1, 1, tzinfo=UTC), clock=float).build_patch(
+            NodeResources(capacity={}, allocatable={}, removed=frozenset())
+        )["status"]["nodeInfo"]
+        for spec in load_nodes(write(tmp_path, text))
+    ]
+    assert (infos[0]["kernelVersion"], infos[0]["osImage"]) == ("6.1.0-18-amd64", "Debian GNU/Linux 12 (bookworm)")
+    assert (infos[1]["kernelVersion"], infos[1]["osImage"]) == (platform.release(), "accelkit simulated node")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -58,6 +78,8 @@ nodes:
         ("nodes: []", "describes no node"),
         ("[]", "Expected `object`"),
         ("nodes: [{name: a}, {name: a}]", "node name a twice"),
+        ("nodes: [{name: a, kernel: 'a b'}]", "kernel"),
+        ("nodes: [{name: a, system: ''}]", "system"),
         ("nodes: [{name: A_b}]", "no name for a node"),
         ("nodes: [{name: a, pods: 0}]", "at least 1"),
         ("nodes: [{name: a, crads: []}]", "unknown field `crads`"),

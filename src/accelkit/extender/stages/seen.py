@@ -1,0 +1,50 @@
+"""Judges the first stages of a node from its inventory as it is now, as `accelkit verify` does, without a request.
+
+What rests on pods is not judged here: of the device plug-in, only whether the kubelet gives anything of it. A node
+whose inventory no agent of accelkit's wrote has no stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from accelkit.inspection.card_faults import CardFault, find_card_fault, find_driver_fault
+from accelkit.model.inventory import Inventory
+from accelkit.model.stage import Outcome, Stage, StageResult
+
+_PASSED: Final = StageResult(Outcome.PASS)
+_NO_CARDS: Final = "NoCards"
+_NOTHING_ALLOCATABLE: Final = "NothingAllocatable"
+
+
+def judge_seen(inventory: Inventory, *, kernel: str, chosen: str, gives: bool) -> dict[Stage, StageResult]:
+    """Return the results of discover, driver, driver-check and device-plugin; none after one that did not pass.
+
+    Args:
+        inventory: of the node.
+        kernel: the release that runs; empty where nobody tells it.
+        chosen: the kernel for which accelkit chose the driver, as a label has it; empty where it chose none.
+        gives: whether the kubelet has anything allocatable of what the agent advertises.
+    """
+    results: dict[Stage, StageResult] = {}
+    for stage, result in _list_results(inventory, kernel, chosen, gives=gives):
+        results[stage] = result
+        if result.outcome is not Outcome.PASS:
+            break
+    return results
+
+
+def _list_results(
+    inventory: Inventory, kernel: str, chosen: str, *, gives: bool
+) -> Iterator[tuple[Stage, StageResult]]:
+    yield Stage.DISCOVER, _PASSED if inventory.cards else StageResult(Outcome.FAIL, _NO_CARDS)
+    yield Stage.DRIVER, _tell(find_driver_fault(inventory))
+    yield Stage.DRIVER_CHECK, _tell(find_card_fault(inventory, kernel=kernel, chosen=chosen))
+    yield Stage.DEVICE_PLUGIN, _PASSED if gives else StageResult(Outcome.FAIL, _NOTHING_ALLOCATABLE)
+
+
+def _tell(fault: CardFault | None) -> StageResult:
+    if fault is None:
+        return _PASSED
+    return StageResult(Outcome.FAIL if fault.known else Outcome.UNKNOWN, fault.code.value)

@@ -1,0 +1,117 @@
+"""Judges by the inventory of a node whether its cards have their driver, the driver its kernel, and all are well.
+
+The agent says of a card that is not well why, in sentences of `accelkit.node.health`; the few that are about the driver
+or a lost card are known here by their words, which a test compares with what it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from accelkit.inspection.provided_driver import is_for_another_kernel
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
+from accelkit.texts import list_some
+
+_UNBOUND: Final = re.compile(
+    r"the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
+    r"|the device nodes of card \S+ are not known"
+)
+_LOST: Final = re.compile(r"the card is gone from the PCI bus|the card does not answer on the PCI bus")
+
+
+class CardFaultCode(StrEnum):
+    """Closed set of what can be wrong; docs/stage-reasons.md explains each."""
+
+    DRIVER_MISSING = "DriverMissing"
+    KERNEL_DRIVER_MISMATCH = "KernelDriverMismatch"
+    DRIVER_VERSION_UNKNOWN = "DriverVersionUnknown"
+    CARD_LOST = "CardLost"
+    CARD_UNHEALTHY = "CardUnhealthy"
+    CARD_HEALTH_UNKNOWN = "CardHealthUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class CardFault:
+    """What is wrong with cards of a node, or not known of them.
+
+    Attributes:
+        evidence: what was seen, as a sentence.
+        known: False where nobody can say whether anything is wrong.
+    """
+
+    code: CardFaultCode
+    evidence: str
+    known: bool = True
+
+
+def find_driver_fault(inventory: Inventory) -> CardFault | None:
+    """Return which cards lack their vendor's driver; None where all have it."""
+    unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
+    return CardFault(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
+
+
+def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFault | None:
+    """Return why not all cards answer under the driver that belongs to the kernel; None where they do.
+
+    Args:
+        inventory: of the node.
+        kernel: the release that runs; empty where nobody tells it.
+        chosen: the kernel for which accelkit chose the driver, as a label has it; empty where it chose none.
+    """
+    if is_for_another_kernel(chosen, kernel):
+        evidence = f"the driver was chosen for kernel {chosen}, and {kernel} runs"
+        return CardFault(CardFaultCode.KERNEL_DRIVER_MISMATCH, evidence)
+    if (bad := _judge_health(inventory)) is not None:
+        return bad
+    if several := _find_several_versions(inventory):
+        return CardFault(CardFaultCode.KERNEL_DRIVER_MISMATCH, several)
+    if silent := list(_list_silent(inventory)):
+        evidence = f"no driver version of {list_some(silent)}: {'; '.join(inventory.library_problems)}"
+        return CardFault(CardFaultCode.DRIVER_VERSION_UNKNOWN, evidence, known=False)
+    return None
+
+
+def _judge_health(inventory: Inventory) -> CardFault | None:
+    unwell = list(_list_unwell(inventory))
+    if lost := [card for card in unwell if _LOST.search(card.health_reason)]:
+        return CardFault(CardFaultCode.CARD_LOST, _describe(lost))
+    if unwell:
+        return CardFault(CardFaultCode.CARD_UNHEALTHY, _describe(unwell))
+    if unclear := [card for card in inventory.cards if card.health is Health.UNKNOWN]:
+        return CardFault(CardFaultCode.CARD_HEALTH_UNKNOWN, _describe(unclear), known=False)
+    return None
+
+
+def _find_several_versions(inventory: Inventory) -> str:
+    """Return which vendor's cards run under several versions: a kernel has one, so a library tells another."""
+    versions: defaultdict[str, set[str]] = defaultdict(set)
+    for card in inventory.cards:
+        if card.driver_version:
+            versions[card.vendor].add(card.driver_version)
+    several = {vendor: sorted(found) for vendor, found in versions.items() if len(found) > 1}
+    return "; ".join(f"cards of {vendor} name the drivers {', '.join(found)}" for vendor, found in several.items())
+
+
+def _list_unwell(inventory: Inventory) -> Iterator[Card]:
+    return (card for card in inventory.cards if card.health is Health.UNHEALTHY)
+
+
+def _list_silent(inventory: Inventory) -> Iterator[str]:
+    """Yield the cards without a driver's version whose vendor's library is what should tell it."""
+    vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(problem))}
+    return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)
+
+
+def _read_vendor(problem: str) -> str:
+    found = re.match(r"library \S+ of (\S+) is ", problem)
+    return found[1] if found else ""
+
+
+def _describe(cards: Sequence[Card]) -> str:
+    return list_some((f"card {card.id}: {card.health_reason or card.health}" for card in cards), most=3)

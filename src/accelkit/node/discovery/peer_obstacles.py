@@ -1,0 +1,53 @@
+"""Tells what speaks against a network card reaching a card's memory directly (GPUDirect RDMA), by what is known.
+
+That nothing does is no promise: libraries, and what a program asks for, decide as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from accelkit.model.card import Card
+from accelkit.model.nic import Network, find_nearest_nics, is_near, rate_nearest
+from accelkit.node.discovery.peer_access import Iommu, PeerAccess
+
+# Whose driver has a module of its own for it, beside dma-bufs.
+_WITH_MODULE: Final = "nvidia"
+
+
+def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) -> list[str]:
+    """Return what speaks against it for a card, as sentences with what to do; what is unknown speaks against nothing.
+
+    Args:
+        card: the card.
+        place: its place in the inventory.
+        network: the node's NICs.
+        peers: what was read of the host.
+    """
+    return [*_list_of_nics(place, network), *_list_of_host(card, peers), *_list_of_way(card, peers)]
+
+
+def _list_of_nics(place: int, network: Network) -> Iterator[str]:
+    nearest = find_nearest_nics(network, place)
+    if nearest and not any(nic.rdma for nic in nearest):
+        yield "its nearest network card has no RDMA device; load the NIC's RDMA driver, as mlx5_ib"
+    letter = rate_nearest(network.nearness[place]) if place < len(network.nearness) else ""
+    if letter and not is_near(letter):
+        yield "no network card is on its PCI root complex; choose another card of the node for it"
+
+
+def _list_of_host(card: Card, peers: PeerAccess) -> Iterator[str]:
+    if peers.kernel_dma_buf is not False:
+        return
+    if card.vendor != _WITH_MODULE:
+        yield "the kernel takes no dma-bufs for RDMA; it has to be 5.12 or newer"
+    elif peers.peer_module is False:
+        yield "nvidia_peermem is not loaded, and the kernel takes no dma-bufs for RDMA; load the module"
+
+
+def _list_of_way(card: Card, peers: PeerAccess) -> Iterator[str]:
+    if peers.iommu.get(card.bdf) is Iommu.TRANSLATED:
+        yield "the IOMMU translates its addresses; start the kernel with iommu=pt"
+    if peers.redirected.get(card.bdf):
+        yield "a bridge above it sends what peers ask for up to the root complex; switch ACS redirection off there"

@@ -1,0 +1,29 @@
+"""The resources that our node agents advertise on a node, and whether its kubelet gives any of them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from accelkit.model.pod import Node
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_dialect_names, load_dialect, load_own_dialect
+
+
+def read_advertised(node: Node) -> set[str]:
+    """Return the resources of other systems that our agents advertise, or have advertised, on a node.
+
+    A kubelet may write the annotation of its own node, so names that no agent of ours advertises are nothing to it.
+    """
+    return set((node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")) & _list_advertisable()
+
+
+def gives_any(node: Node) -> bool:
+    """Return whether the kubelet has anything allocatable of what our agents advertise, under whatever name."""
+    allocatable = node.status.allocatable or {}
+    native = load_own_dialect("native").resources
+    return any(allocatable.get(name, "0") != "0" for name in (native.memory, native.cards, *read_advertised(node)))
+
+
+@cache
+def _list_advertisable() -> frozenset[str]:
+    advertised = (each.resources for each in map(load_dialect, list_dialect_names()) if each.advertised)
+    return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))
