@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 ALLOWED = Path(__file__).with_name("allowed_skips.toml")
+# Not that of failed tests, which are run once more: a second run would skip again, and nobody would be told.
+UNEXPLAINED_STATUS = 6
 
 
 class SkipCount:
@@ -49,9 +51,9 @@ class SkipCount:
     # Before pytest's own, which prints the summary.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if self._strict and self.unexplained and passed:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        ended = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if self._strict and self.unexplained and session.exitstatus in ended:
+            session.exitstatus = UNEXPLAINED_STATUS
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._reasons:

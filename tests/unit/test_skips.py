@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from skips import UNEXPLAINED_STATUS
 
 TESTS = Path(__file__).parents[1]
 
@@ -28,7 +29,12 @@ def session(pytester, monkeypatch):
 def test_a_skip_that_nobody_explained_fails_where_ci_runs(session):
     result = session("no moon tonight", ci="true")
     result.stdout.fnmatch_lines(["*1  no moon tonight (NOT EXPLAINED)", "CI is set, so this run fails*"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.ret == UNEXPLAINED_STATUS
+
+
+def test_a_failed_test_does_not_hide_a_skip_that_nobody_explained(pytester, session):
+    pytester.makepyfile(test_more="def test_three(): assert False\n")
+    assert session("no moon tonight", ci="true").ret == UNEXPLAINED_STATUS
 
 
 def test_a_skip_that_is_explained_passes_where_ci_runs(session):
@@ -48,4 +54,4 @@ def test_each_skip_of_several_processes_counts_once(pytester, session):
     pytester.makepyfile(test_more="import pytest\npytest.skip('no sun', allow_module_level=True)\n")
     result = session("no moon tonight", ci="true", processes=2)
     result.stdout.fnmatch_lines_random(["*1  no sun (NOT EXPLAINED)", "*1  no moon tonight (NOT EXPLAINED)"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.ret == UNEXPLAINED_STATUS
