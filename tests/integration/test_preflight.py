@@ -72,7 +72,8 @@ def test_a_namespace_in_which_others_work_is_theirs(control_plane, theirs):
 @pytest.mark.usefixtures("given_whole")
 def test_cards_that_another_plugin_gives_are_left_to_it(control_plane):
     said = preflight(control_plane, accelkit_shared_nodes=["node-1"])
-    assert "gives the same cards (node-1: nvidia.com/gpu: 8)" in said
+    assert "somebody else's (NodeOwned: node-1:" in said
+    assert "(nvidia.com/gpu: 8)" in said
 
 
 @pytest.mark.usefixtures("given_whole")
