@@ -28,7 +28,9 @@ NODES = "nodes:\n" + "".join(
 )
 SETTINGS = {
     "accelkit_driver_mode": "container",
-    "accelkit_driver_vendors": {"enflame": {"image": "registry.invalid/enflame:${KERNEL_FULL_VERSION}"}},
+    "accelkit_driver_vendors": {
+        "enflame": {"image": "registry.invalid/enflame:${KERNEL_FULL_VERSION}", "module": "enflame"}
+    },
     "driver_look_for_images": False,
     "driver_timeout": 120,
 }
