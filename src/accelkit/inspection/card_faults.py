@@ -77,6 +77,21 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFa
     return None
 
 
+def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
+    """Return which driver cards that are well run under, or why its version is not known, as part of a sentence.
+
+    Args:
+        inventory: of the node.
+        versions: of the drivers, as the state of the node has them; empty where none has one.
+        kernel: the release that runs; empty where nobody tells it.
+    """
+    if versions:
+        return f"driver {versions}"
+    vendors = {card.vendor for card in inventory.cards}
+    missing = [problem for problem in inventory.library_problems if _read_missing(problem) in vendors]
+    return f"driver not named ({'; '.join(missing)})" if missing else f"driver as old as the kernel {kernel}".rstrip()
+
+
 def _judge_health(inventory: Inventory) -> CardFault | None:
     unwell = list(_list_unwell(inventory))
     if lost := [card for card in unwell if _LOST.search(card.health_reason)]:
@@ -103,13 +118,21 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the cards without a driver's version whose vendor's library is what should tell it."""
-    vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(problem))}
+    """Yield the cards without a driver's version whose vendor's library is there, and should tell it.
+
+    One that is missing would tell it, too; but cards of which the kernel's driver alone knows enough work without it.
+    """
+    vendors = {vendor for problem in inventory.library_problems if (vendor := _read_unanswered(problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)
 
 
-def _read_vendor(problem: str) -> str:
-    found = re.match(r"library \S+ of (\S+) is ", problem)
+def _read_unanswered(problem: str) -> str:
+    found = re.match(r"library \S+ of (\S+) is (?!missing)", problem)
+    return found[1] if found else ""
+
+
+def _read_missing(problem: str) -> str:
+    found = re.match(r"library \S+ of (\S+) is missing", problem)
     return found[1] if found else ""
 
 

@@ -6,7 +6,7 @@ from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.driver_source import describe_source
 from accelkit.enablement.stages.results import failed, passed, unknown
-from accelkit.inspection.card_faults import CardFault, find_card_fault, find_driver_fault
+from accelkit.inspection.card_faults import CardFault, describe_drivers, find_card_fault, find_driver_fault
 from accelkit.inspection.provided_driver import read_chosen_kernel
 from accelkit.model.stage import StageResult
 
@@ -23,8 +23,8 @@ def judge_driver_check(facts: NodeFacts) -> StageResult:
     fault = find_card_fault(facts.cards, kernel=kernel, chosen=read_chosen_kernel(facts.node))
     if fault is not None:
         return _tell(facts, fault)
-    versions = facts.state.drivers or f"as old as the kernel {kernel}".rstrip()
-    return passed(f"{len(facts.cards.cards)} cards are well; driver {versions}")
+    drivers = describe_drivers(facts.cards, facts.state.drivers, kernel=kernel)
+    return passed(f"{len(facts.cards.cards)} cards are well; {drivers}")
 
 
 def _tell(facts: NodeFacts, fault: CardFault) -> StageResult:

@@ -138,9 +138,23 @@ def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
     assert "of GPU-n-0: library libnvidia-ml.so.1 of nvidia is broken: version mismatch" in results[CHECK].evidence
 
 
+def test_cards_that_work_without_their_vendors_library_pass_and_that_is_told(cluster):
+    for index in range(2):
+        cluster.node.change_card(index, driver_version="")
+    cluster.node.inventory["library_problems"] = (
+        "library libnvidia-ml.so.1 of nvidia is missing: nowhere",
+        "library libefml.so of enflame is missing: nowhere",
+    )
+    result = cluster.judge()[CHECK]
+    assert result.outcome == "pass"
+    assert result.evidence == (
+        "2 cards are well; driver not named (library libnvidia-ml.so.1 of nvidia is missing: nowhere)"
+    )
+
+
 def test_the_problem_of_another_vendors_library_is_not_held_against_these_cards(cluster):
     cluster.node.change_card(driver_version="")
-    cluster.node.inventory["library_problems"] = ("library libefml.so of enflame is absent: none found",)
+    cluster.node.inventory["library_problems"] = ("library libefml.so of enflame is broken: none found",)
     assert cluster.judge()[CHECK].outcome == "pass"
 
 
