@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import jinja2
 from ports import free_port
+from ruamel.yaml import YAML
 
-ROOT = Path(__file__).resolve().parents[1]
-FILES = ROOT / "roles/monitoring/files"
+ROLE = Path(__file__).resolve().parents[1] / "roles/monitoring"
+FILES = ROLE / "files"
+# Where the pods that are scraped run, as Prometheus would be told.
+NODE = "n"
 _SECONDS = 60.0
 
 
@@ -74,6 +78,25 @@ class RealPrometheus:
             return []
 
 
+def build_job(component: str, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the role's own scrape configuration, with addresses in place of the pods that Kubernetes would tell of."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+    environment.filters["to_json"] = json.dumps
+    values = YAML(typ="safe").load((ROLE / "vars/main.yml").read_text())
+    given = {**values, "monitoring_interval": "1s", "monitoring_namespace": "accelkit"}
+    template = environment.from_string((ROLE / "templates/scrape.yml.j2").read_text())
+    (job,) = YAML(typ="safe").load(template.render(given))["scrape_configs"]
+    del job["kubernetes_sd_configs"]
+    labels = {
+        "app_kubernetes_io_part_of": "accelkit",
+        "app_kubernetes_io_name": f"accelkit-{component}",
+        "app_kubernetes_io_component": component,
+    }
+    told = {f"__meta_kubernetes_pod_label_{name}": label for name, label in labels.items()}
+    told |= {"__meta_kubernetes_pod_container_port_name": "metrics", "__meta_kubernetes_pod_node_name": NODE}
+    return {**job, "job_name": component, "static_configs": [{"targets": list(addresses), "labels": told}]}
+
+
 @asynccontextmanager
 async def run_prometheus(
     program: str, folder: Path, targets: Mapping[str, Sequence[str]]
@@ -83,16 +106,9 @@ async def run_prometheus(
     Args:
         program: its executable.
         folder: an empty one for its configuration and data.
-        targets: addresses as `HOST:PORT`, by job.
+        targets: addresses as `HOST:PORT`, by the component whose pods would serve them.
     """
-    jobs = [
-        {
-            "job_name": job,
-            "honor_labels": True,
-            "static_configs": [{"targets": list(addresses), "labels": {"node": "n"}}],
-        }
-        for job, addresses in targets.items()
-    ]
+    jobs = [build_job(job, addresses) for job, addresses in targets.items()]
     intervals = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     configuration = {"global": intervals, "rule_files": [str(FILES / "rules.yml")], "scrape_configs": jobs}
     (folder / "prometheus.json").write_text(json.dumps(configuration))

@@ -57,8 +57,8 @@ async def test_each_panel_has_an_answer(cluster: Cluster, tmp_path):
     await cluster.running("holder")
     stop = asyncio.Event()
     targets = {
-        "accelkit-node-agent": [f"127.0.0.1:{await serve_agent(stop)}"],
-        "accelkit-extender": [f"127.0.0.1:{cluster.sandbox.port}"],
+        "node-agent": [f"127.0.0.1:{await serve_agent(stop)}"],
+        "extender": [f"127.0.0.1:{cluster.sandbox.port}"],
     }
     async with run_prometheus(PROMETHEUS, tmp_path, targets) as prometheus:
         await prometheus.wait("accelerator_info")
