@@ -228,7 +228,7 @@ async def _act(api, module):
     brings = given["mode"] != "preinstalled" and given["state"] != "absent" and not given["adopt"]
     foreign = await find_foreign_drivers(api) if brings else {}
     drivers = read_drivers(given["vendors"]) if given["state"] != "absent" else {}
-    brought, _ = leave_out(nodes, foreign, drivers)
+    brought, _left_out = leave_out(nodes, foreign, drivers)
     known = {
         "owned": {node: to_builtins(held) for node, held in foreign.items() if held.keys() & drivers.keys()},
         "vendors": {node.name: list(node.vendors) for node in brought if node.vendors},

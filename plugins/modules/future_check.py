@@ -93,7 +93,7 @@ answers:
   returned: success
   type: list
   elements: dict
-no:
+refused:
   description: The nodes of which one answer is no, sorted.
   returned: success
   type: list
@@ -143,7 +143,7 @@ def main():
     answers = to_builtins(call(module, lambda api: _ask(api, module)))
     refused = {each["node"] for each in answers if each["works"] == "no"}
     unknown = {each["node"] for each in answers if each["works"] == "unknown"}
-    module.exit_json(changed=False, answers=answers, no=sorted(refused), unknown=sorted(unknown - refused))
+    module.exit_json(changed=False, answers=answers, refused=sorted(refused), unknown=sorted(unknown - refused))
 
 
 async def _ask(api, module):

@@ -137,7 +137,7 @@ checked:
   type: list
   elements: str
   sample: [node-1]
-results:
+stages:
   description: By node and stage, how it ended (V(pass), V(skipped), V(stale), V(unknown) or V(fail)), and why.
   returned: with O(state=checked)
   type: dict
@@ -206,7 +206,7 @@ def main():
         changed=bool(run.written),
         nodes=list(run.results),
         checked=list(run.worked),
-        results=msgspec.to_builtins(run.results),
+        stages=msgspec.to_builtins(run.results),
         faults=failed,
         doubtful=doubtful,
     )

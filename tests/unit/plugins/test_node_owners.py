@@ -31,7 +31,7 @@ def cluster(monkeypatch, kubeconfig):
 
 
 def test_owned_nodes_are_left_alone_and_told(run_module, cluster):
-    _, warned = cluster(a=FREE, b=OWNED, c=TAKEN)
+    _asked, warned = cluster(a=FREE, b=OWNED, c=TAKEN)
     answer = run_module(node_owners, {})
     assert answer["left_alone"] == ["b"]
     assert answer["changed"] is False
@@ -55,7 +55,7 @@ def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
 
 
 def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):
-    asked, _ = cluster()
+    asked, _warned = cluster()
     run_module(node_owners, {"dialect": "kubegpu", "dialects": ["gas", "kubegpu"], "adopt": True, "coexisting": ["x"]})
     [given] = asked
     assert given == {
@@ -67,5 +67,5 @@ def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_m
 
 
 def test_what_could_not_be_read_is_warned_of(run_module, cluster):
-    _, warned = cluster(notes=["OwnersUnknown: no"])
+    _asked, warned = cluster(notes=["OwnersUnknown: no"])
     assert run_module(node_owners, {})["notes"] == warned == ["OwnersUnknown: no"]

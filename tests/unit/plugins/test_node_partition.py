@@ -79,7 +79,7 @@ def test_what_is_kept_out_is_warned_of_with_the_next_step(run_module, checked):
 
 
 def test_check_mode_asks_for_no_pod(run_module, checked):
-    asked, _ = checked
+    asked, _warned = checked
     run_module(toleration_check, GIVEN, check=True)
     assert asked[0]["resources"] == []
     assert asked[0]["asking"] == [MEMORY, CARDS]

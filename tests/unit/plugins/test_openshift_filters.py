@@ -26,7 +26,7 @@ def test_constraints_come_before_what_needs_them():
     assert (needed["metadata"]["name"], workload) == ("n.a", WORKLOAD)
     assert constraints_problems.constraints_problems([WORKLOAD], [needed]) == []
     assert "is missing" in constraints_problems.constraints_problems([WORKLOAD], [])[0]
-    filling, _, _ = security_constraints.security_constraints([WORKLOAD], created_in="f", labels={"a": "b"})
+    filling, *_others = security_constraints.security_constraints([WORKLOAD], created_in="f", labels={"a": "b"})
     assert filling["metadata"] == {"name": "f.default", "labels": {"a": "b"}}
 
 
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_one_sentence(wrong, told):
 
 
 def needed_of_default():
-    [needed, _] = security_constraints.security_constraints(
+    [needed, _binding] = security_constraints.security_constraints(
         [{**WORKLOAD, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}]
     )
     return needed

@@ -47,7 +47,7 @@ def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, run
     answer = run_module(stage_check, {"image": "i", "nodes": ["a", "b", "c"], "image_pull_secrets": ["s"]})
     assert answer["changed"] is True
     assert (answer["nodes"], answer["checked"]) == (["a", "b", "c"], ["a", "b"])
-    assert answer["results"]["a"]["plugin-check"]["evidence"] == "1 GiB of sim-0"
+    assert answer["stages"]["a"]["plugin-check"]["evidence"] == "1 GiB of sim-0"
     assert answer["faults"] == ["b plugin-check: NotAdvertised: nothing is offered; see why"]
     assert answer["doubtful"] == ["c extender-check: NoFreeShare: it is full; wait"]
     assert warnings == [f"node {answer['faults'][0]}", "the results of node a are not recorded: of a newer version"]

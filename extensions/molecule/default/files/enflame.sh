@@ -7,7 +7,8 @@ echo 0x120000 > "$device/class"
 echo 1 > "$device/numa_node"
 ln -sfn ../../../devices/pci0000:80/0000:81:00.0 "$host/sys/bus/pci/devices/0000:81:00.0"
 echo 'cards: {"1e36:c041": {memory: 24GiB}}' > "$host/etc/accelkit/cards.yaml"
+# The numbers of /dev/full: what a container is given can be opened.
 for folder in /dev "$host/dev"; do
-  [ -e "$folder/gcu0" ] || mknod -m 0666 "$folder/gcu0" c 239 0
-  [ -e "$folder/gcuctl" ] || mknod -m 0666 "$folder/gcuctl" c 239 255
+  [ -e "$folder/gcu0" ] || mknod -m 0666 "$folder/gcu0" c 1 7
+  [ -e "$folder/gcuctl" ] || mknod -m 0666 "$folder/gcuctl" c 1 7
 done

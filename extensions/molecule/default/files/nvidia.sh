@@ -15,11 +15,13 @@ for minor in 0 1 2; do
     "reserved=0 used=0 name=Tesla T4" >> "$library.new"
 done
 mv "$library.new" "$library"
-# Containers are given the node's own device nodes; the agent looks below its root whether they are there.
+# Containers are given the node's own device nodes; the agent looks below its root whether they are there. They can be
+# opened, as the check of a share does: they have the numbers of devices that every kernel has, of /dev/zero here, which
+# no process has open for long, since whoever has it open is shown on the card.
 for folder in /dev "$host/dev"; do
   for minor in 0 1 2; do
-    [ -e "$folder/nvidia$minor" ] || mknod -m 0666 "$folder/nvidia$minor" c 195 "$minor"
+    [ -e "$folder/nvidia$minor" ] || mknod -m 0666 "$folder/nvidia$minor" c 1 5
   done
-  # The library opens this one, so it has the number of a device that every kernel has: /dev/null.
+  # The library opens this one: /dev/null.
   [ -e "$folder/nvidiactl" ] || mknod -m 0666 "$folder/nvidiactl" c 1 3
 done

@@ -1,5 +1,5 @@
-# Eight cards that a file lists, on the node itself or below the folder `host`. Major 240 is nobody's: a device that
-# others have open would show them on the card. `targets` says for what the kernels of such cards are compiled, the
+# Eight cards that a file lists, on the node itself or below the folder `host`. Their device nodes have the number of
+# /dev/random: they can be opened, and whoever had it open would be shown on the card. `targets` says for what the kernels of such cards are compiled, the
 # first for the first card, and over again: "cuda:75 hip:gfx90a". Without it nobody knows.
 host=${host-}
 set -- ${targets-}
@@ -14,7 +14,7 @@ mkdir -p "$host/etc/accelkit"
     printf '{"id": "sim-%d", "model": "sim-16g", "memory_bytes": 17179869184, "index": %d, "numa": %d, "target": "%s"}' \
       "$index" "$index" $((index / 4)) "$target"
     for folder in /dev "$host/dev"; do
-      [ -e "$folder/accelkit$index" ] || mknod -m 0666 "$folder/accelkit$index" c 240 "$index"
+      [ -e "$folder/accelkit$index" ] || mknod -m 0666 "$folder/accelkit$index" c 1 8
     done
   done
   echo ']}'
