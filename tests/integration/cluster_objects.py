@@ -81,6 +81,16 @@ async def settled_objects(sandbox: Any) -> dict[str, Json]:
     return now
 
 
+async def as_before(sandbox: Any, before: dict[str, Json]) -> None:
+    """Wait until all objects are what they were; those in a namespace that goes take their time."""
+    deadline = time.monotonic() + 60
+    while (after := await objects(sandbox)) != before:
+        differing = {name: (before.get(name), after.get(name)) for name in before.keys() | after.keys()}
+        differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
+        assert time.monotonic() < deadline, json.dumps(differing, indent=1)[:8000]
+        await asyncio.sleep(0.5)
+
+
 def load_yaml(path: Path) -> Json:
     document: Json = YAML(typ="safe", pure=True).load(path.read_text())
     return document

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_objects import (
+    as_before,
     changed,
     create_pull_secret,
     find_pull_secrets,
@@ -43,16 +44,6 @@ def sandbox():
         yield sandbox
     finally:
         sandbox.down()
-
-
-async def as_before(sandbox: Sandbox, before: dict[str, dict]) -> None:
-    """Wait until all objects are what they were; those in a namespace that goes take their time."""
-    deadline = time.monotonic() + 60
-    while (after := await objects(sandbox)) != before:
-        differing = {name: (before.get(name), after.get(name)) for name in before.keys() | after.keys()}
-        differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
-        assert time.monotonic() < deadline, json.dumps(differing, indent=1)[:8000]
-        await asyncio.sleep(0.5)
 
 
 async def test_install_verify_and_remove_leave_no_trace(sandbox):

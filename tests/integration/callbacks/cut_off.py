@@ -1,12 +1,14 @@
 """Ends ansible-playbook, as a power cut would, right after a task that changed something.
 
-It ends once after each kind of module, or after each task on each host where CUT_OFF_EVERYWHERE is set. The file that
-CUT_OFF_FILE names lists where it has ended already, so that the same command, run again and again, comes to its end.
+It ends once after each kind of module, or after each task on each host where CUT_OFF_EVERYWHERE is set; of those alone
+in whose names the regular expression CUT_OFF_TASKS is found, where that is set. The file that CUT_OFF_FILE names lists
+where it has ended already, so that the same command, run again and again, comes to its end.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        if not result.is_changed():
+        if not result.is_changed() or not re.search(os.environ.get("CUT_OFF_TASKS", ""), result.task.get_name()):
             return
         module = result.task.action.rpartition(".")[2]
         everywhere = os.environ.get("CUT_OFF_EVERYWHERE")

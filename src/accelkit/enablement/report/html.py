@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
 from string import Template
 from typing import Final
 
+from accelkit.enablement.report.told import SHOWN_NODES, Told, list_told
 from accelkit.enablement.report.values import Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome, Stage
 
@@ -46,6 +47,7 @@ def write_html(report: StageReport) -> str:
         exit_code=str(report.exit_code),
         outcomes="".join(f"<th scope=col>{each}</th>" for each in Outcome),
         summary="".join(_draw_summary(report)),
+        to_do=_draw_to_do(report),
         choices="".join(_draw_choice(each) for each in Outcome),
         stages="".join(f"<th scope=col>{each}</th>" for each in Stage),
         rows="".join(_draw_row(node, number) for number, node in enumerate(report.nodes)),
@@ -59,6 +61,24 @@ def _draw_summary(report: StageReport) -> Iterator[str]:
             f'<td class="{outcome if count else "none"}">{count}</td>' for outcome, count in row.counts.items()
         )
         yield f"<tr><th scope=row>{row.stage}</th>{cells}</tr>"
+
+
+def _draw_to_do(report: StageReport) -> str:
+    numbers = {node.name: number for number, node in enumerate(report.nodes)}
+    drawn = "".join(
+        f'<li><span class="{each.outcome}">{_SIGNS[each.outcome]} {each.outcome}</span> {each.stage} · '
+        f"<code>{escape(each.reason)}</code>: {escape(each.evidence)} [{_draw_nodes(each, numbers)}]"
+        f"<br>{escape(each.next_action)}</li>"
+        for each in list_told(report)
+        if each.outcome is not Outcome.SKIPPED
+    )
+    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or nobody wants it.</p>"
+
+
+def _draw_nodes(told: Told, numbers: Mapping[str, int]) -> str:
+    shown = [f'<a href="#n{numbers[name]}-{told.stage}">{escape(name)}</a>' for name in told.nodes[:SHOWN_NODES]]
+    more = len(told.nodes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _draw_choice(outcome: Outcome) -> str:

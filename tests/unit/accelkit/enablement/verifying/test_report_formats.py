@@ -214,13 +214,34 @@ def test_the_page_is_used_by_keyboard_and_told_without_colours(mixed):
     links = [each["href"][1:] for each in page.find("a")]
     places = {each["id"] for _, each in page.elements if "id" in each}
     assert set(links) <= places
-    assert len(links) == 1 + 30
+    assert len(links) == 1 + 30 + sum(len(each.nodes) for each in list_to_do(mixed))
     assert all(each["tabindex"] == "-1" for each in page.find("article"))
     assert page.find("input")[0]["type"] == "search"
     assert [each["value"] for each in page.find("input")[1:]] == list(Outcome)
     assert page.find("html") == [{"lang": "en"}]
     assert ("a", "\N{MULTIPLICATION X} fail") in page.texts
     assert "prefers-color-scheme: dark" in write_report(mixed, ReportFormat.HTML)
+
+
+def list_to_do(report):
+    return [each for each in list_told(report) if each.outcome is not Outcome.SKIPPED]
+
+
+def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_cells(mixed):
+    text = write_report(mixed, ReportFormat.HTML)
+    begun = text.partition('<h2 id="to-do">')[2].partition("</section>")[0]
+    found = list_to_do(mixed)
+    assert found
+    assert begun.count("<li>") == len(found)
+    for each in found:
+        assert begun.count(f"{each.stage} · <code>{each.reason}</code>") == 1
+        assert begun.count(f'-{each.stage}">') == len(each.nodes)
+
+
+def test_a_page_without_faults_says_so(cluster):
+    report = cluster.report()
+    assert list_to_do(report) == []
+    assert "<p>Nothing: each stage passed, or nobody wants it.</p>" in write_report(report, ReportFormat.HTML)
 
 
 def test_the_page_tells_every_cell(mixed):
