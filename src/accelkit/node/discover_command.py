@@ -15,8 +15,8 @@ from accelkit.model.topology import Nearness
 from accelkit.model.units import format_bytes
 from accelkit.node.discovery import Library, compute_network, survey
 from accelkit.node.discovery.drivers import list_missing_drivers
-from accelkit.node.discovery.peer_access import PeerAccess, read_peer_access
-from accelkit.node.discovery.peer_obstacles import list_obstacles
+from accelkit.node.discovery.network.peer_access import PeerAccess, read_peer_access
+from accelkit.node.discovery.network.peer_obstacles import list_obstacles
 from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles

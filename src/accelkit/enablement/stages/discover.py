@@ -24,7 +24,9 @@ def judge_discover(facts: NodeFacts) -> StageResult:
     ready = facts.node.ready
     if ready is None or ready.status != "True":
         said = "never said whether it is ready" if ready is None else f"is not ready: {ready.message or ready.reason}"
-        return unknown(facts, StageReason.NODE_NOT_READY, f"its kubelet {said}; what else is known of it may be old")
+        return unknown(
+            facts, StageReason.NODE_NOT_READY, f"its kubelet {said.rstrip('.')}; what else is known of it may be old"
+        )
     return _judge_inventory(facts, facts.inventory)
 
 

@@ -12,7 +12,7 @@ from accelkit.node.discovery.cards_file import find_listed
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import read_host
 from accelkit.node.discovery.libraries import Library, LibraryState, find_library
-from accelkit.node.discovery.nics import compute_network, place_beside
+from accelkit.node.discovery.network.nics import compute_network, place_beside
 from accelkit.node.discovery.nvml import NVML_LIBRARY, Nvml, nvml_session
 from accelkit.node.discovery.pci import find_pci
 from accelkit.node.discovery.topology import compute_topology

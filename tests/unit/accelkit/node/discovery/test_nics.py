@@ -5,8 +5,8 @@ import pytest
 from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
 from accelkit.model.nic import MAX_NICS, Network, Nic, find_nearest_nics, is_near
 from accelkit.node.discovery import compute_network, place_beside
-from accelkit.node.discovery.nics import find_nics
-from accelkit.node.discovery.peer_access import Iommu, read_peer_access
+from accelkit.node.discovery.network.nics import find_nics
+from accelkit.node.discovery.network.peer_access import Iommu, read_peer_access
 
 MELLANOX = ("15b3", "1021")
 

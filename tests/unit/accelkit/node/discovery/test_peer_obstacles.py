@@ -7,8 +7,8 @@ import pytest
 
 from accelkit.model.card import Card
 from accelkit.model.nic import Network, Nic
-from accelkit.node.discovery.peer_access import Iommu, PeerAccess
-from accelkit.node.discovery.peer_obstacles import list_obstacles
+from accelkit.node.discovery.network.peer_access import Iommu, PeerAccess
+from accelkit.node.discovery.network.peer_obstacles import list_obstacles
 
 BDF = "0000:13:00.0"
 NICS = (Nic("0000:14:00.0", name="ib0", rdma="mlx5_0"),)

@@ -10,7 +10,7 @@ from typing import Final
 
 from accelkit.model.card import Card
 from accelkit.model.nic import Network, find_nearest_nics, is_near, rate_nearest
-from accelkit.node.discovery.peer_access import Iommu, PeerAccess
+from accelkit.node.discovery.network.peer_access import Iommu, PeerAccess
 
 # Whose driver has a module of its own for it, beside dma-bufs.
 _WITH_MODULE: Final = "nvidia"
