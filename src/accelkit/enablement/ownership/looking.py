@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from http import HTTPStatus
 from typing import Final, TypeVar
 
 import msgspec
@@ -96,7 +95,7 @@ async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_
         except ApiError as exc:
             if exc.not_found:
                 continue
-            if exc.status == HTTPStatus.FORBIDDEN:
+            if exc.forbidden:
                 return None
             raise
         return found
