@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
+from accelkit.enablement.ownership.fate import Judgement, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
-from accelkit.enablement.ownership.standing import Judgement, judge_nodes
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
