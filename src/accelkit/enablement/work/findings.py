@@ -35,7 +35,7 @@ def unknown(reason: str, evidence: str) -> Finding:
 
 
 def skip_for(need: Finding) -> Finding:
-    """Return that of the extender's check where the device plug-in's did not pass."""
+    """Return that of the extender's check where the device plugin's did not pass."""
     return Finding(Outcome.SKIPPED, "NeedNotPassed", f"plugin-check did not pass: {need.evidence}")
 
 

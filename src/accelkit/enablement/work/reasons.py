@@ -27,15 +27,15 @@ REASONS: Final[dict[str, str]] = {
     "PodRefused": "Let pods of the restricted Pod Security Standard into accelkit's namespace, then run it again",
     "RecordUnreadable": "Run the check again with the newest version of the collection that is in use",
     "StateChanged": NEXT_ACTIONS[StageReason.STATE_CHANGED],
-    # The device plug-in's.
+    # The device plugin's.
     "ContainerNotStarted": "See what the node's container runtime says of the pod's devices, such as its CDI files",
     "CudaFailed": "See whether the driver works on the node: nvidia-smi, dmesg; then accelkit hardware-check there",
     "DeviceNotOpened": "See whether the driver is loaded on the node, and the device node is the driver's",
     "KubeletDiffers": "Compare what the kubelet holds with the assignments: accelkit audit NODE",
     "NoDeviceNode": "See whether the driver makes its device nodes on the node: accelkit hardware-check there",
     "NoEvidence": "See that the check's image is of this version of accelkit, and has memory enough",
-    "NotAdmitted": f"See why the device plug-in refused the devices: {_AGENT}",
-    "NotAdvertised": f"See why the node's device plug-in is not registered: {_AGENT}",
+    "NotAdmitted": f"See why the device plugin refused the devices: {_AGENT}",
+    "NotAdvertised": f"See why the node's device plugin is not registered: {_AGENT}",
     "NotObserved": f"See why the node's agent does not pass on what its kubelet holds: {_AGENT}",
     "NothingAllocatable": f"See why no device is healthy, or whether the agent runs: accelkit inspect NODE; {_AGENT}",
     "TimedOut": "See whether the driver hangs: dmesg on the node; then reset the card or reboot the node",

@@ -60,7 +60,7 @@ class NodeChecks:
 async def check_nodes(
     api: ApiClient, names: Collection[str], pods: CheckPods, *, ledger: Ledger, at_once: int = AT_ONCE
 ) -> dict[str, NodeChecks]:
-    """Check nodes whose device plug-in runs; the pods are gone afterwards.
+    """Check nodes whose device plugin runs; the pods are gone afterwards.
 
     Args:
         api: an open client.
@@ -151,7 +151,7 @@ class _NodeCheck:
         self._run = uuid.uuid4().hex
 
     async def run(self) -> _Findings:
-        """Return what was found of the device plug-in and of the extender; the pod is gone."""
+        """Return what was found of the device plugin and of the extender; the pod is gone."""
         view = await self._sides.look(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:
