@@ -38,7 +38,7 @@ REASONS: Final[dict[str, str]] = {
     "NotAdmitted": f"See why the device plugin refused the devices: {_AGENT}",
     "NotAdvertised": f"See why the node's device plugin is not registered: {_AGENT}",
     "NotObserved": f"See why the node's agent does not pass on what its kubelet holds: {_AGENT}",
-    "NothingAllocatable": f"See why no device is healthy: accelkit inspect {{node}}; or whether the agent runs: {_AGENT}",
+    "NothingAllocatable": f"See why no device is healthy: accelkit inspect {{node}}; or if the agent runs: {_AGENT}",
     "TimedOut": "See whether the driver hangs: dmesg on the node; then reset the card or reboot the node",
     "WorkFailed": "Read the evidence; report it with the card's model and its driver's version",
     "WrongDevice": "See what gives the container other devices: CDI files, RuntimeClass, the vendor's runtime hook",
