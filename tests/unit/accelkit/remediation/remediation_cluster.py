@@ -71,6 +71,18 @@ class SimNode:
         return dict(self.annotations), list(self.taints), conditions, self.unschedulable
 
 
+def make_metrics() -> RemediationMetrics:
+    """Return the metrics of a service that leads, and of which nothing else is looked at."""
+    return RemediationMetrics(
+        leads=lambda: True,
+        nodes=lambda: 0,
+        called=lambda: 0,
+        breaker=lambda: False,
+        unreadable=lambda: 0,
+        silent_seconds=lambda: 0.0,
+    )
+
+
 class SimCluster:
     """Nodes, a clock, and the writer, reader and store of a controller."""
 
@@ -90,14 +102,7 @@ class SimCluster:
 
     def start(self) -> None:
         """Start a service anew: all that it had in memory is gone."""
-        self.metrics = RemediationMetrics(
-            leads=lambda: True,
-            nodes=lambda: 0,
-            called=lambda: 0,
-            breaker=lambda: False,
-            unreadable=lambda: 0,
-            silent_seconds=lambda: 0.0,
-        )
+        self.metrics = make_metrics()
         self.controller = Controller(
             self.summarise,
             self,
