@@ -85,7 +85,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import COMPONENT
-    from accelkit.enablement.drivers.upgrading.pods import WantedPods, wait_for_driver
+    from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
     from accelkit.kube.ownership import COMPONENT_LABEL
 
 

@@ -109,8 +109,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
+    from accelkit.enablement.ownership.fate import Fate
     from accelkit.enablement.ownership.looking import look_at_owners
-    from accelkit.enablement.ownership.standing import Fate
     from accelkit.vendors.dialects import load_dialects, load_served_dialect
 
 

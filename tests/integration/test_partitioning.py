@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from accelkit.enablement.ownership.fate import Fate
 from accelkit.enablement.ownership.looking import look_at_owners
-from accelkit.enablement.ownership.standing import Fate
 from accelkit.enablement.partitioning.admission import check_tolerations
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.errors import ConfigurationError

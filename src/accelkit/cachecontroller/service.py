@@ -25,7 +25,6 @@ from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.news import News
-from accelkit.cachecontroller.probes import make_probe_server
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.watches import Watches
 from accelkit.cachecontroller.webhook.mutation import Tools
@@ -35,8 +34,10 @@ from accelkit.gkm.objects import Cache, Delivery
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.elected import run_elected
 from accelkit.kube.events import Events
 from accelkit.kube.lease import Elector, LeaseName
+from accelkit.serving.probes import make_probe_server
 from accelkit.serving.tls import Listen
 
 log = logging.getLogger(__name__)
@@ -172,29 +173,14 @@ class _Service:
         """Work until `stop` is set, or a part fails."""
         self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
-        tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            done, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            stop.set()
-            electing, *others = tasks
-            for task in (*others, stopped):
-                task.cancel()
-            await asyncio.gather(*others, stopped, return_exceptions=True)
-            # Nothing of ours is under way any more, so another one may begin at once.
-            await self._elector.release()
-            electing.cancel()
-            await asyncio.gather(electing, return_exceptions=True)
+        await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return what runs side by side, the election first."""
-        services = [self._elector.run(), self._watches.run(), self._controller.run()]
+        """Return what runs beside the election."""
+        services = [self._watches.run(), self._controller.run()]
         services += [self._judging.run() for _ in range(self._options.workers)]
         if self._options.metrics is not None:
-            server = make_probe_server(self._options.metrics, self._metrics, self._explain_unready)
+            server = make_probe_server(self._options.metrics, self._metrics.render, self._explain_unready)
             services.append(server.run(stop))
         if self._webhook is not None:
             services.append(self._webhook.run(stop))

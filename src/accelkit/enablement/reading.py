@@ -1,22 +1,15 @@
-"""Reads from the API server what stages are judged from: three lists, whatever the number of nodes.
+"""Reads from the API server what stages are judged from: four lists, whatever the number of nodes.
 
 One that the API server does not give leaves unknown what rests on it, and nothing else.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Final
 
-from accelkit.enablement.facts.node_facts import ClusterFacts, Holders
+from accelkit.enablement.facts.node_facts import ClusterFacts
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import Watched
-from accelkit.enablement.report.make import make_report
-from accelkit.enablement.report.values import StageReport
 from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
 from accelkit.errors import ApiError, ServiceError
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
@@ -28,50 +21,25 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome
+from accelkit.model.stage import STAGES_ANNOTATION
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
 
 _OWN: Final = {"labelSelector": "app.kubernetes.io/part-of=accelkit"}
 _KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVERTISED_ANNOTATION)
-_AGAIN_SECONDS: Final = 1.0
 
 
-async def verify_stages(
-    api: ApiClient,
-    *,
-    namespace: str,
-    nodes: Collection[str] = (),
-    seconds: float = 0.0,
-    watched: Watched | Unread | None = None,
-    holders: Mapping[str, Holders] | None = None,
-    driver_mode: str = "",
-) -> StageReport:
-    """Return the report of the named nodes, else of all that are shared or have cards.
+async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
+    """Return what the lists say of the named nodes, else of all that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: where accelkit runs.
-        nodes: names.
-        seconds: a fault that is gone sooner was on its way, and is none.
-        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
-        holders: who else holds something of a node.
-        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
+        named: names of nodes; empty for nobody's.
 
     Raises:
         ApiError: the API server gave no nodes, and none are named.
         ServiceError: no node is shared, and none are named.
     """
-    deadline = time.monotonic() + seconds
-    while True:
-        read = await _read(api, namespace, frozenset(nodes))
-        facts = replace(read, watched=watched, holders=holders or {}, driver_mode=driver_mode)
-        report = make_report(facts, server=api.server, now=time.time())
-        if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
-            return report
-        await asyncio.sleep(_AGAIN_SECONDS)
-
-
-async def _read(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
     nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
     return ClusterFacts(
         namespace=namespace,

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
 
 from accelkit.enablement.facts.node_facts import Holders
+from accelkit.enablement.facts.unread import Unread
+from accelkit.enablement.facts.watched import Watched
 from accelkit.enablement.ownership.evidence import NodeOwner, Standing
 from accelkit.enablement.ownership.looking import look_at_owners
-from accelkit.enablement.reading import verify_stages
+from accelkit.enablement.reading import read_cluster
+from accelkit.enablement.report.make import make_report
 from accelkit.enablement.report.values import StageReport
 from accelkit.enablement.watching import look_at_monitoring
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.model.stage import Outcome
+
+_AGAIN_SECONDS: Final = 1.0
 
 
 async def verify_cluster(
@@ -39,6 +49,41 @@ async def verify_cluster(
         holders=await _find_holders(api),
         driver_mode=driver_mode,
     )
+
+
+async def verify_stages(
+    api: ApiClient,
+    *,
+    namespace: str,
+    nodes: Collection[str] = (),
+    seconds: float = 0.0,
+    watched: Watched | Unread | None = None,
+    holders: Mapping[str, Holders] | None = None,
+    driver_mode: str = "",
+) -> StageReport:
+    """Return the report of the named nodes, else of all that are shared or have cards.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        nodes: names.
+        seconds: a fault that is gone sooner was on its way, and is none.
+        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
+        holders: who else holds something of a node.
+        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
+
+    Raises:
+        ApiError: the API server gave no nodes, and none are named.
+        ServiceError: no node is shared, and none are named.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        read = await read_cluster(api, namespace, frozenset(nodes))
+        facts = replace(read, watched=watched, holders=holders or {}, driver_mode=driver_mode)
+        report = make_report(facts, server=api.server, now=time.time())
+        if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
+            return report
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:

@@ -22,7 +22,7 @@ _UNBOUND: Final = re.compile(
     r"the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
     r"|the device nodes of card \S+ are not known"
 )
-_LOST: Final = re.compile(r"the card is gone from the PCI bus|the card does not answer on the PCI bus")
+_LOST: Final = re.compile(r"the card is gone from the (PCI bus|node)|the card does not answer on the PCI bus")
 
 
 class CardFaultCode(StrEnum):

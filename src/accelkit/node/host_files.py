@@ -21,8 +21,8 @@ import click
 
 from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.logs import ErrorReporter
+from accelkit.node.discovery.files.overrides import OVERRIDES_FILE
 from accelkit.node.discovery.host import DMEM_CAPACITY
-from accelkit.node.discovery.overrides import OVERRIDES_FILE
 from accelkit.node.discovery.sysfs import follow_links
 from accelkit.node.host_root import host_root_option
 from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles

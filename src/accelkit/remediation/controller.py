@@ -187,9 +187,9 @@ class Controller:
         if not decision.begun:
             return
         holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}
-        for what in decision.begun:
+        for card in decision.begun:
             self._metrics.count("isolate", "planned")
-            log.info("dry-run: card %s of node %s would be isolated", what, view.name)
+            log.info("dry-run: card %s of node %s would be isolated", card, view.name)
         for _ in holders:
             self._metrics.count("evict", "planned")
         pods = f" and evict {', '.join(sorted(map(str, holders)))}" if holders else ""

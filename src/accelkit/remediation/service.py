@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.elected import run_elected
 from accelkit.kube.events import Events
 from accelkit.kube.lease import Elector, LeaseName
 from accelkit.kube.paths import NODES
@@ -23,8 +24,8 @@ from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.settings import RemediationSettings
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.nodes import SeenNode, SeenNodes
-from accelkit.remediation.probes import make_probe_server
 from accelkit.remediation.reading import NodeReader
+from accelkit.serving.probes import make_probe_server
 from accelkit.serving.tls import Listen
 from accelkit.vendors.dialect import Dialect
 
@@ -123,30 +124,11 @@ class _Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, or a part fails."""
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
-        tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            done, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            stop.set()
-            electing, *others = tasks
-            for task in (*others, stopped):
-                task.cancel()
-            await asyncio.gather(*others, stopped, return_exceptions=True)
-            # Nothing of ours is under way any more, so another one may begin at once.
-            await self._elector.release()
-            electing.cancel()
-            await asyncio.gather(electing, return_exceptions=True)
+        await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return what runs side by side, the election first."""
-        services = [
-            self._elector.run(),
-            self._reflector.run(),
-            self._controller.run(self._options.pause_seconds),
-        ]
+        """Return what runs beside the election."""
+        services = [self._reflector.run(), self._controller.run(self._options.pause_seconds)]
         if self._options.metrics is not None:
             server = make_probe_server(self._options.metrics, self._metrics.render, self._explain_unready)
             services.append(server.run(stop))

@@ -4,8 +4,8 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_owners
 
+from accelkit.enablement.ownership.fate import Fate, Judgement
 from accelkit.enablement.ownership.looking import Look
-from accelkit.enablement.ownership.standing import Fate, Judgement
 
 FREE = Judgement(Fate.FREE)
 OWNED = Judgement(Fate.LEFT_ALONE, "NodeOwned", "it holds them", "leave it")

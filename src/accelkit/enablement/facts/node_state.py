@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accelkit.enablement.facts.seen_objects import SeenNode
 from accelkit.errors import InventoryError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.node_state import describe_state
+from accelkit.model.pod import Node
 from accelkit.model.stage import NodeState
 
 
-def read_inventory(node: SeenNode) -> Inventory | InventoryError | None:
+def read_inventory(node: Node) -> Inventory | InventoryError | None:
     """Return a node's inventory, why it cannot be read, or None where there is none."""
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
@@ -20,12 +20,7 @@ def read_inventory(node: SeenNode) -> Inventory | InventoryError | None:
         return exc
 
 
-def state_of(node: SeenNode) -> NodeState:
-    """Return the state that a node is in now; what is not known of it is empty."""
-    return build_state(node, read_inventory(node))
-
-
-def build_state(node: SeenNode, inventory: Inventory | InventoryError | None) -> NodeState:
-    """Return the state of a node whose inventory has been read."""
+def build_state(node: Node, inventory: Inventory | InventoryError | None) -> NodeState:
+    """Return the state that a node with this inventory is in now; what is not known of it is empty."""
     info, cards = node.status.node_info, inventory.cards if isinstance(inventory, Inventory) else None
     return describe_state(info.boot_id, info.kernel_version, cards)

@@ -84,7 +84,6 @@ class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
     host_network: bool = False
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
-    service_account_name: str = "default"
     automount_service_account_token: bool = True
     security_context: _PodContext = _PodContext()
     volumes: tuple[dict[str, Any], ...] = ()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from http import HTTPStatus
 from typing import Final, TypeVar
 
 import msgspec
 
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
+from accelkit.enablement.ownership.fate import Judgement, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
-from accelkit.enablement.ownership.standing import Judgement, judge_nodes
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
@@ -96,7 +95,7 @@ async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_
         except ApiError as exc:
             if exc.not_found:
                 continue
-            if exc.status == HTTPStatus.FORBIDDEN:
+            if exc.forbidden:
                 return None
             raise
         return found

@@ -107,14 +107,14 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
 
 @cache
 def find_vendor_of(resource: str) -> str | None:
-    """Return whose cards device plug-ins of others give by an extended resource; None where it stands for no card."""
+    """Return whose cards device plugins of others give by an extended resource; None where it stands for no card."""
     profiles = load_usable_profiles().profiles
     named = (name for name, each in profiles.items() if any(fnmatchcase(resource, p) for p in each.plugin_resources))
     return next(named, None)
 
 
 def build_unknown_plugin(vendor: str) -> Owner:
-    """Return the owner that stands for a device plug-in of which only its resource is seen."""
+    """Return the owner that stands for a device plugin of which only its resource is seen."""
     return Owner(
         name=f"{vendor}-cards",
         title=f"a device plugin for cards of {vendor}",

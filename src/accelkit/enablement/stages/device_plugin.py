@@ -1,6 +1,6 @@
 """The stage `device-plugin`: the agent runs on the node, and its kubelet gives what it advertises.
 
-It goes by what is allocatable. Capacity stays for minutes after a plug-in has gone, and counts unhealthy devices.
+It goes by what is allocatable. Capacity stays for minutes after a plugin has gone, and counts unhealthy devices.
 """
 
 from __future__ import annotations

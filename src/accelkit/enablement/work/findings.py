@@ -35,17 +35,26 @@ def unknown(reason: str, evidence: str) -> Finding:
 
 
 def skip_for(need: Finding) -> Finding:
-    """Return that of the extender's check where the device plug-in's did not pass."""
+    """Return that of the extender's check where the device plugin's did not pass."""
     return Finding(Outcome.SKIPPED, "NeedNotPassed", f"plugin-check did not pass: {need.evidence}")
 
 
-def build_result(finding: Finding, state: NodeState, seconds: float) -> StageResult:
-    """Return the result of a stage that was found so just now."""
+def build_result(finding: Finding, state: NodeState, seconds: float, *, node: str, namespace: str) -> StageResult:
+    """Return the result of a stage that was found so just now.
+
+    Args:
+        finding: what was found.
+        state: of the node.
+        seconds: how long it took.
+        node: its name.
+        namespace: where accelkit runs.
+    """
+    next_action = REASONS[finding.reason].format(node=node, namespace=namespace) if finding.reason else ""
     return StageResult(
         finding.outcome,
         finding.reason,
         shorten(finding.evidence, MAX_EVIDENCE),
-        REASONS[finding.reason] if finding.reason else "",
+        shorten(next_action, MAX_EVIDENCE),
         found_at=round(time.time(), 3),
         seconds=round(seconds, 3),
         state=state,

@@ -10,20 +10,19 @@ from typing import Final
 import msgspec
 
 from accelkit.audit.evidence import Ledger
-from accelkit.enablement.work.findings import build_result, unknown
+from accelkit.enablement.work.findings import Finding, build_result, unknown
 from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
 from accelkit.enablement.work.pod_life import count_pods, delete_all
 from accelkit.enablement.work.pods import CheckPods
 from accelkit.enablement.work.record import WORK_STAGES, Recorded, erase_record, find_believed, record_results
-from accelkit.enablement.work.run import AT_ONCE, check_nodes
+from accelkit.enablement.work.run import AT_ONCE, Results, check_nodes
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.nodes import for_each_node
 from accelkit.kube.client import ApiClient
-from accelkit.model.stage import MAX_EVIDENCE, NodeState, Stage, StageResult, judge_recorded, read_record
+from accelkit.model.stage import MAX_EVIDENCE, NodeState, StageResult, judge_recorded, read_record
 from accelkit.texts import shorten
 
 _MAX_REASON: Final = 64
-Results = Mapping[Stage, StageResult]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ async def run_stages(
     }
     worked = tuple(name for name in nodes if name not in believed)
     if check:
-        recorded = {name: read_results(node) for name, node in nodes.items()}
+        recorded = {name: read_results(node, pods.namespace) for name, node in nodes.items()}
         outdated = tuple(name for name in worked if _is_outdated(recorded[name], nodes[name].state))
         return StageRun(recorded, worked, outdated)
     if not worked:
@@ -90,7 +89,7 @@ async def run_stages(
 
     async def record(name: str) -> None:
         try:
-            done = await record_results(api, name, checks[name].results, max_age_seconds=max_age_seconds)
+            done = await record_results(api, name, checks[name], max_age_seconds=max_age_seconds)
         except ApiError as exc:
             if exc.unanswered:
                 raise
@@ -102,7 +101,7 @@ async def run_stages(
             problems[name] = done.problem
 
     await for_each_node(worked, record)
-    results = {name: checks[name].results if name in checks else believed[name] for name in nodes}
+    results = {name: checks[name] if name in checks else believed[name] for name in nodes}
     return StageRun(results, worked, tuple(sorted(written)), problems)
 
 
@@ -124,13 +123,17 @@ async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) 
     return StageRun(written=recorded, pods=deleted)
 
 
-def read_results(node: CheckedNode) -> Results:
+def read_results(node: CheckedNode, namespace: str) -> Results:
     """Return the recorded results of both checks of a node; what was never found, or cannot be read, is unknown."""
+
+    def build(finding: Finding) -> StageResult:
+        return build_result(finding, node.state, 0.0, node=node.name, namespace=namespace)
+
     record = read_record(node.recorded)
     if record is None:
         problem = unknown("RecordUnreadable", f"the results that {node.name} has cannot be read")
-        return {stage: build_result(problem, node.state, 0.0) for stage in WORK_STAGES}
-    never = build_result(unknown("NeverChecked", f"{node.name} was never checked"), node.state, 0.0)
+        return dict.fromkeys(WORK_STAGES, build(problem))
+    never = build(unknown("NeverChecked", f"{node.name} was never checked"))
     found = {stage: record.results.get(stage, never) for stage in WORK_STAGES}
     return {stage: _clean(judge_recorded(result, node.state)) for stage, result in found.items()}
 

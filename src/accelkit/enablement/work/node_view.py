@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.errors import InventoryError, QuantityError
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
-from accelkit.model.node_state import describe_state
+from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Node
 from accelkit.model.stage import STAGES_ANNOTATION, NodeState
 from accelkit.model.units import parse_quantity
@@ -59,30 +59,22 @@ async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
 
 def view_node(node: Node) -> CheckedNode:
     """Return what a check has to know of a node."""
-    problem, inventory = "", None
-    try:
-        inventory = decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
-    except InventoryError as exc:
-        problem = exc.message if node.find_annotation(INVENTORY_ANNOTATION) else "its agent has published no inventory"
+    read = read_inventory(node)
+    inventory = read if isinstance(read, Inventory) else None
+    unknown = read.message if isinstance(read, InventoryError) else "its agent has published no inventory"
     resource = find_resource(node.find_annotation(ADVERTISED_ANNOTATION) or "")
     return CheckedNode(
         name=node.metadata.name,
-        state=read_state(node, inventory),
+        state=build_state(node, read),
         shared=read_share_label(node) == SHARED,
         resource=resource,
         capacity=_read_amount(node.status.capacity, resource),
         allocatable=_read_amount(node.status.allocatable, resource) or 0,
         unit_bytes=inventory.unit_bytes if inventory else 0,
         cards={card.id: card for card in inventory.cards} if inventory else {},
-        problem=problem,
+        problem="" if inventory else unknown,
         recorded=node.find_annotation(STAGES_ANNOTATION),
     )
-
-
-def read_state(node: Node, inventory: Inventory | None) -> NodeState:
-    """Return what results of checks on a node hold for; what is not known of it is empty."""
-    info = node.status.node_info
-    return describe_state(info.boot_id, info.kernel_version, None if inventory is None else inventory.cards)
 
 
 def find_resource(advertised: str) -> str:

@@ -1,4 +1,4 @@
-"""What the end of a check pod's container, and its kubelet, say of the device plug-in."""
+"""What the end of a check pod's container, and its kubelet, say of the device plugin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.units import format_bytes
 from accelkit.vendors.profiles import Profile, load_usable_profiles
 
 NO_IMAGE: Final = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
-# How kubelets call it when a device plug-in refuses, or its devices are gone.
+# How kubelets call it when a device plugin refuses, or its devices are gone.
 _NOT_ADMITTED: Final = "UnexpectedAdmissionError"
 _NVIDIA_IDENTITY: Final = "GPU-"
 

@@ -10,8 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from accelkit.audit.evidence import Ledger
@@ -40,27 +39,14 @@ PATIENCE_SECONDS: Final = 30.0
 # What is counted of a node that nothing has been asked of yet may be so old.
 _FRESH_SECONDS: Final = 5.0
 _Findings = tuple[Finding, Finding]
-
-
-@dataclass(frozen=True)
-class NodeChecks:
-    """What was found on a node.
-
-    Attributes:
-        results: of the two stages.
-        before: the node's state when it was begun.
-        after: when all was done; None where the node was not there.
-    """
-
-    results: dict[Stage, StageResult]
-    before: NodeState
-    after: NodeState | None
+Results = Mapping[Stage, StageResult]
+_ABSENT: Final = (unknown("NodeMissing", "the cluster has no node of this name"),) * 2
 
 
 async def check_nodes(
     api: ApiClient, names: Collection[str], pods: CheckPods, *, ledger: Ledger, at_once: int = AT_ONCE
-) -> dict[str, NodeChecks]:
-    """Check nodes whose device plug-in runs; the pods are gone afterwards.
+) -> dict[str, Results]:
+    """Check nodes whose device plugin runs, and return the results of both stages; the pods are gone afterwards.
 
     Args:
         api: an open client.
@@ -105,10 +91,14 @@ async def check_nodes(
         # What was found stands.
         log.warning("%s", exc)
     after = await list_checked_nodes(api)
-    return {
-        name: _conclude(*found[name], before[name].state, after.get(name)) if name in found else _tell_absent()
-        for name in sorted(names)
-    }
+    results: dict[str, Results] = {}
+    for name in sorted(names):
+        findings, seconds, state = _ABSENT, 0.0, NodeState()
+        if name in found:
+            (findings, seconds), state = found[name], before[name].state
+            findings = _conclude(findings, state, after.get(name))
+        results[name] = _build(findings, state, seconds, node=name, namespace=pods.namespace)
+    return results
 
 
 async def _clear(api: ApiClient, namespace: str) -> None:
@@ -119,28 +109,22 @@ async def _clear(api: ApiClient, namespace: str) -> None:
         log.warning("%s", exc)
 
 
-def _tell_absent() -> NodeChecks:
-    absent = unknown("NodeMissing", "the cluster has no node of this name")
-    return NodeChecks(_build(absent, absent, NodeState(), 0.0), NodeState(), None)
-
-
-def _conclude(findings: _Findings, seconds: float, before: NodeState, after: CheckedNode | None) -> NodeChecks:
+def _conclude(findings: _Findings, before: NodeState, after: CheckedNode | None) -> _Findings:
+    """Return what was found of a node, unless that is not the node it was any more."""
     if after is None:
         lost = unknown("NodeGone", "the node left the cluster while it was checked")
-        return NodeChecks(_build(lost, lost, before, seconds), before, None)
+        return lost, lost
     if after.state != before:
         changed = unknown(
             "StateChanged", "the node was rebooted, or its drivers or cards changed, while it was checked"
         )
-        return NodeChecks(_build(changed, changed, before, seconds), before, after.state)
-    return NodeChecks(_build(*findings, before, seconds), before, after.state)
+        return changed, changed
+    return findings
 
 
-def _build(plugin: Finding, extender: Finding, state: NodeState, seconds: float) -> dict[Stage, StageResult]:
-    return {
-        Stage.PLUGIN_CHECK: build_result(plugin, state, seconds),
-        Stage.EXTENDER_CHECK: build_result(extender, state, seconds),
-    }
+def _build(findings: _Findings, state: NodeState, seconds: float, *, node: str, namespace: str) -> Results:
+    plugin, extender = (build_result(each, state, seconds, node=node, namespace=namespace) for each in findings)
+    return {Stage.PLUGIN_CHECK: plugin, Stage.EXTENDER_CHECK: extender}
 
 
 class _NodeCheck:
@@ -151,7 +135,7 @@ class _NodeCheck:
         self._run = uuid.uuid4().hex
 
     async def run(self) -> _Findings:
-        """Return what was found of the device plug-in and of the extender; the pod is gone."""
+        """Return what was found of the device plugin and of the extender; the pod is gone."""
         view = await self._sides.look(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:

@@ -1,6 +1,6 @@
 """Judges the first stages of a node from its inventory as it is now, as `accelkit verify` does, without a request.
 
-What rests on pods is not judged here: of the device plug-in, only whether the kubelet gives anything of it. A node
+What rests on pods is not judged here: of the device plugin, only whether the kubelet gives anything of it. A node
 whose inventory no agent of accelkit's wrote has no stages.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from accelkit.node.discovery.cards_file import find_listed
+from accelkit.node.discovery.files.cards_file import find_listed
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import read_host
 from accelkit.node.discovery.libraries import Library, LibraryState, find_library

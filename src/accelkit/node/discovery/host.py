@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from accelkit.node.discovery.files.overrides import Overrides, read_overrides
 from accelkit.node.discovery.kfd import KfdCard, read_kfd
 from accelkit.node.discovery.nvml import Nvml
-from accelkit.node.discovery.overrides import Overrides, read_overrides
 from accelkit.node.discovery.sysfs import read_text
 
 DMEM_CAPACITY: Final = "sys/fs/cgroup/dmem.capacity"

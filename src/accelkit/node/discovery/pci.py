@@ -13,10 +13,10 @@ from accelkit.node.discovery.card_facts import read_identity, read_memory, read_
 from accelkit.node.discovery.card_sources import Device
 from accelkit.node.discovery.driver_version import read_driver_version
 from accelkit.node.discovery.fabric_links import find_fabric_links
+from accelkit.node.discovery.files.nodes_file import apply_nodes_file
+from accelkit.node.discovery.files.overrides import Override
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
-from accelkit.node.discovery.nodes_file import apply_nodes_file
-from accelkit.node.discovery.overrides import Override
 from accelkit.node.discovery.partitions import find_kfd_partitions, find_mig_partitions
 from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer, read_key_values
 from accelkit.vendors.profiles import PciDiscovery, Profile

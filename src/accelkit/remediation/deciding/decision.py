@@ -133,9 +133,11 @@ def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, pe
     fresh = [card for card in cards.values() if is_fresh(card, known)]
     if not fresh:
         return ""
-    # A node that we work on already is no further one.
-    if not permits.act or not (permits.begin or draft.cards):
+    if not permits.act:
         return "Breaker"
+    # A node that we work on already is no further one.
+    if not permits.begin and not draft.cards:
+        return "LimitReached"
     if view.unschedulable and not draft.cards:
         return "NodeCordoned"
     for card in fresh:

@@ -23,6 +23,7 @@ from accelkit.remediation.deciding.actions import (
     WriteNode,
 )
 from accelkit.remediation.deciding.isolation import has_word
+from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, CardRecord, Step, read_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.metrics import RemediationMetrics
@@ -30,6 +31,8 @@ from accelkit.remediation.node_writes import build_condition_patch, build_node_p
 from accelkit.remediation.nodes import NodeSummary, SeenNode, summarise, view_node
 
 READY = {"type": "Ready", "status": "True"}
+DRAIN = "xid 79 at 1.0"
+RESETTING = RemediationSettings(mode=Mode.ON, reset_job="reset", max_unavailable=1.0, trip_share=1.0)
 
 
 class KilledError(Exception):
@@ -71,6 +74,18 @@ class SimNode:
         return dict(self.annotations), list(self.taints), conditions, self.unschedulable
 
 
+def make_metrics() -> RemediationMetrics:
+    """Return the metrics of a service that leads, and of which nothing else is looked at."""
+    return RemediationMetrics(
+        leads=lambda: True,
+        nodes=lambda: 0,
+        called=lambda: 0,
+        breaker=lambda: False,
+        unreadable=lambda: 0,
+        silent_seconds=lambda: 0.0,
+    )
+
+
 class SimCluster:
     """Nodes, a clock, and the writer, reader and store of a controller."""
 
@@ -90,14 +105,7 @@ class SimCluster:
 
     def start(self) -> None:
         """Start a service anew: all that it had in memory is gone."""
-        self.metrics = RemediationMetrics(
-            leads=lambda: True,
-            nodes=lambda: 0,
-            called=lambda: 0,
-            breaker=lambda: False,
-            unreadable=lambda: 0,
-            silent_seconds=lambda: 0.0,
-        )
+        self.metrics = make_metrics()
         self.controller = Controller(
             self.summarise,
             self,
@@ -227,3 +235,19 @@ def make_card(name: str) -> Card:
 def make_taint(value: str) -> dict[str, str]:
     """Return a taint of somebody else."""
     return {"key": f"example.org/{value}", "value": value, "effect": "NoSchedule"}
+
+
+def find_card(cluster: SimCluster, card: str = "GPU-0", node: str = "n0") -> CardRecord | None:
+    """Return how far a card has come; None where it is not under remediation."""
+    record = read_record(cluster.nodes[node].annotations.get(REMEDIATION_ANNOTATION))
+    assert record is not None
+    return record.cards.get(card)
+
+
+async def run_until(cluster: SimCluster, step: Step, *, most: int = 20) -> CardRecord:
+    """Let passes run until the card has come to a step."""
+    for _ in range(most):
+        if (found := find_card(cluster)) is not None and found.step is step:
+            return found
+        await cluster.run_pass()
+    raise AssertionError(f"{step} was not reached")

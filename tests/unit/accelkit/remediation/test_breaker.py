@@ -94,3 +94,15 @@ async def test_it_opens_again_after_a_person_has_closed_it():
             cluster.mend(f"n{place}", "GPU-0")
         await cluster.run_pass(after=1000)
         assert not cluster.controller.breaker.open
+
+
+async def test_a_node_that_waits_for_another_is_told_apart_from_a_breaker_that_is_open():
+    cluster = SimCluster([1, 1], RemediationSettings(mode=Mode.ON, max_unavailable=0.5, trip_share=1.0))
+    for name in ("n0", "n1"):
+        cluster.fail(name, "GPU-0")
+    await cluster.run_pass()
+    await cluster.run_pass()
+    assert not cluster.controller.breaker.open
+    shown = cluster.metrics.render().decode()
+    assert 'accelkit_remediation_held_nodes{reason="LimitReached"} 1.0' in shown
+    assert "Breaker" not in shown

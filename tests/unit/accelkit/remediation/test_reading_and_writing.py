@@ -5,7 +5,7 @@ import copy
 import msgspec
 import pytest
 from node_api import CONFIG_MAPS, NODES, NodeApi
-from remediation_cluster import make_card
+from remediation_cluster import make_card, make_metrics
 
 from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
 from accelkit.kube.events import Events
@@ -16,7 +16,6 @@ from accelkit.remediation.breaker_store import BreakerStore
 from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod, WriteCondition
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.nodes import SeenNode, SeenNodes
 from accelkit.remediation.reading import NodeReader
 from accelkit.remediation.undoing import undo_all
@@ -49,14 +48,7 @@ class Site:
         chosen = {"mode": Mode.ON, "max_unavailable": 1.0, "trip_share": 1.0, **settings}
         self.settings = RemediationSettings(**chosen)
         self.seen = SeenNodes()
-        self.metrics = RemediationMetrics(
-            leads=lambda: True,
-            nodes=lambda: 0,
-            called=lambda: 0,
-            breaker=lambda: False,
-            unreadable=lambda: 0,
-            silent_seconds=lambda: 0.0,
-        )
+        self.metrics = make_metrics()
         self.applier = Applier(
             api,
             Events(api, "accelkit-remediation", "here"),

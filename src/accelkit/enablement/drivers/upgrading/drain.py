@@ -71,9 +71,9 @@ async def drain_cards(
     deadline = clock() + seconds
     evicted, refused = dict[str, None](), dict[str, str]()
     if check:
-        return await _preview(api, name, users)
+        return _preview(await _list_pods(api, name), users)
     while True:
-        waves = await _look(api, name, users)
+        waves = plan_waves(await _list_pods(api, name), users)
         if not waves.next:
             return Drained(tuple(evicted), _name(waves.staying))
         for pod in waves.next:
@@ -88,13 +88,11 @@ async def drain_cards(
         await sleep(POLL_SECONDS)
 
 
-async def _look(api: ApiClient, name: str, users: CardUsers) -> Waves:
-    pods, _ = await list_all(api, PODS, BoundPod, query={"fieldSelector": f"spec.nodeName={name}"})
-    return plan_waves(pods, users)
+async def _list_pods(api: ApiClient, name: str) -> list[BoundPod]:
+    return (await list_all(api, PODS, BoundPod, query={"fieldSelector": f"spec.nodeName={name}"}))[0]
 
 
-async def _preview(api: ApiClient, name: str, users: CardUsers) -> Drained:
-    pods, _ = await list_all(api, PODS, BoundPod, query={"fieldSelector": f"spec.nodeName={name}"})
+def _preview(pods: list[BoundPod], users: CardUsers) -> Drained:
     left, going = pods, list[BoundPod]()
     while (waves := plan_waves(left, users)).next:
         going += waves.next

@@ -22,8 +22,8 @@ from accelkit.enablement.drivers.future.reading import find_fields, parse_reques
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import read_drivers
-from accelkit.enablement.drivers.upgrading.pods import WantedPods, wait_for_driver
 from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION, Phase, UpgradeRecord, write_record
+from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
 from accelkit.errors import ApiError, ServiceError
 from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import NODES, build_node_path

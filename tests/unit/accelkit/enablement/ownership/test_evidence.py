@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from accelkit.enablement.ownership.evidence import Cluster, Standing, find_owners
+from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.owners import Hold
-from accelkit.enablement.ownership.standing import Fate, judge_nodes
 from accelkit.model.pod import Node
 
 DEPLOY = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.driver": "true"}

@@ -5,8 +5,8 @@ from http import HTTPStatus
 import pytest
 from fake_api.server import FakeApi
 
+from accelkit.enablement.ownership.fate import Fate
 from accelkit.enablement.ownership.looking import look_at_owners
-from accelkit.enablement.ownership.standing import Fate
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.paths import NODES
 

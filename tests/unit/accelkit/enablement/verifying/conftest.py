@@ -7,9 +7,10 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.enablement.facts.node_facts import ClusterFacts, list_node_facts
+from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
 from accelkit.enablement.report.make import make_report
-from accelkit.enablement.stages import judge_node, state_of
+from accelkit.enablement.stages.judging import judge_node
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
 from accelkit.kube.paths import NODES, PODS
@@ -66,7 +67,8 @@ class EnabledNode:
 
     @property
     def state(self):
-        return state_of(msgspec.convert(self._build(with_record=False), SeenNode))
+        node = msgspec.convert(self._build(with_record=False), SeenNode)
+        return build_state(node, read_inventory(node))
 
     def build(self):
         return self._build(with_record=True)

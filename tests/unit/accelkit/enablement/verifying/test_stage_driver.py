@@ -11,6 +11,7 @@ from accelkit.inspection.card_faults import _LOST, _UNBOUND, CardFaultCode
 from accelkit.inspection.provided_driver import build_label
 from accelkit.model.card import Card, Health
 from accelkit.model.stage import Stage
+from accelkit.node.card_states import GONE
 from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.card_history import CardHistory
@@ -54,6 +55,11 @@ def lose_card():
     return told_by_agent(Signals(present=True), Signals(present=False))
 
 
+def miss_card():
+    # Of a card that is no PCI device, or of which the agent has no signals, it writes this one.
+    return GONE
+
+
 def silence_card():
     return told_by_agent(Signals(present=True, answers=True), Signals(present=True, answers=False))
 
@@ -69,7 +75,7 @@ def test_a_card_without_its_driver_is_known_by_what_the_agent_writes(cluster, to
     assert results[DRIVER].evidence == f"card GPU-n-0: {reason}"
 
 
-@pytest.mark.parametrize("tell", [lose_card, silence_card])
+@pytest.mark.parametrize("tell", [lose_card, miss_card, silence_card])
 def test_a_lost_card_is_known_by_what_the_agent_writes(cluster, told, tell):
     reason = tell()
     assert not _UNBOUND.search(reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.stages import find_cause
+from accelkit.enablement.stages.judging import find_cause
 from accelkit.model.stage import NEEDS, Outcome, Stage
 
 NOW = 1_900_000_000.0

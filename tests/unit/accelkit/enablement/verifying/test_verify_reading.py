@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement import reading as module
-from accelkit.enablement.reading import verify_stages
+from accelkit.enablement import verifying as module
+from accelkit.enablement.verifying import verify_stages
 from accelkit.errors import ApiError, ServiceError
 from accelkit.model.stage import Stage
 

@@ -10,10 +10,13 @@ from fake_api.watches import WatchedApi
 
 from accelkit.enablement.work import pod_life, run, sides
 from accelkit.enablement.work.pods import CheckPods, name_pod
+from accelkit.enablement.work.reasons import REASONS
+from accelkit.enablement.work.run import check_nodes
 from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS
+from accelkit.model.stage import Outcome
 
 GIB = 2**30
 PODS = "/api/v1/namespaces/accelkit/pods"
@@ -188,3 +191,19 @@ def cluster(monkeypatch):
 @pytest.fixture
 def check_pods():
     return CheckPods("accelkit", "image:1", ("pull",), seconds=0.3)
+
+
+@pytest.fixture
+def check(cluster, check_pods):
+    """Check nodes; return outcome and reason of both stages by node."""
+
+    async def checked(*names, at_once=32):
+        found = await check_nodes(cluster, names, check_pods, ledger=cluster.ledger, at_once=at_once)
+        assert cluster.pods == [], "no pod stays"
+        for name, each in found.items():
+            for result in each.values():
+                assert (result.reason == "") is (result.outcome is Outcome.PASS)
+                assert result.next_action == REASONS.get(result.reason, "").format(node=name, namespace="accelkit")
+        return found
+
+    return checked

@@ -3,8 +3,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from accelkit.enablement.work import reasons
+from accelkit.enablement.work.findings import build_result, failed
 from accelkit.enablement.work.reasons import REASONS
+from accelkit.model.stage import MAX_EVIDENCE, NodeState
 
 ROOM = Path(reasons.__file__).parent
 
@@ -15,3 +19,17 @@ def test_each_reason_is_given_somewhere_and_each_that_is_given_is_known():
     assert set(REASONS) <= given
     called = re.findall(r'(?:failed|unknown|WorkError)\(\s*"(\w+)"', text)
     assert set(called) <= set(REASONS)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_next_action_is_about_this_node_and_the_namespace_where_accelkit_runs(reason):
+    result = build_result(failed(reason, "seen"), NodeState(), 0.0, node="n" * 63, namespace="cards")
+    assert not {*"{}"} & {*result.next_action}
+    assert "--namespace accelkit" not in result.next_action
+    assert 0 < len(result.next_action) <= MAX_EVIDENCE
+    assert "n" * 63 in result.next_action or "{node}" not in REASONS[reason]
+
+
+def test_logs_are_asked_for_where_the_agents_run():
+    result = build_result(failed("NotAdmitted", "seen"), NodeState(), 0.0, node="n", namespace="cards")
+    assert "kubectl --namespace cards logs" in result.next_action

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.owners import Hold
 from accelkit.enablement.ownership.reasons import REASONS
-from accelkit.enablement.ownership.standing import Fate, judge_nodes
 
 
 def owner(holds=Hold.CARDS, *, gives=(), standing=Standing.OWNER, vendor="nvidia"):

@@ -1,4 +1,4 @@
-"""The port of probes and metrics: plain HTTP, nothing about pods, nothing to change."""
+"""The port of probes and metrics of a service that acts beside pods: plain HTTP, nothing to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from accelkit import __version__
-from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.serving.messages import Reply
 from accelkit.serving.server import Headers, HeadServer
 from accelkit.serving.tls import Listen
@@ -17,30 +16,33 @@ _CONNECTIONS: Final = 16
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
-def make_probe_server(listen: Listen, metrics: ControllerMetrics, explain_unready: Callable[[], str]) -> HeadServer:
+def make_probe_server(listen: Listen, render: Callable[[], bytes], explain_unready: Callable[[], str]) -> HeadServer:
     """Return the server of /healthz, /readyz, /version and /metrics.
 
     Args:
         listen: where.
-        metrics: what is shown.
+        render: returns the metrics.
         explain_unready: returns why this replica is not ready; empty where it is.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
 
+    def answer_ready() -> Reply:
+        why = explain_unready()
+        return Reply(503 if why else 200, f"{why or 'ok'}\n".encode(), _TEXT)
+
+    pages: Final[dict[str, Callable[[], Reply]]] = {
+        "/healthz": lambda: Reply(200, b"ok\n", _TEXT),
+        "/readyz": answer_ready,
+        "/version": lambda: Reply(200, f"v{__version__}\n".encode(), _TEXT),
+        "/metrics": lambda: Reply(200, render(), CONTENT_TYPE_LATEST),
+    }
+
     async def answer(method: str, path: str, _: Headers) -> Reply:
         if method != "GET":
             return Reply(405, b"only GET\n", _TEXT)
-        if path == "/healthz":
-            return Reply(200, b"ok\n", _TEXT)
-        if path == "/readyz":
-            why = explain_unready()
-            return Reply(503 if why else 200, f"{why or 'ok'}\n".encode(), _TEXT)
-        if path == "/version":
-            return Reply(200, f"v{__version__}\n".encode(), _TEXT)
-        if path == "/metrics":
-            return Reply(200, metrics.render(), CONTENT_TYPE_LATEST)
-        return Reply(404, b"there is /healthz, /readyz, /version and /metrics\n", _TEXT)
+        page = pages.get(path)
+        return Reply(404, b"there is /healthz, /readyz, /version and /metrics\n", _TEXT) if page is None else page()
 
     return HeadServer(listen, answer, connections=_CONNECTIONS)

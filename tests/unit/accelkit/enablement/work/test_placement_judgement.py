@@ -1,0 +1,129 @@
+"""What the way of a check pod says of kube-scheduler, the extender and its ledger."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from check_results import PASSED, evidence, outcomes
+
+from accelkit.enablement.work import run
+from accelkit.errors import ServiceError
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.stage import Stage
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("said", "free", "expected"),
+    [
+        (
+            "0/2: 1 node(s) had a refusal",
+            16 * GIB,
+            (("unknown", "NotPlaced"), ("fail", "Unschedulable")),
+        ),
+        ("0/2: 1 Insufficient cpu", 16 * GIB, (("unknown", "HostFull"),) * 2),
+        ("0/2: 1 Too many pods", 16 * GIB, (("unknown", "HostFull"),) * 2),
+        ("0/2: insufficient accelkit.io/memory in one card", 0, (("unknown", "NoFreeShare"),) * 2),
+    ],
+)
+async def test_why_a_pod_is_not_placed(cluster, check, said, free, expected):
+    cluster.add("a")
+
+    def refuse(cluster, node, pod):
+        # As where another pod has taken the last share meanwhile.
+        cluster.free[node] = free
+        cluster.condition(pod, "Unschedulable", said)
+
+    cluster.steps["a"] = refuse
+    found = await check("a")
+    assert outcomes(found) == expected
+    assert said in evidence(found, Stage.EXTENDER_CHECK)
+
+
+async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check, monkeypatch):
+    monkeypatch.setattr(run, "PATIENCE_SECONDS", 5)
+    cluster.add("a")
+
+    def place_late(cluster, node, pod):
+        cluster.condition(pod, "Unschedulable", "0/1 nodes are available")
+
+        def place():
+            cluster.bind(node, pod)
+            cluster.admit(node, pod)
+            cluster.end(node, pod)
+
+        asyncio.get_running_loop().call_later(0.03, place)
+
+    cluster.steps["a"] = place_late
+    assert outcomes(await check("a")) == PASSED
+
+
+async def test_nobody_tries_to_place_it(cluster, check):
+    cluster.add("a")
+    cluster.steps["a"] = lambda *_: None
+    assert outcomes(await check("a")) == (("unknown", "NotTried"), ("unknown", "NotTried"))
+
+
+async def test_a_pod_that_was_bound_without_the_extender_fails_it(cluster, check):
+    cluster.add("a")
+
+    def bind_bare(cluster, node, pod):
+        cluster.bind(node, pod, assigned=False)
+        cluster.admit(node, pod)
+        cluster.end(node, pod)
+
+    cluster.steps["a"] = bind_bare
+    assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")
+
+
+async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(cluster, check):
+    cluster.add("a")
+
+    def bind_bare(cluster, node, pod):
+        cluster.bind(node, pod, assigned=False)
+
+        def write():
+            cluster.bind(node, pod)
+            cluster.admit(node, pod)
+            cluster.end(node, pod)
+
+        asyncio.get_running_loop().call_later(0.2, write)
+
+    cluster.steps["a"] = bind_bare
+    assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"version": 1, "containers": {}}',
+        '{"version": 1, "containers": {"check": [{"card": "x", "memory_bytes": -1}]}}',
+    ],
+)
+async def test_an_assignment_that_is_of_no_use_fails_the_extender(cluster, check, text):
+    cluster.add("a")
+
+    def bind_badly(cluster, node, pod):
+        cluster.bind(node, pod)
+        pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] = text
+
+    cluster.steps["a"] = bind_badly
+    assert outcomes(await check("a"))[1] == ("fail", "AssignmentUnreadable")
+
+
+@pytest.mark.parametrize("counted", [None, 2 * GIB])
+async def test_a_ledger_that_counts_otherwise_fails_the_extender(cluster, check, counted):
+    cluster.add("a")
+    cluster.counted["a"] = counted
+    assert outcomes(await check("a")) == (("pass", ""), ("fail", "LedgerDiffers"))
+
+
+async def test_an_extender_that_does_not_answer_is_unknown(cluster, check):
+    cluster.add("a")
+    cluster.ledger_error = ServiceError("no way to it")
+    found = await check("a")
+    assert outcomes(found) == (("pass", ""), ("unknown", "LedgerUnread"))
+    assert "no way to it" in evidence(found, Stage.EXTENDER_CHECK)

@@ -1,0 +1,182 @@
+"""What the end of a check pod's container, and its kubelet, say of the device plugin."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from check_results import PASSED, evidence, outcomes
+
+from accelkit.enablement.work import run
+from accelkit.errors import ApiError
+from accelkit.model.stage import Stage
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (
+            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"},
+            ("fail", "NotAdmitted"),
+        ),
+        ({"phase": "Failed", "reason": "OutOfaccelkit.io/memory", "message": "no"}, ("fail", "NotAdmitted")),
+        ({"phase": "Failed", "reason": "OutOfcpu", "message": "no"}, ("unknown", "KubeletRefused")),
+        ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, ("unknown", "KubeletRefused")),
+        ({"phase": "Pending"}, ("unknown", "NotEnded")),
+    ],
+)
+async def test_a_pod_that_its_kubelet_does_not_run(cluster, check, status, expected):
+    cluster.add("a")
+
+    def refuse(cluster, node, pod):
+        cluster.bind(node, pod)
+        pod["status"] |= status
+
+    cluster.steps["a"] = refuse
+    found = await check("a")
+    assert outcomes(found) == (expected, ("skipped", "NeedNotPassed"))
+    assert status.get("message", "did not end in time") in evidence(found, Stage.PLUGIN_CHECK)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ErrImageNeverPull", ("unknown", "NoImage")),
+        ("CreateContainerError", ("fail", "ContainerNotStarted")),
+        ("ContainerCreating", ("unknown", "NotEnded")),
+    ],
+)
+async def test_a_container_that_does_not_start(cluster, check, reason, expected):
+    cluster.add("a")
+
+    def wait(cluster, node, pod):
+        cluster.bind(node, pod)
+        waiting = {"reason": reason, "message": "unresolvable CDI devices"}
+        pod["status"]["containerStatuses"] = [{"name": "check", "state": {"waiting": waiting}}]
+
+    cluster.steps["a"] = wait
+    found = await check("a")
+    assert outcomes(found)[0] == expected
+    assert "unresolvable CDI devices" in evidence(found, Stage.PLUGIN_CHECK)
+
+
+async def test_a_pod_that_somebody_deletes_is_unknown(cluster, check):
+    cluster.add("a")
+
+    def bind_and_lose(cluster, node, pod):
+        cluster.bind(node, pod)
+        asyncio.get_running_loop().call_later(0.03, lambda: cluster.objects.pop(cluster.pod_path(node)))
+
+    cluster.steps["a"] = bind_and_lose
+    assert outcomes(await check("a")) == (("unknown", "PodGone"), ("skipped", "NeedNotPassed"))
+
+
+SIMULATED = {"code": 0, "message": None}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "ended", "expected"),
+    [
+        (
+            "simulated",
+            {"code": 2, "message": "Error: No such command 'share-check'."},
+            ("NoEvidence", "No such command"),
+        ),
+        ("simulated", {"code": 137, "message": "", "reason": "OOMKilled"}, ("NoEvidence", "137 (OOMKilled)")),
+        ("simulated", {"message": "x" * 20000}, ("NoEvidence", "longer than a kubelet keeps")),
+        ("simulated", {"message": '{"version": 2}'}, ("NoEvidence", "version 2 is not known")),
+        ("simulated", {"code": 1}, ("WorkFailed", "ended with 1")),
+        ("simulated", {"told": {"memory_bytes": 2 * GIB}}, ("WrongLimit", "was told 2 GiB, and its share is 1 GiB")),
+        ("simulated", {"told": {"memory_bytes": None}}, ("WrongLimit", "no limit")),
+        ("simulated", {"told": {"variables": {}}}, ("WrongDevice", "it has no ACCELKIT_VISIBLE_DEVICES")),
+        (
+            "simulated",
+            {"told": {"variables": {"ACCELKIT_VISIBLE_DEVICES": "all"}}},
+            ("WrongDevice", "is all, and that"),
+        ),
+        ("nvidia", {"told": {"device_nodes": []}}, ("NoDeviceNode", "does not see /dev/nvidia3")),
+        ("nvidia", {"told": {"device_nodes": ["/dev/nvidia0"]}}, ("WrongDevice", "does not see /dev/nvidia3")),
+        (
+            "nvidia",
+            {"told": {"device_nodes": ["/dev/nvidia3", "/dev/nvidia4"]}},
+            ("WrongDevice", "beside /dev/nvidia3"),
+        ),
+        ("nvidia", {"told": {"identities": ["GPU-other"]}}, ("WrongDevice", "its driver shows GPU-other")),
+        (
+            "nvidia",
+            {"code": 1, "told": {"passed": False, "reason": "CudaFailed", "detail": "cuInit"}},
+            ("CudaFailed", "cuInit"),
+        ),
+        ("nvidia", {"code": 1, "told": {"passed": False, "reason": "Forged"}}, ("WorkFailed", "ended with 1")),
+    ],
+)
+async def test_what_the_container_says_is_judged(cluster, check, vendor, ended, expected):
+    cluster.add("a", vendor)
+
+    def end(cluster, node, pod):
+        cluster.bind(node, pod)
+        cluster.admit(node, pod)
+        given = dict(ended)
+        if "told" in given:
+            given["message"] = cluster.evidence(vendor, cluster.nodes[node]["id"], **given.pop("told"))
+        cluster.end(node, pod, **given)
+
+    cluster.steps["a"] = end
+    found = await check("a")
+    reason, words = expected
+    assert outcomes(found) == (("fail", reason), ("skipped", "NeedNotPassed"))
+    assert words in evidence(found, Stage.PLUGIN_CHECK)
+
+
+async def test_a_variable_that_the_runtime_has_answered_says_nothing(cluster, check):
+    cluster.add("a", "nvidia")
+
+    def end(cluster, node, pod):
+        cluster.bind(node, pod)
+        cluster.admit(node, pod)
+        told = cluster.evidence("nvidia", "GPU-a", variables={"NVIDIA_VISIBLE_DEVICES": "void"}, identities=["GPU-a"])
+        cluster.end(node, pod, message=f"a warning\n{told}\n")
+
+    cluster.steps["a"] = end
+    assert outcomes(await check("a")) == PASSED
+
+
+@pytest.mark.parametrize("devices", [{"sim-b": 1}, {"sim-a": 2}, {}])
+async def test_a_kubelet_that_gave_other_devices_fails_the_plugin(cluster, check, devices):
+    cluster.add("a")
+    cluster.held["a"] = devices
+    assert outcomes(await check("a")) == (("fail", "KubeletDiffers"), ("pass", ""))
+
+
+async def test_what_no_agent_shows_is_unknown(cluster, check):
+    cluster.add("a")
+    cluster.held["a"] = None
+    assert outcomes(await check("a")) == (("unknown", "NotObserved"), ("pass", ""))
+
+
+async def test_allocations_that_cannot_be_read_are_unknown(cluster, check):
+    cluster.add("a")
+    cluster.fail(ApiError("no"), "GET", "/configmaps", times=None)
+    assert outcomes(await check("a")) == (("unknown", "NotObserved"), ("pass", ""))
+
+
+async def test_what_an_agent_shows_late_counts(cluster, check, monkeypatch):
+    monkeypatch.setattr(run, "AGREE_SECONDS", 5)
+    cluster.add("a")
+    cluster.held["a"] = None
+
+    def end(cluster, node, pod):
+        cluster.bind(node, pod)
+        cluster.admit(node, pod)
+        cluster.end(node, pod)
+
+        def show():
+            cluster.held.clear()
+            cluster.admit(node, pod)
+
+        asyncio.get_running_loop().call_later(0.05, show)
+
+    cluster.steps["a"] = end
+    assert outcomes(await check("a")) == PASSED

@@ -1,0 +1,59 @@
+"""The parts of a service end before its Lease is given up, whatever ends it."""
+
+import asyncio
+
+import pytest
+
+from accelkit.kube.elected import run_elected
+
+
+class Recorder:
+    """An election, and a part, that tell what came to an end, in order."""
+
+    def __init__(self):
+        self.ended = []
+
+    async def run(self):
+        await self._work("election")
+
+    async def release(self):
+        self.ended.append("lease")
+
+    async def part(self):
+        await self._work("part")
+
+    async def _work(self, name):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.append(name)
+
+
+async def test_at_its_end_the_parts_go_first_then_the_lease_then_the_election():
+    recorder, stop = Recorder(), asyncio.Event()
+    running = asyncio.create_task(run_elected(recorder, [recorder.part()], stop))
+    await asyncio.sleep(0)
+    stop.set()
+    await asyncio.wait_for(running, 5)
+    assert recorder.ended == ["part", "lease", "election"]
+
+
+async def test_a_part_that_fails_ends_all_and_is_told():
+    async def fail():
+        raise ValueError("it broke")
+
+    recorder, stop = Recorder(), asyncio.Event()
+    with pytest.raises(ValueError, match="it broke"):
+        await asyncio.wait_for(run_elected(recorder, [recorder.part(), fail()], stop), 5)
+    assert recorder.ended == ["part", "lease", "election"]
+    assert stop.is_set()
+
+
+async def test_who_is_cancelled_gives_the_lease_up_as_well():
+    recorder = Recorder()
+    running = asyncio.create_task(run_elected(recorder, [recorder.part()], asyncio.Event()))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert recorder.ended == ["part", "lease", "election"]
