@@ -52,9 +52,12 @@ class EvictablePod(msgspec.Struct):
 
     @property
     def static(self) -> bool:
-        """Whether a kubelet runs it from a file, so that an eviction only removes what mirrors it."""
-        owned = any(owner.kind == "Node" for owner in self.metadata.owner_references or ())
-        return owned or MIRROR_ANNOTATION in (self.metadata.annotations or {})
+        """Whether a kubelet runs it from a file, so that an eviction only removes what mirrors it.
+
+        Anybody may name a Node as the owner of a pod; of those with the annotation a kubelet deletes what it did not
+        make itself.
+        """
+        return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def leaving(self) -> bool:

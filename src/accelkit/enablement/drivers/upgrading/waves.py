@@ -70,8 +70,9 @@ class BoundPod(msgspec.Struct):
     def comes_back(self) -> bool:
         """Whether its kubelet or its DaemonSet would start it on this node again, cordoned or not."""
         # Whoever writes a pod may name any owner; only of those that they control do controllers see to what is named.
+        # A kubelet's own are known by the annotation: one that it did not make itself it deletes.
         kinds = {owner.kind for owner in self.metadata.owner_references or () if owner.controller}
-        return bool(kinds & {"Node", "DaemonSet"}) or MIRROR_ANNOTATION in (self.metadata.annotations or {})
+        return "DaemonSet" in kinds or MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     def list_resources(self) -> set[str]:
         """Return the names of the resources that its containers ask for, any amount of them."""

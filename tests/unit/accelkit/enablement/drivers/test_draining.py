@@ -10,6 +10,7 @@ from accelkit.enablement.drivers.upgrading.validation import validate
 from accelkit.enablement.drivers.upgrading.waves import BoundPod, CardUsers, plan_waves
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Health
+from accelkit.model.pod import MIRROR_ANNOTATION
 from accelkit.model.stage import STAGES_ANNOTATION, NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 from accelkit.vendors.profiles import load_profiles
 
@@ -43,6 +44,13 @@ def pod(
         },
         BoundPod,
     )
+
+
+def build_static_pod(**given):
+    """A kubelet's own, as it shows it to the API server."""
+    static = pod("static", owner="Node", **given)
+    static.metadata.annotations[MIRROR_ANNOTATION] = "hash"
+    return static
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,7 @@ def test_the_lowest_priority_leaves_first_and_the_others_wait():
         pod("other", priority=-100),
         pod("ended", resources=gpu, priority=-100, phase="Succeeded"),
         pod("agent", resources=gpu, priority=-100, owner="DaemonSet"),
-        pod("static", resources=gpu, priority=-100, owner="Node"),
+        build_static_pod(resources=gpu, priority=-100),
     ]
     waves = plan_waves(pods, users())
     assert [each.ref.name for each in waves.next] == ["a-low", "b-low"]
@@ -105,6 +113,11 @@ def test_an_owner_that_controls_nothing_keeps_no_pod_on_the_node():
     named = pod("named", resources=["nvidia.com/gpu"], owner="DaemonSet", controls=False)
     waves = plan_waves([named], users())
     assert (waves.next, waves.staying) == ((named,), ())
+
+
+def test_a_pod_that_only_names_a_node_as_its_owner_leaves():
+    named = pod("named", resources=["nvidia.com/gpu"], owner="Node")
+    assert plan_waves([named], users()).next == (named,)
 
 
 def test_nobody_leaves_a_node_that_nobody_uses():

@@ -93,16 +93,19 @@ async def test_what_kube_scheduler_said_long_ago_does_not_count(cluster):
     assert await cluster.look(cluster.pod("high", 5, 10), seconds=KEPT_SECONDS + 1) == []
 
 
-@pytest.mark.parametrize(
-    "of",
-    [
-        {"annotations": {"kubernetes.io/config.mirror": "x"}},
-        {"metadata": {"ownerReferences": [{"kind": "Node"}]}},
-    ],
-)
-async def test_static_pods_are_never_evicted(of):
+NODE = {"ownerReferences": [{"kind": "Node", "controller": True}]}
+
+
+async def test_a_pod_that_names_a_node_as_its_owner_is_evicted_as_others_are():
     cluster = Evicting()
-    cluster.pod("static", 5, 1, "a", **of)
+    cluster.pod("low", 5, 1, "a", metadata=NODE)
+    cluster.pod("middle", 5, 2, "b")
+    assert await cluster.look(cluster.pod("high", 5, 10)) == ["low"]
+
+
+async def test_static_pods_are_never_evicted():
+    cluster = Evicting()
+    cluster.pod("static", 5, 1, "a", annotations={"kubernetes.io/config.mirror": "x"}, metadata=NODE)
     cluster.pod("middle", 5, 2, "b")
     assert await cluster.look(cluster.pod("high", 5, 10)) == ["middle"]
 
