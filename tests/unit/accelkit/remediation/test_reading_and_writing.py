@@ -279,6 +279,21 @@ async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_che
     assert await undo_all(api) == []
 
 
+async def test_an_undo_that_one_node_refuses_undoes_all_others_and_one_that_is_gone_needs_none(api):
+    before = {name: strip(api.put_node(name)) for name in ("a", "b", "n")}
+    for name in before:
+        api.fail_card(name, "GPU-0", **DRAIN)
+    await Site(api).run_pass()
+    api.fail(ApiError("no", status=422), "PATCH", "/nodes/a")
+    api.fail(ApiError("gone", status=404), "PATCH", "/nodes/b")
+    with pytest.raises(ApiError, match=r"not taken back on node a \(no\)"):
+        await undo_all(api)
+    assert strip(api.objects[f"{NODES}/n"]) == before["n"]
+    api.fail(ApiError("no answer"), "PATCH", "/nodes/a")
+    with pytest.raises(ApiError, match="no answer"):
+        await undo_all(api)
+
+
 async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undoes_all_others(api):
     before = strip(api.put_node("n"))
     api.fail_card("n", "GPU-0", **DRAIN)
