@@ -6,6 +6,7 @@ import time
 import msgspec
 import pytest
 
+from accelkit.enablement.work import pod_life
 from accelkit.enablement.work.node_stages import remove_stages, run_stages
 from accelkit.enablement.work.node_view import find_resource, view_node
 from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
@@ -131,6 +132,22 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
     assert (did.written, did.pods) == (("a", "b"), 1)
     assert (annotation(cluster, "a"), annotation(cluster, "b"), cluster.pods) == (None, None, [])
     assert await remove_stages(cluster, "accelkit") == await remove_stages(cluster, "accelkit", check=True)
+
+
+async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    metadata = {"name": "m", "uid": "m", "labels": labels, "annotations": {"kubernetes.io/config.mirror": "x"}}
+    pods = "/api/v1/namespaces/accelkit/pods"
+    cluster.store(pods, {"metadata": metadata})
+
+    def come_back(request):
+        if request.method == "DELETE":
+            cluster.store(pods, {"metadata": metadata})
+
+    cluster.after.append(come_back)
+    assert (await remove_stages(cluster, "accelkit", check=True)).pods == 0
+    assert (await remove_stages(cluster, "accelkit")).pods == 0
 
 
 async def test_results_of_other_stages_stay(cluster, record):
