@@ -34,6 +34,8 @@ _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
 # A card has at most 20 series, and a container one for each card that it holds.
 _MOST_BYTES: Final = 2 << 20
+# The time to parse a series grows with the square of its length, and nobody else is heard meanwhile.
+_MOST_OF_LINE: Final = 4096
 _AT_ONCE: Final = 16
 # Of all agents together.
 ASK_SECONDS: Final = 30.0
@@ -143,6 +145,8 @@ def read_shown(answer: bytes) -> Shown | Unread:
     """Return of which cards an agent shows series, from its answer in Prometheus' text format."""
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
+        if any(len(line) > _MOST_OF_LINE for line in own):
+            return Unread(f"it shows a series of more than {_MOST_OF_LINE} characters")
         families = list(text_string_to_metric_families("\n".join([*own, ""])))
     except (ValueError, KeyError, IndexError) as exc:
         return Unread(f"what it answers is not in Prometheus' format: {exc}")

@@ -134,7 +134,7 @@ def test_answers_are_told_by_node(run_module, api):
         ("c", "kernel"): "yes",
         ("c", "kubernetes"): "yes",
     }
-    assert (answer["no"], answer["unknown"], answer["changed"]) == (["b"], [], False)
+    assert (answer["refused"], answer["unknown"], answer["changed"]) == (["b"], [], False)
     assert all(each["evidence"] and each["next_action"] for each in answer["answers"])
 
 

@@ -129,6 +129,12 @@ def test_labels_of_node_feature_discovery_say_the_system_exactly():
     assert str(read_system("Something", {f"{prefix}.ID": "rhel", f"{prefix}.VERSION_ID": "9.2"})) == "rhel9.2"
 
 
+def test_a_system_that_a_kubelet_makes_up_fills_no_object():
+    assert len(str(read_system(f"{'x' * 10**6} {'9' * 10**6}", {}))) == 64
+    prefix = "feature.node.kubernetes.io/system-os_release"
+    assert len(str(read_system("", {f"{prefix}.ID": "x" * 63, f"{prefix}.VERSION_ID": "9" * 63}))) == 64
+
+
 def test_the_first_mapping_that_matches_wins_and_the_pattern_is_for_the_rest():
     mappings = [
         {"literal": OTHER, "image": "literal:1"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -136,6 +137,13 @@ def test_what_is_no_metrics_is_not_read():
     assert isinstance(read_shown(b"\xff\xfe"), Unread)
     assert read_shown(b"<html>") == Shown(frozenset(), 0)
     assert read_shown(metrics("a", "b")).cards == {"a", "b"}
+
+
+def test_a_series_that_takes_minutes_to_parse_is_not_read():
+    labels = ",".join(f'l{number}="x"' for number in range(150_000))
+    began_at = time.monotonic()
+    assert isinstance(read_shown(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
+    assert time.monotonic() - began_at < 5
 
 
 def owner(title, *, drives=False, standing=Standing.OWNER):
