@@ -109,6 +109,16 @@ async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
     assert sum("/proxy/" in request.path for request in api.requests) <= 16
 
 
+async def test_an_agent_that_says_that_it_may_not_be_asked_speaks_for_no_other(enabled):
+    names = [f"node-{number:02}" for number in range(40)]
+    api = serve_metrics(enabled(*names))
+    install(api)
+    api.fail(ApiError("forbidden", status=403), path="node-agent-node-00:", times=None)
+    found = await look_at_monitoring(api, "accelkit")
+    assert found.agents["node-00"].why == "forbidden"
+    assert [name for name in names[1:] if not isinstance(found.agents[name], Shown)] == []
+
+
 async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled):
     api = serve_metrics(enabled("a", "b"))
     install(api)
