@@ -40,7 +40,7 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                     await _undo(api, node)
             except ApiError as exc:
                 # One that changes all the time, or is refused, keeps no other; one that is gone needs nothing.
-                if exc.unanswered:
+                if exc.away:
                     raise
                 if not exc.not_found:
                     refused.append(f"{view.name} ({shorten(exc.message)})")

@@ -107,7 +107,7 @@ async def _write(
         try:
             await _change(api, name, due[name], plan)
         except (ApiError, ConfigurationError, ServiceError) as exc:
-            if isinstance(exc, ApiError) and (exc.unanswered or exc.not_found):
+            if isinstance(exc, ApiError) and (exc.away or exc.not_found):
                 raise
             # A kubelet may change its node all the time, and fill its annotations: the others are written all the same.
             refused[name] = exc

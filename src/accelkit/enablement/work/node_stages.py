@@ -92,9 +92,9 @@ async def run_stages(
         try:
             done = await record_results(api, name, checks[name].results, max_age_seconds=max_age_seconds)
         except ApiError as exc:
-            if exc.unanswered:
+            if exc.away:
                 raise
-            # As that of a node whose annotations have no room left, which its kubelet can see to.
+            # As that of a node that has no room left, which its kubelet can see to.
             done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)

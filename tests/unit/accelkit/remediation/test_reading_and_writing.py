@@ -239,6 +239,18 @@ async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, resul
     assert f'accelkit_remediation_actions_total{{action="evict",result="{result}"}} 1.0' in text
 
 
+async def test_a_node_that_nothing_can_be_written_to_holds_up_no_other(api):
+    for name in ("m", "n"):
+        api.put_node(name)
+        api.fail_card(name, "GPU-0", **DRAIN)
+    api.fail(ApiError("etcdserver: request is too large", status=500), "PATCH", "/nodes/m", times=None)
+    site = Site(api)
+    await site.run_pass()
+    recorded = [name for name in ("m", "n") if "accelkit.io/remediation" in str(api.objects[f"{NODES}/{name}"])]
+    assert recorded == ["n"]
+    assert b'accelkit_remediation_held_nodes{reason="Refused"} 1.0' in site.metrics.render()
+
+
 async def test_who_leads_no_longer_writes_nothing(api):
     api.put_node("n")
     site = Site(api)

@@ -207,12 +207,15 @@ async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
     assert read_record(annotation(cluster)).results == GOOD
 
 
-async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all):
+@pytest.mark.parametrize(
+    ("status", "said"), [(422, "annotations: Too long"), (500, "etcdserver: request is too large")]
+)
+async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all, status, said):
     for name in ("a", "b", "c"):
         cluster.add(name)
-    cluster.fail(ApiError("annotations: Too long", status=422, reason="Invalid"), "PATCH", "/nodes/a", times=None)
+    cluster.fail(ApiError(said, status=status), "PATCH", "/nodes/a", times=None)
     done = await run_all()
-    assert (done.problems, done.written) == ({"a": "annotations: Too long"}, ("b", "c"))
+    assert (done.problems, done.written) == ({"a": said}, ("b", "c"))
     assert {each.outcome for each in done.results["a"].values()} == {Outcome.PASS}
 
 
