@@ -134,6 +134,21 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
     assert await remove_stages(cluster, "accelkit") == await remove_stages(cluster, "accelkit", check=True)
 
 
+async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    pods, pod = "/api/v1/namespaces/accelkit/pods", {"metadata": {"name": "p", "uid": "p", "labels": labels}}
+    cluster.store(pods, pod)
+
+    def stay(request):
+        if request.method == "DELETE":
+            cluster.store(pods, pod)
+
+    cluster.after.append(stay)
+    did = await remove_stages(cluster, "accelkit")
+    assert (did.pods, "the check pods p in accelkit are not gone" in did.left) == (1, True)
+
+
 async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
