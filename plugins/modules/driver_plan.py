@@ -119,7 +119,7 @@ missing:
 builds:
   description:
     - The Jobs that build missing images, each with C(name), C(image), C(builder), C(args), C(containerfile),
-      C(push_secret) and C(entitlement_secret).
+      C(push_secret), C(entitlement_secret) and C(node_selector).
   returned: success
   type: list
   elements: dict

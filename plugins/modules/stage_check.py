@@ -194,6 +194,8 @@ def main():
         module.fail_json(msg="at_once and timeout are at least 1, and max_age at least 0")
     if given["state"] == "absent":
         run = call(module, lambda api: remove_stages(api, given["namespace"], check=module.check_mode))
+        if run.left:
+            module.warn(run.left)
         module.exit_json(changed=bool(run.written or run.pods), nodes=list(run.written), checked=[])
     run = call(module, lambda api: _check(api, module))
     failed, doubtful = _describe(run.results, ("fail",)), _describe(run.results, ("stale", "unknown"))

@@ -157,6 +157,11 @@ class ApiError(AccelkitError):
         return self.status == 0 or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
+    def away(self) -> bool:
+        """Whether the server itself is away; a fault (500) may be of one object, as one that is too large to keep."""
+        return self.unanswered and self.status != HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @property
     def not_found(self) -> bool:
         """Whether there is no such object, or no such kind."""
         return self.status == HTTPStatus.NOT_FOUND

@@ -12,13 +12,15 @@ from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, read_cluster
 from accelkit.kube.client import ApiClient
-from accelkit.kube.listing import list_all
+from accelkit.kube.listing import UNREADABLE, list_all
 from accelkit.kube.paths import PODS, build_config_maps_path, build_node_path
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
+from accelkit.texts import shorten
 from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
+_MOST_BYTES = 1 << 20
 
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
 
@@ -90,8 +92,8 @@ async def gather(
     for node in sorted(names):
         try:
             policies[node] = await _topology_policy(api, node)
-        except (ApiError, msgspec.MsgspecError) as exc:
-            notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
+        except (ApiError, *UNREADABLE) as exc:
+            notes.append(f"the kubelet of {node} was not asked for its configuration: {shorten(str(exc))}")
     return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
@@ -127,7 +129,8 @@ async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocati
 
 async def _topology_policy(api: ApiClient, node: str) -> str:
     try:
-        answer = await api.get(f"{build_node_path(node)}/proxy/configz")
+        # A kubelet says what its node has it say, as much as it likes.
+        answer = await api.get_page(f"{build_node_path(node)}/proxy/configz", query={}, max_bytes=_MOST_BYTES)
     except ApiError as exc:
         if exc.not_found:
             raise ApiError("it has no such page", status=exc.status) from exc

@@ -34,7 +34,10 @@ _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
 # A card has at most 20 series, and a container one for each card that it holds.
 _MOST_BYTES: Final = 2 << 20
+# The time to parse a series grows with the square of its length, and nobody else is heard meanwhile.
+_MOST_OF_LINE: Final = 4096
 _AT_ONCE: Final = 16
+_FEWEST_REFUSALS: Final = 2
 # Of all agents together.
 ASK_SECONDS: Final = 30.0
 
@@ -108,16 +111,19 @@ async def _ask_all(api: ApiClient, agents: dict[str, OwnPod], seconds: float) ->
         node: Unread(f"it did not answer in {seconds:g} s") for node in agents
     }
     turn = asyncio.Semaphore(_AT_ONCE)
-    refusal: Unread | None = None
+    refusals: list[_Forbidden] = []
+    others = False
 
     async def ask(node: str) -> None:
-        nonlocal refusal
+        nonlocal others
         async with turn:
-            # Who may not ask one may ask none.
-            shown[node] = refusal or await _ask(api, agents[node])
-        found = shown[node]
+            # Who may not ask several may ask none. One of them may say so himself, as what he answers comes as it is.
+            general = len(refusals) >= _FEWEST_REFUSALS and not others
+            found = shown[node] = refusals[0] if general else await _ask(api, agents[node])
         if isinstance(found, _Forbidden):
-            refusal = found
+            refusals.append(found)
+        else:
+            others = True
 
     # What was not answered in time stands as such.
     with suppress(TimeoutError):
@@ -143,6 +149,8 @@ def read_shown(answer: bytes) -> Shown | Unread:
     """Return of which cards an agent shows series, from its answer in Prometheus' text format."""
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
+        if any(len(line) > _MOST_OF_LINE for line in own):
+            return Unread(f"it shows a series of more than {_MOST_OF_LINE} characters")
         families = list(text_string_to_metric_families("\n".join([*own, ""])))
     except (ValueError, KeyError, IndexError) as exc:
         return Unread(f"what it answers is not in Prometheus' format: {exc}")

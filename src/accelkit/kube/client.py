@@ -66,7 +66,8 @@ class ApiClient:
         )
         self._limit = connections
         # Of each request, since a session has no such settings.
-        self._route: dict[str, Any] = {}
+        # What pods and services answer comes through its proxy as it is, and would be followed with our rights.
+        self._route: dict[str, Any] = {"allow_redirects": False}
         if connection.server_name:
             self._route["server_hostname"] = connection.server_name
         if connection.proxy:

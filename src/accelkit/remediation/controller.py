@@ -162,7 +162,8 @@ class Controller:
             else:
                 await self._carry_out(view, decision)
         except (ApiError, ConfigurationError) as exc:
-            if isinstance(exc, ApiError) and exc.unanswered:
+            # A kubelet may fill its node until nothing more can be written there, which is answered as a fault.
+            if isinstance(exc, ApiError) and exc.away:
                 raise
             log.warning("node %s has to wait: %s", node.name, exc)
             return "Refused"

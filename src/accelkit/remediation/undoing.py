@@ -10,7 +10,7 @@ from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.lifting import build_undo
 from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import SeenNode, view_node
-from accelkit.texts import list_some
+from accelkit.texts import list_some, shorten
 
 # Kubelets write their nodes all the time, so that a write may come too late.
 _TRIES = 10
@@ -24,10 +24,10 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
         dry_run: whether nothing is written.
 
     Raises:
-        ApiError: the API server refused, or did not answer, or a record cannot be read, when all others are done.
+        ApiError: the API server did not answer; it refused, or a record cannot be read, when all others are done.
     """
     nodes, _ = await list_all(api, NODES, SeenNode)
-    changed, unreadable = list[str](), list[str]()
+    changed, unreadable, refused = list[str](), list[str](), list[str]()
     for node in sorted(nodes, key=lambda each: each.metadata.name):
         view = view_node(node)
         if view.record is None:
@@ -35,13 +35,22 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
             unreadable.append(view.name)
         elif build_undo(view):
             changed.append(view.name)
-            if not dry_run:
-                await _undo(api, node)
+            try:
+                if not dry_run:
+                    await _undo(api, node)
+            except ApiError as exc:
+                # One that changes all the time, or is refused, keeps no other; one that is gone needs nothing.
+                if exc.away:
+                    raise
+                if not exc.not_found:
+                    refused.append(f"{view.name} ({shorten(exc.message)})")
     if unreadable:
         raise ApiError(
             f"the record of remediation on node {list_some(unreadable)} cannot be read",
             next_step="take cordon, taint, condition and the annotation accelkit.io/remediation off by hand",
         )
+    if refused:
+        raise ApiError(f"what was done is not taken back on node {list_some(refused)}", next_step="try again")
     return changed
 
 

@@ -42,7 +42,14 @@ PLAN = {
         {**SET, "name": "d-amd", "vendor": "amd", "image": "r/amd:1", "version": ""},
     ],
     "builds": [
-        {"name": "b-1", "image": "r/x:1", "push_secret": "push", "entitlement_secret": "rhel", **BUILD},
+        {
+            "name": "b-1",
+            "image": "r/x:1",
+            "push_secret": "push",
+            "entitlement_secret": "rhel",
+            **BUILD,
+            "node_selector": {"b": "1"},
+        },
         {"name": "b-2", "image": "r/y:1", "push_secret": "", "entitlement_secret": "", **BUILD},
     ],
 }
@@ -170,12 +177,14 @@ def test_a_build_has_its_containerfile_and_its_secrets(rendered):
     assert made["ConfigMap", "b-1"]["data"] == {"Containerfile": BUILD["containerfile"]}
     spec = made["Job", "b-1"]["spec"]
     assert spec["activeDeadlineSeconds"] == 1800
+    assert spec["template"]["spec"]["nodeSelector"] == {"b": "1"}
     [container] = spec["template"]["spec"]["containers"]
     assert CONTAINERFILE in {each["mountPath"] for each in container["volumeMounts"]}
     assert {"/accelkit/auth", "/etc/pki/entitlement"} < {each["mountPath"] for each in container["volumeMounts"]}
     assert {each["value"] for each in container["env"]} == {"/accelkit/auth", "/accelkit/auth/config.json"}
     bare = made["Job", "b-2"]["spec"]["template"]["spec"]
     assert "env" not in bare["containers"][0]
+    assert "nodeSelector" not in bare
     assert [each["name"] for each in bare["volumes"]] == ["containerfile"]
     assert not bare["automountServiceAccountToken"]
 
@@ -227,6 +236,22 @@ def test_the_playbook_uncordons_in_any_case():
     assert {"block", "rescue", "always"} <= block.keys()
     assert "serial" in plays[-1]
     assert Path(ROLE / "tasks/check.yml").is_file()
+
+
+def list_tasks(found):
+    """All tasks of plays, tasks and blocks, however deep."""
+    for each in found:
+        yield each
+        for key in ("tasks", "block", "rescue", "always"):
+            yield from list_tasks(each.get(key, ()))
+
+
+@pytest.mark.parametrize("name", ["driver.yml", "verify.yml", "remove.yml", "tasks/future.yml"])
+def test_a_host_that_hangs_keeps_no_other_waiting(name):
+    tasks = list_tasks(YAML(typ="safe", pure=True).load((ROOT / "playbooks" / name).read_text()))
+    asked = [each for each in tasks if {"ansible.builtin.raw", "ansible.builtin.package"} & each.keys()]
+    assert asked != []
+    assert [each["name"] for each in asked if "timeout" not in each] == []
 
 
 def load_tasks(name):

@@ -165,7 +165,7 @@ def relabel(steps, labels):
     return {key: value for key, value in labels.items() if not key.startswith("__meta") and value}
 
 
-def scrape(endpoint, component, series):
+def scrape(endpoint, component, series, controller="ReplicaSet"):
     """The labels that are stored of a series of a pod of accelkit on the node n1."""
     meta = {
         f"__meta_kubernetes_pod_{key}": value
@@ -174,6 +174,7 @@ def scrape(endpoint, component, series):
             "label_app_kubernetes_io_component": component,
             "label_app_kubernetes_io_part_of": "accelkit",
             "container_port_name": "metrics",
+            "controller_kind": controller,
             "node_name": "n1",
         }.items()
     }
@@ -202,6 +203,32 @@ def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):
         assert series == {"__name__": "accelerator_health_info", **stored}
         for name in ("accelerator_stage_ready", "accelkit_pods", "accelkit_extender_errors_total"):
             assert scrape(endpoint, component, {"__name__": name, **lie}) is None
+
+
+def test_what_a_cluster_has_once_is_told_by_its_own_service_alone(endpoint):
+    of = {
+        "accelkit_remediation_breaker_open": {"remediation"},
+        "accelkit_remediation_held_nodes": {"remediation"},
+        "accelkit_kernel_caches": {"kernel-caches"},
+        "accelkit_kernel_caches_on_node": {"kernel-caches", "node-agent", "remediation", "extender", ""},
+        "accelkit_certificate_expiry_timestamp_seconds": {"extender"},
+    }
+    for name, tellers in of.items():
+        for component in ("node-agent", "kernel-caches", "remediation", "extender", ""):
+            stored = scrape(endpoint, component, {"__name__": name})
+            assert (stored is not None) is (component in tellers), (name, component)
+    # What runs on each node has the component of the controller.
+    assert scrape(endpoint, "kernel-caches", {"__name__": "accelkit_kernel_caches"}, controller="DaemonSet") is None
+    assert scrape(endpoint, "kernel-caches", {"__name__": "accelkit_kernel_caches_on_node"}, controller="DaemonSet")
+
+
+def test_a_pod_that_a_kubelet_mirrors_is_not_scraped(endpoint):
+    steps = endpoint.get("relabelings") or endpoint["relabel_configs"]
+    mirrored = {"__meta_kubernetes_pod_annotationpresent_kubernetes_io_config_mirror": "true"}
+    ours = {f"__meta_kubernetes_pod_label_app_kubernetes_io_{key}": "extender" for key in ("name", "component")}
+    shown = [each for each in steps if each.get("action") != "keep"]
+    assert relabel(shown, ours)["scraped_component"] == "extender"
+    assert relabel(shown, ours | mirrored) is None
 
 
 def test_the_extender_speaks_for_all_nodes_and_not_for_other_services(endpoint):

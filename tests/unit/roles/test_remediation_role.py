@@ -117,8 +117,8 @@ def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
     assert f'"{NAME}-breaker"' in texts[f"{NAME}-state"]
     for account in ("accelkit-extender", "accelkit-node-agent", "accelkit-cache-controller", "accelkit-driver", NAME):
         assert f'"{account}"' in texts[f"{NAME}-jobs"]
-    # Of a node's status, the API server goes by where its kubelet is.
-    for field in ("nodeInfo", "daemonEndpoints", "volumesAttached", "addresses", "capacity"):
+    # Of a node's status, the API server goes by where its kubelet is; who detaches volumes, by those in use.
+    for field in ("nodeInfo", "daemonEndpoints", "volumesAttached", "volumesInUse", "images", "addresses", "capacity"):
         assert f"object.?status.?{field}" in texts[NAME]
 
 

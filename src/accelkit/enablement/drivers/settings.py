@@ -56,6 +56,7 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         args: of the builder; `${IMAGE}`, `${CONTAINERFILE}` and `${CONTEXT}` are filled in, beside the kernel's.
         push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for the push.
         entitlement_secret: name of a Secret with what entitled builds need, mounted at /etc/pki/entitlement.
+        node_selector: labels of the nodes that build, since their kubelets may read both Secrets; empty for any node.
     """
 
     containerfile: str
@@ -63,6 +64,7 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     args: tuple[str, ...]
     push_secret: str = ""
     entitlement_secret: str = ""
+    node_selector: dict[str, str] = {}
 
 
 class Mount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

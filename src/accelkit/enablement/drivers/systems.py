@@ -27,6 +27,10 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _SERVICE_PACK: Final = re.compile(r"\bSP(\d+)\b")
 
 
+# Of id and version each: a kubelet may write what it likes, and both end in objects that have to be written.
+_MOST: Final = 32
+
+
 class System(msgspec.Struct, frozen=True):
     """An operating system; both are empty where they are not known. Patch levels of one version are one system."""
 
@@ -45,12 +49,12 @@ def read_system(image: str, labels: Mapping[str, str]) -> System:
         labels: of the node; those of Node Feature Discovery say it exactly.
     """
     if labels.get(_ID):
-        return System(labels[_ID].lower(), labels.get(_VERSION, ""))
+        return System(labels[_ID].lower()[:_MOST], labels.get(_VERSION, "")[:_MOST])
     lower = image.lower()
     number = _NUMBER.search(image)
     words = lower[: number.start()] if number else lower
     found = next((short for name, short in _NAMES if lower.startswith(name)), re.sub(r"[^a-z]+", "", words))
-    return System(found, _read_version(image, number))
+    return System(found[:_MOST], _read_version(image, number)[:_MOST])
 
 
 def _read_version(image: str, number: re.Match[str] | None) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
 from accelkit.enablement.partitioning.reasons import REASONS
 from accelkit.enablement.partitioning.wishes import Wish, build_wishes
-from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
 from accelkit.install.owned_metadata import SHARE_LABEL, SHARED
 from accelkit.kube.client import ApiClient
@@ -61,8 +61,8 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     Raises:
         ConfigurationError: a node does not exist, is in two roles or pools, has a label of somebody else in the place
             of one that is wanted, or a record that cannot be read; no node was changed.
-        ServiceError: a node changes faster than it can be written.
-        ApiError: the API server refused or did not answer.
+        ServiceError: a node changes faster than it can be written; all others were.
+        ApiError: the API server did not answer, or refused a node, when all others were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     nodes = {node.metadata.name: node for node in listed}
@@ -80,8 +80,8 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
 
     Raises:
         ConfigurationError: the record of a node cannot be read; all others were given back.
-        ServiceError: a node changes faster than it can be written.
-        ApiError: the API server refused or did not answer.
+        ServiceError: a node changes faster than it can be written; all others were.
+        ApiError: the API server did not answer, or refused a node, when all others were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, Wish()) for node in listed if is_recorded(node)}
@@ -101,8 +101,21 @@ async def _write(
     check: bool,
 ) -> Applied:
     due = {name: each for name, each in sorted(changes.items()) if each.patch}
+    refused: dict[str, AccelkitError] = {}
+
+    async def change(name: str) -> None:
+        try:
+            await _change(api, name, due[name], plan)
+        except (ApiError, ConfigurationError, ServiceError) as exc:
+            if isinstance(exc, ApiError) and (exc.away or exc.not_found):
+                raise
+            # A kubelet may change its node all the time, and fill its annotations: the others are written all the same.
+            refused[name] = exc
+
     if not check:
-        await for_each_node(due, lambda name: _change(api, name, due[name], plan))
+        await for_each_node(due, change)
+    if refused:
+        raise refused[min(refused)]
     return Applied(
         {name: each.before for name, each in due.items()}, {name: each.after for name, each in due.items()}, tainted
     )

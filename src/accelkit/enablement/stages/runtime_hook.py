@@ -18,7 +18,7 @@ from accelkit.texts import list_some
 # The first releases that know CDI names, and of containerd the first that knows them unless it is told not to.
 _FIRST: Final = {"containerd": (1, 7), "cri-o": (1, 23)}
 _BY_DEFAULT: Final = {"containerd": (2, 0), "cri-o": (1, 23)}
-_RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d+)\.(\d+)")
+_RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d{1,9})\.(\d{1,9})")
 
 
 def judge_runtime_hook(facts: NodeFacts) -> StageResult:

@@ -16,7 +16,7 @@ from accelkit.enablement.work.pod_life import count_pods, delete_all
 from accelkit.enablement.work.pods import CheckPods
 from accelkit.enablement.work.record import WORK_STAGES, Recorded, erase_record, find_believed, record_results
 from accelkit.enablement.work.run import AT_ONCE, Results, check_nodes
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
 from accelkit.kube.client import ApiClient
 from accelkit.model.stage import MAX_EVIDENCE, NodeState, StageResult, judge_recorded, read_record
@@ -35,6 +35,7 @@ class StageRun:
         written: the nodes on which another result was written, or all taken away; in check mode, would be for certain.
         problems: by node, why its results could not be written.
         pods: how many check pods a removal has deleted, or would delete.
+        left: why check pods are there still after a removal; empty where none is.
     """
 
     results: Mapping[str, Results] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class StageRun:
     written: tuple[str, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
     pods: int = 0
+    left: str = ""
 
 
 async def run_stages(
@@ -91,9 +93,9 @@ async def run_stages(
         try:
             done = await record_results(api, name, checks[name], max_age_seconds=max_age_seconds)
         except ApiError as exc:
-            if exc.unanswered:
+            if exc.away:
                 raise
-            # As that of a node whose annotations have no room left, which its kubelet can see to.
+            # As that of a node that has no room left, which its kubelet can see to.
             done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)
@@ -108,18 +110,22 @@ async def run_stages(
 async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:
     """Delete all check pods, and take the results off all nodes.
 
+    A pod whose kubelet does not say that it has ended keeps nothing else from being removed.
+
     Raises:
         ApiError: the API server refused or did not answer.
-        ServiceError: the pods do not go.
     """
     recorded = tuple(
         sorted(name for name, node in (await list_checked_nodes(api)).items() if node.recorded is not None)
     )
     if check:
         return StageRun(written=recorded, pods=await count_pods(api, namespace))
-    # First, since a pod on a node that is away does not go.
     await for_each_node(recorded, lambda name: erase_record(api, name))
-    deleted = await delete_all(api, namespace)
+    there = await count_pods(api, namespace)
+    try:
+        deleted = await delete_all(api, namespace)
+    except ServiceError as exc:
+        return StageRun(written=recorded, pods=there, left=str(exc))
     return StageRun(written=recorded, pods=deleted)
 
 

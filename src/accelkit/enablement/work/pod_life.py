@@ -20,6 +20,7 @@ TRIES: Final = 3
 RETRY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 1.0
 _GONE_SECONDS: Final = 60.0
+_RUN_CHARACTERS: Final = 12
 T = TypeVar("T")
 
 
@@ -27,13 +28,19 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
     """Create a check pod; return its UID.
 
     An answer that is lost may be that of a pod that was created: asked again under the same name, the API server says
-    that it is there, and the annotation says whose it is.
+    that it is there, and the annotation says whose it is. Where a kubelet has taken the name, it gets another one.
+
+    Args:
+        api: an open client.
+        body: the pod, whose name may be changed.
 
     Raises:
         ApiError: the API server refused it, or did not answer; a pod of another run has its name.
     """
     metadata = body["metadata"]
     collection = build_collection_path("v1", "pods", metadata["namespace"])
+    run = metadata["annotations"][RUN_ANNOTATION]
+    own = f"{metadata['name']}-{run[:_RUN_CHARACTERS]}"
 
     async def create() -> str:
         try:
@@ -42,7 +49,12 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
             if not exc.already_exists:
                 raise
             answer = await api.get(build_object_path(collection, metadata["name"]))
-            if msgspec.json.decode(answer, type=CheckPod).run != metadata["annotations"][RUN_ANNOTATION]:
+            found = msgspec.json.decode(answer, type=CheckPod)
+            if found.mirror and metadata["name"] != own:
+                # One node's kubelet may mirror any name; that of a run, nobody knows beforehand.
+                metadata["name"] = own
+                return await create()
+            if found.run != run:
                 raise
         return msgspec.json.decode(answer, type=CheckPod).metadata.uid
 
@@ -75,7 +87,7 @@ async def delete_all(api: ApiClient, namespace: str) -> int:
     deadline = time.monotonic() + _GONE_SECONDS
     seen = set[str]()
     while True:
-        pods, _ = await list_all(api, collection, CheckPod, query={"labelSelector": SELECTOR})
+        pods = await _list(api, collection)
         if not pods:
             return len(seen)
         for pod in pods:
@@ -98,7 +110,13 @@ async def count_pods(api: ApiClient, namespace: str) -> int:
         ApiError: the API server refused, or did not answer.
     """
     collection = build_collection_path("v1", "pods", namespace)
-    return len((await list_all(api, collection, CheckPod, query={"labelSelector": SELECTOR}))[0])
+    return len(await _list(api, collection))
+
+
+async def _list(api: ApiClient, collection: str) -> list[CheckPod]:
+    # Those of a kubelet are none of ours, and would be waited for in vain.
+    found, _ = await list_all(api, collection, CheckPod, query={"labelSelector": SELECTOR})
+    return [pod for pod in found if not pod.mirror]
 
 
 async def _delete(api: ApiClient, path: str, uid: str) -> None:

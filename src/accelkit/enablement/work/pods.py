@@ -15,7 +15,7 @@ import msgspec
 
 from accelkit.kube.ownership import COMPONENT_LABEL, OWNER_LABELS
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import CHECK_RUN_ANNOTATION
+from accelkit.model.pod import CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION
 
 CHECK: Final = "check"
 HOLD: Final = "hold"
@@ -115,6 +115,11 @@ class CheckPod(msgspec.Struct, omit_defaults=True):
     def run(self) -> str:
         """The run that created it."""
         return (self.metadata.annotations or {}).get(RUN_ANNOTATION, "")
+
+    @property
+    def mirror(self) -> bool:
+        """Whether a kubelet made it of a file: under what name it likes, and anew whenever it is gone."""
+        return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def check(self) -> CheckState:

@@ -21,7 +21,7 @@ from accelkit.enablement.work.placement_judgement import judge_ledger, judge_pla
 from accelkit.enablement.work.plugin_judgement import NO_IMAGE, judge_container, judge_kubelet
 from accelkit.enablement.work.pod_board import PodBoard, Sight
 from accelkit.enablement.work.pod_life import create_pod, delete_all, delete_own
-from accelkit.enablement.work.pods import CheckPods, build_pod, name_pod
+from accelkit.enablement.work.pods import CheckPods, build_pod
 from accelkit.enablement.work.sides import Sides, View
 from accelkit.errors import ApiError, AssignmentError, ServiceError, raise_first
 from accelkit.inspection.inspection import NodeView
@@ -141,20 +141,20 @@ class _NodeCheck:
         if offer is not None:
             # Of a node that is full nothing is known, and without devices there is nothing to place.
             return offer, offer if offer.outcome is Outcome.UNKNOWN else skip_for(offer)
+        body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
         try:
             try:
-                body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
                 return await self._judge(await create_pod(self._api, body))
             finally:
-                await self._delete()
+                await self._delete(body["metadata"]["name"])
         except ApiError as exc:
             reason = "OtherRun" if exc.already_exists else "ApiUnanswered" if exc.unanswered else "PodRefused"
             problem = unknown(reason, f"the check pod of {self._node.name}: {exc.message}")
             return problem, problem
 
-    async def _delete(self) -> None:
+    async def _delete(self, name: str) -> None:
         try:
-            await delete_own(self._api, build_pod_path(self._pods.namespace, name_pod(self._node.name)), self._run)
+            await delete_own(self._api, build_pod_path(self._pods.namespace, name), self._run)
         except ApiError as exc:
             # What was found stands, and all that is left is deleted at the end.
             log.warning("the check pod of %s is not deleted yet: %s", self._node.name, exc)

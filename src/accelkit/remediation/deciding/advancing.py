@@ -155,7 +155,7 @@ def _repair(case: CardCase, fault: CardFault) -> Advance:
     if not case.view.is_free(name):
         return case.enter(Step.DRAINING)
     # The name is written before the Job is asked for, so that no second one is.
-    return case.keep(job=_name_job(case), step_since=case.now)
+    return _name_anew(case)
 
 
 def _follow_job(case: CardCase, fault: CardFault) -> Advance:
@@ -169,11 +169,23 @@ def _follow_job(case: CardCase, fault: CardFault) -> Advance:
         text = f"card {name}: the Job {record.job} {why}; mend the card, then annotate accelkit.io/mended={name}"
         return case.call("RepairFailed", text)
     if state is None and not record.mended and case.view.is_free(name):
+        if record.job != _name_job(case, record.step_since):
+            # A kubelet may write its node's record: by the name of another node's Job it would take that one's place.
+            return _name_anew(case)
         return case.keep(CreateJob(record.job, name, fault.reason))
     return case.keep()
 
 
-def _name_job(case: CardCase) -> str:
-    """Return the name of the Job that resets a card for this fault, the same whoever asks."""
-    key = "\n".join((case.view.uid, case.name, case.record.fault, str(case.record.step_since)))
+def _name_anew(case: CardCase) -> Advance:
+    return case.keep(job=_name_job(case, case.now), step_since=case.now)
+
+
+def _name_job(case: CardCase, since: float) -> str:
+    """Return the name of the Job that resets a card for this fault, the same whoever asks.
+
+    Args:
+        case: the card.
+        since: Unix seconds at which it was named, which the record has as the beginning of its step.
+    """
+    key = "\n".join((case.view.uid, case.name, case.record.fault, str(since)))
     return f"accelkit-reset-{hashlib.sha256(key.encode()).hexdigest()[:16]}"

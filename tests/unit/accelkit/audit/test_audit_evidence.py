@@ -145,6 +145,8 @@ async def test_a_policy_that_the_kubelet_does_not_mention_is_none(cluster):
     [
         (None, "it has no such page"),
         (b"garbled", "JSON is malformed"),
+        (b'{"kubeletconfig":{"topologyManagerPolicy":"\xff"}}', ""),
+        (b'{"kubeletconfig":' + b"[" * 100_000, ""),
         (ApiError("nodes/proxy is forbidden", status=403), "nodes/proxy is forbidden"),
         (ApiError("no answer"), "no answer"),
     ],

@@ -207,6 +207,41 @@ async def test_every_request_has_a_deadline(server):
             await api.get("/x")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda api: api.get("/pods/p/proxy/metrics", headers={"X-Token": "t"}),
+        lambda api: api.get_page("/pods/p/proxy/metrics", query={}, max_bytes=1000),
+        lambda api: api.post("/simulate", {}),
+    ],
+)
+async def test_what_a_pod_answers_through_the_proxy_leads_nowhere_else(server, call):
+    async def answer(request):
+        if "proxy" in request.path or "simulate" in request.path:
+            # The API server hands on what pods answer, and pods may be anybody's.
+            raise web.HTTPFound(server.make_url("/api/v1/secrets"))
+        return web.Response(body=b"{}")
+
+    server.answer = answer
+    async with client(server) as api:
+        with pytest.raises(ApiError) as raised:
+            await call(api)
+    assert raised.value.status == 302
+    assert len(server.seen) == 1
+
+
+async def test_a_watch_that_leads_elsewhere_is_refused(server):
+    async def answer(_):
+        raise web.HTTPFound(server.make_url("/elsewhere"))
+
+    server.answer = answer
+    async with client(server) as api:
+        with pytest.raises(ApiError):
+            async with api.stream("/x", query={}, silence_seconds=5.0):
+                pass
+    assert len(server.seen) == 1
+
+
 async def test_a_watch_yields_lines_however_they_are_cut(server):
     async def answer(request):
         response = web.StreamResponse()

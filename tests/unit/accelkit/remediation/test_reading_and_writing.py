@@ -231,6 +231,18 @@ async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, resul
     assert f'accelkit_remediation_actions_total{{action="evict",result="{result}"}} 1.0' in text
 
 
+async def test_a_node_that_nothing_can_be_written_to_holds_up_no_other(api):
+    for name in ("m", "n"):
+        api.put_node(name)
+        api.fail_card(name, "GPU-0", **DRAIN)
+    api.fail(ApiError("etcdserver: request is too large", status=500), "PATCH", "/nodes/m", times=None)
+    site = Site(api)
+    await site.run_pass()
+    recorded = [name for name in ("m", "n") if "accelkit.io/remediation" in str(api.objects[f"{NODES}/{name}"])]
+    assert recorded == ["n"]
+    assert b'accelkit_remediation_held_nodes{reason="Refused"} 1.0' in site.metrics.render()
+
+
 async def test_who_leads_no_longer_writes_nothing(api):
     api.put_node("n")
     site = Site(api)
@@ -269,6 +281,21 @@ async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_che
     assert await undo_all(api) == ["n"]
     assert {name: strip(api.objects[f"{NODES}/{name}"]) for name in nodes} == before
     assert await undo_all(api) == []
+
+
+async def test_an_undo_that_one_node_refuses_undoes_all_others_and_one_that_is_gone_needs_none(api):
+    before = {name: strip(api.put_node(name)) for name in ("a", "b", "n")}
+    for name in before:
+        api.fail_card(name, "GPU-0", **DRAIN)
+    await Site(api).run_pass()
+    api.fail(ApiError("no", status=422), "PATCH", "/nodes/a")
+    api.fail(ApiError("gone", status=404), "PATCH", "/nodes/b")
+    with pytest.raises(ApiError, match=r"not taken back on node a \(no\)"):
+        await undo_all(api)
+    assert strip(api.objects[f"{NODES}/n"]) == before["n"]
+    api.fail(ApiError("no answer"), "PATCH", "/nodes/a")
+    with pytest.raises(ApiError, match="no answer"):
+        await undo_all(api)
 
 
 async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undoes_all_others(api):

@@ -5,10 +5,18 @@ from remediation_cluster import DRAIN, RESETTING, SimCluster, find_card, make_ta
 
 from accelkit.model.cordon import CORDON
 from accelkit.model.pod import PodRef
-from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult
+from accelkit.model.stage import write_record as write_stages
 from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod
 from accelkit.remediation.deciding.isolation import TAINT
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, Step, read_record
+from accelkit.remediation.deciding.record import (
+    REMEDIATION_ANNOTATION,
+    CardRecord,
+    NodeRecord,
+    Step,
+    read_record,
+    write_record,
+)
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState
 
@@ -79,6 +87,27 @@ async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it()
     await cluster.run_pass()
     assert cluster.nodes["n0"].annotations["accelkit.io/mended"] == "GPU-0"
     assert len(cluster.list_done(CreateJob)) == 1
+
+
+async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
+    cluster = SimCluster([1, 1], RESETTING)
+    cluster.fail("n1", "GPU-0", fault=DRAIN)
+    await cluster.run_pass()
+    while not (theirs := find_card(cluster, node="n1").job):
+        await cluster.run_pass()
+    assert not cluster.jobs
+    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    # The kubelet of n0, which is looked at before n1, writes the name that n1 is about to ask for.
+    cluster.nodes["n0"].annotations |= {
+        CORDON: "GPU-0",
+        REMEDIATION_ANNOTATION: write_record(
+            NodeRecord({"GPU-0": CardRecord(DRAIN, "Xid79", Step.REPAIRING, cluster.now, cluster.now, job=theirs)})
+        ),
+    }
+    for _ in range(4):
+        await cluster.run_pass()
+    made = {action.name: node for node, action in cluster.done if isinstance(action, CreateJob)}
+    assert (sorted(made.values()), made[theirs]) == (["n0", "n1"], "n1")
 
 
 async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
@@ -159,7 +188,7 @@ async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
     await cluster.run_pass()
     for found_at, lifted in ((cluster.now - 5, False), (cluster.now + 5, True)):
         result = StageResult(Outcome.PASS, found_at=found_at)
-        record = write_record(StageRecord({Stage.PLUGIN_CHECK: result}))
+        record = write_stages(StageRecord({Stage.PLUGIN_CHECK: result}))
         cluster.nodes["n0"].annotations["accelkit.io/stages"] = record
         await cluster.run_pass(after=700)
         assert (find_card(cluster) is None) is lifted

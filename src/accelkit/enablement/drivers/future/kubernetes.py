@@ -14,9 +14,9 @@ from ruamel.yaml import YAML
 from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.install.pruning import KINDS
-from accelkit.texts import list_some
+from accelkit.texts import list_some, shorten
 
-_MINOR: Final = re.compile(r"^v?1\.(\d+)(?:\.|$|[+-])")
+_MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
 
 class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,8 +59,8 @@ def judge_kubernetes(node: DriverNode, version: str, facts: Facts) -> Answer:
         return _say(node, Works.UNKNOWN, "VersionUnreadable", f"{version} is no version of Kubernetes")
     found = [*_judge_server(node, target, facts), *_judge_kubelet(node, target), *_judge_apis(node, target, facts)]
     found += _judge_gates(node, target, facts)
-    worst = find_worst(found)
-    return worst or _say(node, Works.YES, "Works", f"kubelet {node.kubelet} and all that is used work with 1.{target}")
+    worst, told = find_worst(found), shorten(node.kubelet)
+    return worst or _say(node, Works.YES, "Works", f"kubelet {told} and all that is used work with 1.{target}")
 
 
 def _judge_server(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
@@ -78,14 +78,14 @@ def _judge_server(node: DriverNode, target: int, facts: Facts) -> Iterator[Answe
 
 
 def _judge_kubelet(node: DriverNode, target: int) -> Iterator[Answer]:
-    kubelet = read_minor(node.kubelet)
+    kubelet, told = read_minor(node.kubelet), shorten(node.kubelet)
     allowed = [skew for since, skew in load_table().kubelet_skew.items() if target >= (read_minor(since) or 0)][-1]
     if kubelet is None:
-        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet says it has version {node.kubelet!r}")
+        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet says it has version {told!r}")
     elif kubelet > target:
-        yield _say(node, Works.NO, "KubeletTooNew", f"its kubelet has {node.kubelet}, which is newer than 1.{target}")
+        yield _say(node, Works.NO, "KubeletTooNew", f"its kubelet has {told}, which is newer than 1.{target}")
     elif target - kubelet > allowed:
-        text = f"its kubelet has {node.kubelet}, and 1.{target} takes kubelets from 1.{target - allowed} on"
+        text = f"its kubelet has {told}, and 1.{target} takes kubelets from 1.{target - allowed} on"
         yield _say(node, Works.NO, "KubeletTooOld", text)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.kubernetes import load_table
-from accelkit.errors import ApiError, CacheError, RegistryError
+from accelkit.errors import ApiError, CacheError, RegistryError, raise_first
 from accelkit.gkm.objects import API_VERSION
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache_image import read_cache_image
@@ -23,6 +25,9 @@ from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+# Of all images of caches together, whose registries users name; and how many are asked for at one time.
+_CACHES_SECONDS: Final = 120.0
+_AT_ONCE: Final = 4
 # The newest first; a cluster without any of them has no DRA.
 _SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 
@@ -112,6 +117,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
     """Return the labels of the images of all kernel caches, by name; None where the caches cannot be listed.
 
     A cluster that has no such kind has no caches. The digest that the controller verified is read, not the tag of now.
+    One of a namespace without such a digest loads nowhere, and names whatever registry somebody there has written.
     """
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):
@@ -121,16 +127,31 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
             if not exc.not_found:
                 return None
         else:
-            caches += found
+            caches += [each for each in found if not each.metadata.namespace or each.status.resolved_digest]
+    names: dict[tuple[str, str], list[str]] = {}
+    for cache in caches:
+        names.setdefault((cache.spec.image, cache.status.resolved_digest), []).append(cache.name)
+    labels: dict[str, ImageLabels | None] = dict.fromkeys((cache.name for cache in caches), None)
+    turn = asyncio.Semaphore(_AT_ONCE)
     async with RegistryClient(settings) as client:
-        return {cache.name: await _read_labels(client, cache) for cache in caches}
+
+        async def read(image: str, digest: str) -> None:
+            async with turn:
+                labels.update(dict.fromkeys(names[image, digest], await _read_labels(client, image, digest)))
+
+        # Those that were not read in time stay unknown.
+        with suppress(TimeoutError), raise_first(Exception):
+            async with asyncio.timeout(_CACHES_SECONDS), asyncio.TaskGroup() as group:
+                for image, digest in names:
+                    group.create_task(read(image, digest))
+    return labels
 
 
-async def _read_labels(client: RegistryClient, cache: _Cache) -> ImageLabels | None:
+async def _read_labels(client: RegistryClient, image: str, digest: str) -> ImageLabels | None:
     try:
-        reference = parse_reference(cache.spec.image)
-        if cache.status.resolved_digest:
-            reference = reference.with_digest(cache.status.resolved_digest)
+        reference = parse_reference(image)
+        if digest:
+            reference = reference.with_digest(digest)
         raw = await client.read_manifest(reference)
         return (await read_cache_image(client, reference.with_digest(raw.digest), raw)).labels
     except (CacheError, RegistryError):

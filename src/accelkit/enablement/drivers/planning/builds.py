@@ -30,6 +30,7 @@ class PlannedBuild(msgspec.Struct, frozen=True):
         containerfile: its text.
         push_secret: name of a Secret; empty for none.
         entitlement_secret: name of a Secret; empty for none.
+        node_selector: labels of the nodes that build; empty for any node.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PlannedBuild(msgspec.Struct, frozen=True):
     containerfile: str
     push_secret: str
     entitlement_secret: str
+    node_selector: Mapping[str, str] = {}
 
 
 def plan_builds(
@@ -70,7 +72,8 @@ def plan_builds(
             "CONTEXT": CONTEXT,
         }
         args = tuple(fill_pattern(each, variables) for each in driver.build.args)
-        whole = "\0".join((planned.image, driver.build.builder, driver.build.containerfile, *args))
+        chosen = [f"{key}={value}" for key, value in sorted(driver.build.node_selector.items())]
+        whole = "\0".join((planned.image, driver.build.builder, driver.build.containerfile, *args, *chosen))
         digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST]
         name = f"{planned.name[: MAX_NAME - _DIGEST - 1].rstrip('-.')}-{digest}"
         found.append(
@@ -82,6 +85,7 @@ def plan_builds(
                 driver.build.containerfile,
                 driver.build.push_secret,
                 driver.build.entitlement_secret,
+                driver.build.node_selector,
             )
         )
     return tuple(found)

@@ -8,6 +8,7 @@ from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import Problem
 from accelkit.enablement.drivers.settings import VendorDriver
 from accelkit.inspection.provided_driver import KERNEL_LABEL, build_label
+from accelkit.texts import shorten
 
 
 def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver]) -> Iterator[Problem]:
@@ -41,5 +42,5 @@ def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | N
     elif "" in found:
         yield Problem("DriverVersionUnknown", f"cards of {vendor} do not name their driver", (node.name,), wrong=False)
     elif found != (wanted.version,):
-        text = f"{vendor}'s driver is {', '.join(found)}, and {wanted.version} is wanted"
+        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {wanted.version} is wanted"
         yield Problem("DriverOther", text, (node.name,))

@@ -49,7 +49,7 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[str, str
         return "DriverMissing", f"its inventory has no card of {vendor}"
     if target and found != (target,):
         unnamed = f"cards of {vendor} do not name their driver, and {target} is wanted"
-        other = f"its cards report {', '.join(found)}, and {target} is wanted"
+        other = f"its cards report {shorten(', '.join(found))}, and {target} is wanted"
         return ("DriverVersionUnknown", unnamed) if "" in found else ("DriverOther", other)
     why = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
     return ("CardUnhealthy", why) if sick else ("", "")

@@ -129,6 +129,12 @@ def test_labels_of_node_feature_discovery_say_the_system_exactly():
     assert str(read_system("Something", {f"{prefix}.ID": "rhel", f"{prefix}.VERSION_ID": "9.2"})) == "rhel9.2"
 
 
+def test_a_system_that_a_kubelet_makes_up_fills_no_object():
+    assert len(str(read_system(f"{'x' * 10**6} {'9' * 10**6}", {}))) == 64
+    prefix = "feature.node.kubernetes.io/system-os_release"
+    assert len(str(read_system("", {f"{prefix}.ID": "x" * 63, f"{prefix}.VERSION_ID": "9" * 63}))) == 64
+
+
 def test_the_first_mapping_that_matches_wins_and_the_pattern_is_for_the_rest():
     mappings = [
         {"literal": OTHER, "image": "literal:1"},
@@ -272,12 +278,12 @@ def test_images_that_are_not_there_are_built_and_others_are_not():
         "--build-arg=K=6.1+x-rhel9.4",
     )
     assert (build.push_secret, build.entitlement_secret) == ("push", "rhel")
-    other = read_drivers(
-        {"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD | {"containerfile": "FROM y"}}}
-    )
-    [changed] = plan_builds(sets, other, {"i:6.1_x": False}, systems)
-    assert changed.name != build.name
-    assert max(len(build.name), len(changed.name)) <= MAX_NAME
+    # Jobs do not change.
+    for change in ({"containerfile": "FROM y"}, {"node_selector": {"builds": "true"}}):
+        other = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD | change}})
+        [changed] = plan_builds(sets, other, {"i:6.1_x": False}, systems)
+        assert changed.name != build.name
+        assert max(len(build.name), len(changed.name)) <= MAX_NAME
     without = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}"}})
     assert plan_builds(sets, without, {"i:6.1_x": False}, systems) == ()
 

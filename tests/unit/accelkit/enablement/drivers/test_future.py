@@ -117,6 +117,7 @@ def kubernetes(version, facts=KNOWN, **changed):
         ("1.35", {"kubelet": "v1.31.9"}, ("no", "KubeletTooOld")),
         ("1.34", {"kubelet": "v1.35.0"}, ("no", "KubeletTooNew")),
         ("1.35", {"kubelet": "x"}, ("unknown", "VersionUnreadable")),
+        ("1.35", {"kubelet": f"v1.{'9' * 5000}"}, ("unknown", "VersionUnreadable")),
         ("latest", {}, ("unknown", "VersionUnreadable")),
         ("2.0", {}, ("unknown", "VersionUnreadable")),
     ],

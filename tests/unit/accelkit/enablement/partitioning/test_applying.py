@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fake_api.server import FakeApi
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION
-from accelkit.errors import ConfigurationError, ServiceError
+from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.kube.paths import NODES, build_node_path
 
 MEMORY = "accelkit.io/memory"
@@ -103,3 +105,17 @@ async def test_a_node_that_never_stands_still_is_told(api):
     api.before.append(meddle)
     with pytest.raises(ServiceError, match="changes faster than its taints can be written"):
         await apply_partition(api, HARD)
+
+
+@pytest.mark.parametrize("status", [409, 422])
+async def test_a_node_that_its_kubelet_keeps_from_being_written_keeps_no_other(api, status):
+    others = [f"n{number}" for number in range(40)]
+    for name in others:
+        api.store(NODES, node(name))
+    await apply_partition(api, HARD)
+    api.fail(ApiError("no", status=status, reason="Conflict"), "PATCH", build_node_path("a"), times=None)
+    # The others' answers come when its own is long there.
+    api.before.append(lambda request: asyncio.sleep(0 if request.path.endswith("/a") else 0.01))
+    with pytest.raises(AccelkitError, match=r"no|faster"):
+        await remove_partition(api)
+    assert [name for name in ("a", "b", *others) if taints(api, name)] == ["a"]

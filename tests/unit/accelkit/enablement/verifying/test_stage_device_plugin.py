@@ -19,6 +19,7 @@ HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN
         ("cri-o://1.22.1", "fail", "does not know CDI names"),
         ("cri-o://1.34.0", "pass", "cri-o://1.34.0"),
         ("simulated://1", "pass", "simulated://1"),
+        (f"containerd://{'9' * 5000}.0", "pass", "…"),
         ("", "pass", "a runtime that its kubelet does not name"),
     ],
 )

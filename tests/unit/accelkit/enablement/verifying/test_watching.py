@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -108,6 +109,16 @@ async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
     assert sum("/proxy/" in request.path for request in api.requests) <= 16
 
 
+async def test_an_agent_that_says_that_it_may_not_be_asked_speaks_for_no_other(enabled):
+    names = [f"node-{number:02}" for number in range(40)]
+    api = serve_metrics(enabled(*names))
+    install(api)
+    api.fail(ApiError("forbidden", status=403), path="node-agent-node-00:", times=None)
+    found = await look_at_monitoring(api, "accelkit")
+    assert found.agents["node-00"].why == "forbidden"
+    assert [name for name in names[1:] if not isinstance(found.agents[name], Shown)] == []
+
+
 async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled):
     api = serve_metrics(enabled("a", "b"))
     install(api)
@@ -136,6 +147,13 @@ def test_what_is_no_metrics_is_not_read():
     assert isinstance(read_shown(b"\xff\xfe"), Unread)
     assert read_shown(b"<html>") == Shown(frozenset(), 0)
     assert read_shown(metrics("a", "b")).cards == {"a", "b"}
+
+
+def test_a_series_that_takes_minutes_to_parse_is_not_read():
+    labels = ",".join(f'l{number}="x"' for number in range(150_000))
+    began_at = time.monotonic()
+    assert isinstance(read_shown(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
+    assert time.monotonic() - began_at < 5
 
 
 def owner(title, *, drives=False, standing=Standing.OWNER):

@@ -51,13 +51,14 @@ class WorkCluster(WatchedApi):
         held: by node, what its kubelet holds by card, or None where the agent shows nothing.
         ledger_error: why the extender does not answer.
         most: how many pods there were at one time.
+        names: by node, how its pod was called last.
     """
 
     evidence = staticmethod(evidence_of)
 
     def __init__(self):
         super().__init__()
-        self.nodes, self.steps = {}, {}
+        self.nodes, self.steps, self.names = {}, {}, {}
         self.free, self.counted, self.held = {}, {}, {}
         self.ledger_error = None
         self.asked = 0
@@ -93,7 +94,7 @@ class WorkCluster(WatchedApi):
         return json.loads(self.node(name)["metadata"]["annotations"]["accelkit.io/stages"])["results"]
 
     def pod_path(self, node):
-        return f"{PODS}/{name_pod(node)}"
+        return f"{PODS}/{self.names.get(node, name_pod(node))}"
 
     @property
     def pods(self):
@@ -125,6 +126,7 @@ class WorkCluster(WatchedApi):
     def _name(self, request):
         if request.method == "POST" and request.path == PODS:
             request.body["metadata"]["uid"] = f"uid-{next(self._uids)}"
+            self.names[self.node_of(request.body)] = request.body["metadata"]["name"]
 
     def _live(self, request):
         if request.method == "POST" and request.path == PODS:

@@ -215,6 +215,18 @@ async def test_the_pod_of_another_run_is_left_alone(cluster, check_pods):
     assert cluster.objects[cluster.pod_path("a")]["metadata"]["uid"] == "theirs"
 
 
+async def test_a_pod_that_a_kubelet_mirrors_keeps_no_other_node_from_its_check(cluster, check_pods, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    cluster.add("a")
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    marks = {"kubernetes.io/config.mirror": "x"}
+    metadata = {"name": name_pod("a"), "uid": "theirs", "labels": labels, "annotations": marks}
+    cluster.store("/api/v1/namespaces/accelkit/pods", {"metadata": metadata, "spec": {"nodeName": "evil"}})
+    found = await check_nodes(cluster, ["a"], check_pods, ledger=cluster.ledger)
+    assert outcomes(found) == PASSED
+    assert cluster.pods == [f"/api/v1/namespaces/accelkit/pods/{name_pod('a')}"]
+
+
 async def test_pods_go_when_the_run_is_broken_off(cluster, check_pods):
     cluster.add("a")
     cluster.steps["a"] = lambda cluster, node, pod: cluster.bind(node, pod)

@@ -6,6 +6,7 @@ import time
 import msgspec
 import pytest
 
+from accelkit.enablement.work import pod_life
 from accelkit.enablement.work.node_stages import remove_stages, run_stages
 from accelkit.enablement.work.node_view import find_resource, view_node
 from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
@@ -133,6 +134,37 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
     assert await remove_stages(cluster, "accelkit") == await remove_stages(cluster, "accelkit", check=True)
 
 
+async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    pods, pod = "/api/v1/namespaces/accelkit/pods", {"metadata": {"name": "p", "uid": "p", "labels": labels}}
+    cluster.store(pods, pod)
+
+    def stay(request):
+        if request.method == "DELETE":
+            cluster.store(pods, pod)
+
+    cluster.after.append(stay)
+    did = await remove_stages(cluster, "accelkit")
+    assert (did.pods, "the check pods p in accelkit are not gone" in did.left) == (1, True)
+
+
+async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
+    monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+    metadata = {"name": "m", "uid": "m", "labels": labels, "annotations": {"kubernetes.io/config.mirror": "x"}}
+    pods = "/api/v1/namespaces/accelkit/pods"
+    cluster.store(pods, {"metadata": metadata})
+
+    def come_back(request):
+        if request.method == "DELETE":
+            cluster.store(pods, {"metadata": metadata})
+
+    cluster.after.append(come_back)
+    assert (await remove_stages(cluster, "accelkit", check=True)).pods == 0
+    assert (await remove_stages(cluster, "accelkit")).pods == 0
+
+
 async def test_results_of_other_stages_stay(cluster, record):
     other = {Stage.DRIVER_CHECK: StageResult(Outcome.FAIL, "CardLost", "gone", "reboot", 5.0, 1.0, STATE)}
     cluster.node("a")["metadata"]["annotations"][STAGES] = write_record(StageRecord(other))
@@ -190,12 +222,15 @@ async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
     assert read_record(annotation(cluster)).results == GOOD
 
 
-async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all):
+@pytest.mark.parametrize(
+    ("status", "said"), [(422, "annotations: Too long"), (500, "etcdserver: request is too large")]
+)
+async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all, status, said):
     for name in ("a", "b", "c"):
         cluster.add(name)
-    cluster.fail(ApiError("annotations: Too long", status=422, reason="Invalid"), "PATCH", "/nodes/a", times=None)
+    cluster.fail(ApiError(said, status=status), "PATCH", "/nodes/a", times=None)
     done = await run_all()
-    assert (done.problems, done.written) == ({"a": "annotations: Too long"}, ("b", "c"))
+    assert (done.problems, done.written) == ({"a": said}, ("b", "c"))
     assert {each.outcome for each in done.results["a"].values()} == {Outcome.PASS}
 
 
