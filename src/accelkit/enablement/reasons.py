@@ -62,7 +62,7 @@ class StageReason(StrEnum):
 
 
 _ASK_AGAIN: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
-_CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml"
+_CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY"
 
 # With {node} and {namespace}.
 NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(

@@ -145,5 +145,5 @@ def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
         outcome=Outcome.STALE,
         reason="StateChanged",
         evidence=f"{'; '.join(changed)}; it was {result.outcome} before",
-        next_action="Run the check again: ansible-playbook playbooks/verify.yml",
+        next_action="Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY",
     )

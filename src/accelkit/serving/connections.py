@@ -196,7 +196,7 @@ def open_socket(listen: Listen) -> socket.socket:
         listening.close()
         raise ConfigurationError(
             f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
-            next_step="stop what listens there, or choose another port with --listen",
+            next_step="stop what listens there, or choose another port (see --help)",
         ) from exc
     listening.settimeout(0)
     return listening

@@ -84,3 +84,14 @@ def test_manifests_of_users_follow_each_stage_that_the_settings_take_and_are_rem
     ]
     removed = re.findall(r"'([\w-]+)'", removal["loop"].partition("|")[0])
     assert removed == followed[::-1]
+
+
+WITH_FILES = [path for path in sorted((ROOT / "playbooks").glob("*.yml")) if "vars/cluster.yml" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", WITH_FILES, ids=lambda path: path.stem)
+def test_no_play_names_a_variable_as_its_files_of_variables_do(path):
+    for play in load(path):
+        # Files of variables win over a play's own.
+        named = {name for file in play.get("vars_files", []) for name in load(path.parent / file)}
+        assert not named & set(play.get("vars", {})), play["name"]

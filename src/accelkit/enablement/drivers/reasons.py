@@ -11,7 +11,8 @@ REASONS: Final[dict[str, str]] = {
     "KernelUnknown": "wait until its kubelet reports nodeInfo.kernelVersion, then run the playbook again",
     "KernelDriverMismatch": "run site.yml, which records the running kernel and gives the node the driver for it",
     "SystemUnknown": "name the image for this kernel by an entry of kernel_mappings, without ${OS}",
-    "TwoSystems": "give these nodes different kernels, or take the nodes of one system out by driver_node_selector",
+    "TwoSystems": "give these nodes different kernels, or take the nodes of one system out by "
+    "accelkit_driver_node_selector",
     # Of images, packages and modules.
     "NotConfigured": "name the vendor in accelkit_driver_vendors",
     "NoDriverImage": "add an entry of kernel_mappings, or image, for this kernel to accelkit_driver_vendors",
@@ -29,7 +30,7 @@ REASONS: Final[dict[str, str]] = {
     "DriverMissing": "look at the driver's pod or package there, and at the kernel's log (dmesg)",
     "DriverPodNotReady": "look at the driver's pod there (kubectl describe pod, kubectl logs)",
     "CardUnhealthy": "see the card's health_reason in accelkit inspect NODE, and docs/health.md",
-    "CheckFailed": "read the stage's evidence: ansible-playbook playbooks/verify.yml",
+    "CheckFailed": "read the stage's evidence: ansible-playbook playbooks/verify.yml -i INVENTORY",
     # Of an upgrade.
     "RecordUnreadable": "delete the node's annotation accelkit.io/driver-upgrade, and see whether it is to be cordoned",
     "UncordonedByHand": "somebody uncordoned the node meanwhile; run playbooks/driver.yml again to begin anew",

@@ -11,7 +11,8 @@ _AGENT: Final = "kubectl --namespace {namespace} logs --selector app.kubernetes.
 # With {node} and {namespace}.
 REASONS: Final[dict[str, str]] = {
     # What keeps a node from being checked, and says nothing of its cards.
-    "ApiUnanswered": "See that the API server answers, then run the check again: ansible-playbook playbooks/verify.yml",
+    "ApiUnanswered": "See that the API server answers, then run the check again: "
+    "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "CardsUnknown": f"See why the node's agent publishes no cards: {_AGENT}",
     "HostFull": "Let pods of the node end, or take what else it lacks from them, then run the check again",
     "KubeletRefused": "See what the node lacks: kubectl describe node {node}; then run the check again",
@@ -48,8 +49,9 @@ REASONS: Final[dict[str, str]] = {
     "AssignmentUnreadable": "See that extender and collection are of one version, then run site.yml",
     "LedgerDiffers": "Compare the ledger with the assignments: accelkit audit {node}",
     "LedgerUnread": "Let the user ask the extender (playbooks/files/installer.yml), or set stages_extender_url",
-    "NoAssignment": "See that kube-scheduler calls the extender: ansible-playbook playbooks/verify.yml",
+    "NoAssignment": "See that kube-scheduler calls the extender: ansible-playbook playbooks/verify.yml -i INVENTORY",
     "NotTried": "See that kube-scheduler runs, and that it is the one that stages_scheduler names",
-    "SchedulerError": "See that kube-scheduler reaches the extender: ansible-playbook playbooks/verify.yml",
+    "SchedulerError": "See that kube-scheduler reaches the extender: "
+    "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "Unschedulable": "See why no card of the node is given: accelkit explain POD, accelkit inspect {node}",
 }

@@ -234,6 +234,16 @@ def test_a_driver_in_a_container_needs_its_image():
     assert driver("570", {}, mode="package", packages={"a": True}) == ("yes", "Works")
 
 
+@pytest.mark.parametrize(
+    ("mode", "there"), [("preinstalled", "has to be brought by the host"), ("container", "is there")]
+)
+def test_only_what_was_looked_for_is_said_to_be_there(mode, there):
+    known = Facts(caches={}, images={f"quay.io/acme/nvidia:570-{KERNEL}": True})
+    [answer] = judge_future([build_node("a")], Question(driver="570"), delivery(mode), known)
+    assert answer.works is Works.YES
+    assert answer.evidence.startswith(f"the driver 570 {there}, and ")
+
+
 def test_all_questions_are_answered_for_all_nodes():
     question = Question(kernel=OTHER, kubernetes="1.35", driver="570")
     found = judge_future([build_node("a"), build_node("b")], question, delivery(), Facts())

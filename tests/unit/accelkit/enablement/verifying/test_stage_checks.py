@@ -26,7 +26,7 @@ def test_what_never_ran_is_unknown_and_says_what_to_run(cluster, told):
     cluster.node.checked = {}
     results = cluster.judge()
     assert told(results, CHECK) == ("unknown", "NeverChecked")
-    assert results[CHECK].next_action == "Run the check again: ansible-playbook playbooks/verify.yml"
+    assert results[CHECK].next_action == "Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY"
 
 
 def reboot(node):
