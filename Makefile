@@ -22,7 +22,7 @@ programs: ## Install what the tests run beside Python packages: busybox, a regis
 
 # DONE names parts that were run already, as CI does beside e2e.
 test: $(addprefix test-,$(filter-out $(DONE),unit integration other-python collection)) ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
-PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 20
 
 # Deadlines are missed where a machine stands still, so the few that fail run once more, alone; twice is failed.
 test-unit: .venv/dev ## The unit tests alone.

@@ -173,6 +173,7 @@ def test_a_delivery_is_measured_where_there_is_a_cluster():
     assert compared == ["job_to_ours", "held_digest_s", "agent, large_to_small"]
 
 
+@pytest.mark.long
 def test_a_cluster_is_enabled_again_and_verified():
     results = run("enablement.py", "--nodes", "2")
     assert [path for path, _ in figures(results)] == ["nodes=2, second_to_first", "nodes=2, second_changed"]

@@ -93,6 +93,7 @@ async def test_the_installers_rights_suffice(cluster):
     assert await outcomes(cluster, "node-1") == PASS
 
 
+@pytest.mark.long
 async def test_a_full_node_has_not_failed(cluster):
     await cluster.create_pod("full", cards=1, node="node-2")
     await cluster.running("full")
@@ -127,6 +128,7 @@ async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
     assert changed((await verify()).stdout) == 0
 
 
+@pytest.mark.long
 async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doubt(cluster):
     node = await cluster.get("/api/v1/nodes/node-1")
     record = json.loads(node["metadata"]["annotations"]["accelkit.io/stages"])
@@ -143,6 +145,7 @@ async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doub
     assert await outcomes(cluster, "node-1") == PASS
 
 
+@pytest.mark.long
 async def test_removal_leaves_neither_results_nor_pods(cluster):
     await cluster.create_pod("stays", memory=1)
     await cluster.running("stays")
