@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 ACCOUNTS = build_collection_path("v1", "serviceaccounts", "kube-system")
 RBAC = build_group_path("rbac.authorization.k8s.io/v1")
-DEADLINE = 150
+DEADLINE = 300
 
 
 def load(path: Path):

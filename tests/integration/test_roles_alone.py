@@ -40,7 +40,7 @@ async def test_each_role_is_used_alone_as_its_readme_says(control_plane, cache_k
     (tmp_path / "hosts.json").write_text(json.dumps(inventory))
     command = [BIN / "ansible-playbook", tmp_path / "play.json", "-i", tmp_path / "hosts.json", "--check"]
     done = subprocess.run(
-        command, cwd=REPOSITORY, env=control_plane.environ, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=REPOSITORY, env=control_plane.environ, capture_output=True, text=True, timeout=400, check=False
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_dialect_names, load_dialect, load_own_dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect, load_usable_dialects
 
 
 def read_advertised(node: Node) -> set[str]:
@@ -25,5 +25,6 @@ def gives_any(node: Node) -> bool:
 
 @cache
 def _list_advertisable() -> frozenset[str]:
-    advertised = (each.resources for each in map(load_dialect, list_dialect_names()) if each.advertised)
+    # A dialect of another distribution that is broken stops nobody who does not use it.
+    advertised = (each.resources for each in load_usable_dialects() if each.advertised)
     return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))
