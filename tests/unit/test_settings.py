@@ -16,7 +16,7 @@ NAME = re.compile(r"(?<![\w/])accelkit_[a-z0-9_]+")
 # Groups of the inventory.
 GROUPS = {"accelkit_api", "accelkit_control_plane", "accelkit_nodes"}
 # Prometheus reads these: what begins so there are metrics.
-RULES = ROOT / "roles/monitoring/files/rules.yml"
+RULES = {ROOT / "roles/monitoring" / name for name in ("files/rules.yml", "vars/main.yml")}
 FOLDERS = ("playbooks", "roles", "inventories", "extensions", "awx")
 
 
@@ -34,7 +34,7 @@ def names_in(*paths):
 
 def files(*folders):
     found = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".yml", ".j2", ".md")]
-    return [path for path in found if path != RULES]
+    return [path for path in found if path not in RULES]
 
 
 def test_what_the_playbooks_read_is_specified():
