@@ -291,6 +291,24 @@ def test_a_node_that_is_away_is_not_waited_for(ready, away, done):
     assert environment.compile_expression(task["until"])(**given) is done
 
 
+def test_pods_of_all_kernels_are_waited_for_together(tmp_path):
+    note, wait = load_tasks("check")[1:3]
+    assert "driver_wait_ends" in note["ansible.builtin.set_fact"]
+    tries = {
+        **{key: wait[key] for key in ("retries", "register")},
+        "until": False,
+        "delay": 3,
+        "ignore_errors": True,
+        "loop": ["a", "b"],
+        "ansible.builtin.ping": {},
+    }
+    told = {"content": "{{ driver_rollout.results | to_json }}", "dest": str(tmp_path / "tried.json")}
+    tasks = [note, tries, {"ansible.builtin.copy": told}]
+    run_play(tmp_path, {"vars": {"driver_timeout": 9}, "tasks": tasks}, seconds=120)
+    tried = json.loads((tmp_path / "tried.json").read_text())
+    assert [(each["attempts"], each["failed"]) for each in tried] == [(2, True), (1, True)]
+
+
 def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():
     """Of a host that is not reached, Ansible does neither what rescues nor what is done in any case."""
     plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
