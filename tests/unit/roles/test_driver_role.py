@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,9 @@ def test_folders_of_the_node_are_mounted_as_they_are_asked_for(rendered):
 
 
 def test_a_build_has_its_containerfile_and_its_secrets(rendered):
-    made = {(each["kind"], each["metadata"]["name"]): each for each in rendered["container"]["__driver_jobs"]}
+    # The name of a Job ends in a hash.
+    objects = rendered["container"]["__driver_jobs"]
+    made = {(each["kind"], re.sub(r"-[0-9a-f]{8}$", "", each["metadata"]["name"])): each for each in objects}
     assert made["ConfigMap", "b-1"]["data"] == {"Containerfile": BUILD["containerfile"]}
     spec = made["Job", "b-1"]["spec"]
     assert spec["activeDeadlineSeconds"] == 1800
@@ -266,7 +269,9 @@ def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
     assert names.index(wait) < names.index("Apply the DaemonSets of the kernels") < names.index(end) == len(names) - 1
     environment = NativeEnvironment(autoescape=True)
     environment.tests["failed"] = lambda result: result.get("failed", False)
-    results = [{"failed": True, "item": {"name": "b-1"}}, {"failed": False, "item": {"name": "b-2"}}]
+    results = [
+        {"failed": failed, "item": {"metadata": {"name": name}}} for name, failed in (("b-1", True), ("b-2", False))
+    ]
     found = environment.from_string(tasks[end]["vars"]["driver_not_built"].strip()).render(
         driver_built={"results": results}
     )
