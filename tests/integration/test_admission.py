@@ -158,6 +158,25 @@ async def test_kubelets_agents_and_the_extender_write_what_is_theirs(cluster, te
     assert bound["metadata"]["annotations"][ASSIGNMENT] == FORGED
 
 
+async def test_kubelets_mirror_no_pods_that_look_like_accelkits(cluster):
+    own = PODS.replace("default", "accelkit")
+    node = await cluster.get("/api/v1/nodes/node-1")
+    owner = {"apiVersion": "v1", "kind": "Node", "controller": True, "name": "node-1", "uid": node["metadata"]["uid"]}
+
+    def mirror(labels):
+        made = pod("mirror", annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1")
+        made["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
+        return made
+
+    ours = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/name": "accelkit-cache-controller"}
+    async with acting_as_kubelet(cluster.sandbox.kubeconfig, "node-1") as kubelet:
+        assert "kubelets create no pods of accelkit" in await refusal_of(kubelet, own, mirror(ours))
+        assert await refusal_of(kubelet, PODS, mirror(ours)) == ""
+        assert await refusal_of(kubelet, own, mirror({"app.kubernetes.io/name": "another"})) == ""
+    # Who creates ours is no kubelet.
+    assert await refusal_of(cluster.api, own, mirror(ours)) == ""
+
+
 async def test_a_template_that_forges_makes_no_pods_and_its_owner_is_told(cluster, tenant):
     path = "/apis/apps/v1/namespaces/default/deployments"
     labels = {"app": "forger"}
@@ -274,7 +293,7 @@ def count_annotations(number):
 
 
 async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
-    for name in ("accelkit-extender-assignments", "accelkit-extender-cards"):
+    for name in ("accelkit-extender-assignments", "accelkit-extender-cards", "accelkit-extender-mirrors"):
 
         async def checked(name=name):
             status = (await cluster.get(f"{POLICIES}/{name}")).get("status", {})

@@ -6,31 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from accelkit.audit.comparison import Audit, AuditEvidence, audit
-from accelkit.errors import ApiError, AssignmentError, ServiceError
+from accelkit.audit.kubelet_policies import read_policies
+from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, read_cluster
 from accelkit.kube.client import ApiClient
-from accelkit.kube.listing import UNREADABLE, list_all
-from accelkit.kube.paths import PODS, build_config_maps_path, build_node_path
+from accelkit.kube.listing import list_all
+from accelkit.kube.paths import PODS, build_config_maps_path
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
-from accelkit.texts import shorten
 from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
-_MOST_BYTES = 1 << 20
 
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
-
-
-class _Kubelet(msgspec.Struct, rename="camel"):
-    topology_manager_policy: str = "none"
-
-
-class _Configz(msgspec.Struct):
-    kubeletconfig: _Kubelet
 
 
 async def audit_cluster(
@@ -87,13 +76,8 @@ async def gather(
     names = {node.name for node in chosen}
     reader = PodReader(dialects)
     pods, _ = await list_all(api, PODS, Pod, trim=reader.trim)
-    policies: dict[str, str] = {}
-    notes: list[str] = []
-    for node in sorted(names):
-        try:
-            policies[node] = await _topology_policy(api, node)
-        except (ApiError, *UNREADABLE) as exc:
-            notes.append(f"the kubelet of {node} was not asked for its configuration: {shorten(str(exc))}")
+    policies, problems = await read_policies(api, names)
+    notes = [f"the kubelet of {node} does not tell its configuration: {each}" for node, each in problems.items()]
     return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
@@ -125,14 +109,3 @@ async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocati
         except AssignmentError as exc:
             found[entry.metadata.name] = exc
     return found
-
-
-async def _topology_policy(api: ApiClient, node: str) -> str:
-    try:
-        # A kubelet says what its node has it say, as much as it likes.
-        answer = await api.get_page(f"{build_node_path(node)}/proxy/configz", query={}, max_bytes=_MOST_BYTES)
-    except ApiError as exc:
-        if exc.not_found:
-            raise ApiError("it has no such page", status=exc.status) from exc
-        raise
-    return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy

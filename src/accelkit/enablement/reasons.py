@@ -99,7 +99,8 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         "the name",
         StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/memory-unit.md",
         StageReason.NEVER_CHECKED: _CHECK_AGAIN,
-        StageReason.RECORD_UNREADABLE: "Take the annotation accelkit.io/stages off the node and run the check again",
+        StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection that is in use, "
+        "which writes the annotation accelkit.io/stages anew: ansible-playbook playbooks/verify.yml -i INVENTORY",
         StageReason.CACHES_UNREAD: _ASK_AGAIN,
         StageReason.CACHE_AGENT_NOT_READY: "See its log: kubectl -n {namespace} logs, with the pod's name",
         StageReason.CACHE_NOT_READY: "See its conditions: kubectl describe clustergkmcache, with the cache's name",

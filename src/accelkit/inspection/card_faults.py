@@ -1,7 +1,7 @@
 """Judges by the inventory of a node whether its cards have their driver, the driver its kernel, and all are well.
 
 The agent says of a card that is not well why, in sentences of `accelkit.node.health`; the few that are about the driver
-or a lost card are known here by their words, which a test compares with what it writes.
+are known here by their words, which a test compares with what it writes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from accelkit.inspection.provided_driver import is_for_another_kernel
 from accelkit.model.card import Card, Health
+from accelkit.model.card_loss import is_lost
 from accelkit.model.inventory import Inventory
 from accelkit.texts import list_some
 
@@ -22,7 +23,6 @@ _UNBOUND: Final = re.compile(
     r"the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
     r"|the device nodes of card \S+ are not known"
 )
-_LOST: Final = re.compile(r"the card is gone from the (PCI bus|node)|the card does not answer on the PCI bus")
 
 
 class CardFaultCode(StrEnum):
@@ -94,7 +94,7 @@ def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str
 
 def _judge_health(inventory: Inventory) -> CardFault | None:
     unwell = list(_list_unwell(inventory))
-    if lost := [card for card in unwell if _LOST.search(card.health_reason)]:
+    if lost := [card for card in unwell if is_lost(card)]:
         return CardFault(CardFaultCode.CARD_LOST, _describe(lost))
     if unwell:
         return CardFault(CardFaultCode.CARD_UNHEALTHY, _describe(unwell))

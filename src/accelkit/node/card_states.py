@@ -9,11 +9,10 @@ from typing import Protocol
 import msgspec
 
 from accelkit.model.card import Card, Health
+from accelkit.model.card_loss import GONE_FROM_NODE
 from accelkit.model.cordon import apply_cordon
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
-
-GONE = "the card is gone from the node"
 
 
 class Monitor(Protocol):
@@ -88,7 +87,7 @@ class CardStates:
     ) -> Card:
         told, reason = health.get(card.id, (card.health, card.health_reason))
         if gone:
-            told, reason = Health.UNHEALTHY, reason or GONE
+            told, reason = Health.UNHEALTHY, reason or GONE_FROM_NODE
         elif card.health is Health.UNHEALTHY:
             # What discovery itself knows to be bad is bad.
             told, reason = card.health, card.health_reason

@@ -20,6 +20,7 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import NodeView
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.nodes import NodeSummary
+from accelkit.remediation.repair_times import RepairTimes
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Controller:
         self._stored = False
         self._begun: dict[str, float] = {}
         self._planned: dict[str, frozenset[tuple[str, str]]] = {}
+        self._times = RepairTimes()
 
     async def run(self, pause_seconds: float) -> None:
         """Pass after pass until cancelled."""
@@ -142,6 +144,7 @@ class Controller:
 
     def _forget(self, nodes: list[NodeSummary]) -> None:
         now, known = self._clock(), {each.name: each for each in nodes}
+        self._times.keep({each.name for each in nodes if each.recorded or each.fresh})
         self._begun = {name: at for name, at in self._begun.items() if now - at < _DOUBT_SECONDS}
         self._planned = {
             name: faults for name, faults in self._planned.items() if name in known and known[name].fresh & faults
@@ -172,6 +175,8 @@ class Controller:
         return decision.hold
 
     async def _carry_out(self, view: NodeView, decision: Decision) -> None:
+        under = set() if view.record is None else set(view.record.cards)
+        self._times.look(view.name, under | set(decision.begun), self._clock())
         if decision.begun:
             # Before it is known what becomes of it.
             self._begun[view.name] = self._clock()
@@ -180,8 +185,11 @@ class Controller:
             for card in cards:
                 self._metrics.count(what, "done")
                 log.info("%s: card %s of node %s", what, card, view.name)
-        for seconds in decision.lifted.values():
-            self._metrics.observe_repair(seconds)
+        for card, seconds in decision.lifted.items():
+            if self._times.believes(view.name, card, seconds, self._clock()):
+                self._metrics.observe_repair(seconds)
+            else:
+                log.warning("node %s: its record does not tell how long the repair of card %s took", view.name, card)
 
     async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
         """Tell what would be done, once for the faults of a node, and write nothing on it."""

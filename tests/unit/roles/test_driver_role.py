@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,9 @@ def test_folders_of_the_node_are_mounted_as_they_are_asked_for(rendered):
 
 
 def test_a_build_has_its_containerfile_and_its_secrets(rendered):
-    made = {(each["kind"], each["metadata"]["name"]): each for each in rendered["container"]["__driver_jobs"]}
+    # The name of a Job ends in a hash.
+    objects = rendered["container"]["__driver_jobs"]
+    made = {(each["kind"], re.sub(r"-[0-9a-f]{8}$", "", each["metadata"]["name"])): each for each in objects}
     assert made["ConfigMap", "b-1"]["data"] == {"Containerfile": BUILD["containerfile"]}
     spec = made["Job", "b-1"]["spec"]
     assert spec["activeDeadlineSeconds"] == 1800
@@ -266,7 +269,9 @@ def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
     assert names.index(wait) < names.index("Apply the DaemonSets of the kernels") < names.index(end) == len(names) - 1
     environment = NativeEnvironment(autoescape=True)
     environment.tests["failed"] = lambda result: result.get("failed", False)
-    results = [{"failed": True, "item": {"name": "b-1"}}, {"failed": False, "item": {"name": "b-2"}}]
+    results = [
+        {"failed": failed, "item": {"metadata": {"name": name}}} for name, failed in (("b-1", True), ("b-2", False))
+    ]
     found = environment.from_string(tasks[end]["vars"]["driver_not_built"].strip()).render(
         driver_built={"results": results}
     )
@@ -289,6 +294,24 @@ def test_a_node_that_is_away_is_not_waited_for(ready, away, done):
     environment.filters["flatten"] = lambda lists: [each for some in lists for each in some]
     given["driver_away"] = environment.from_string(task["vars"]["driver_away"].strip()).render(given)
     assert environment.compile_expression(task["until"])(**given) is done
+
+
+def test_pods_of_all_kernels_are_waited_for_together(tmp_path):
+    note, wait = load_tasks("check")[1:3]
+    assert "driver_wait_ends" in note["ansible.builtin.set_fact"]
+    tries = {
+        **{key: wait[key] for key in ("retries", "register")},
+        "until": False,
+        "delay": 3,
+        "ignore_errors": True,
+        "loop": ["a", "b"],
+        "ansible.builtin.ping": {},
+    }
+    told = {"content": "{{ driver_rollout.results | to_json }}", "dest": str(tmp_path / "tried.json")}
+    tasks = [note, tries, {"ansible.builtin.copy": told}]
+    run_play(tmp_path, {"vars": {"driver_timeout": 9}, "tasks": tasks}, seconds=120)
+    tried = json.loads((tmp_path / "tried.json").read_text())
+    assert [(each["attempts"], each["failed"]) for each in tried] == [(2, True), (1, True)]
 
 
 def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():

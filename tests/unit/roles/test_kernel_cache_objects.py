@@ -245,13 +245,27 @@ def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered
 
 def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
     for case, names in {
-        "defaults": {CONTROLLER, f"{CONTROLLER}-status", AGENT, *WRITERS},
+        "defaults": {CONTROLLER, f"{CONTROLLER}-mirrors", f"{CONTROLLER}-status", AGENT, *WRITERS},
         # GKM's own operator, where it is adopted, writes the status too.
-        "bare": {CONTROLLER, AGENT, *WRITERS},
+        "bare": {CONTROLLER, f"{CONTROLLER}-mirrors", AGENT, *WRITERS},
     }.items():
         for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
             assert names <= {name for of, each, name in rendered if (of, each) == (case, kind)}
     assert ("bare", "ValidatingAdmissionPolicy", f"{CONTROLLER}-status") not in rendered
+
+
+def test_the_webhooks_service_selects_no_pod_that_a_kubelet_may_create(rendered):
+    spec = rendered["defaults", "ValidatingAdmissionPolicy", f"{CONTROLLER}-mirrors"]["spec"]
+    assert [each["expression"] for each in spec["matchConditions"]] == [
+        "'system:nodes' in request.userInfo.?groups.orValue([]) && request.namespace == 'accelkit'"
+    ]
+    selected = {"app.kubernetes.io/name": CONTROLLER, "app.kubernetes.io/part-of": "accelkit"}
+    assert [each["expression"] for each in spec["validations"]] == [
+        "object.metadata.?labels['app.kubernetes.io/part-of'].orValue('') != 'accelkit'"
+    ]
+    assert rendered["defaults", "Service", CONTROLLER]["spec"]["selector"] == selected
+    template = rendered["defaults", "Deployment", CONTROLLER]["spec"]["template"]
+    assert selected.items() <= template["metadata"]["labels"].items()
 
 
 def test_signer_policies_are_those_of_the_variable(rendered):

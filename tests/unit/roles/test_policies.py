@@ -64,3 +64,14 @@ def test_writers_and_exempt_namespaces_are_those_of_the_variables():
     condition = find_policy("accelkit-extender-cards", **guarding)["matchConditions"][1]["expression"]
     assert condition.startswith('!(request.namespace in ["x", "gpu-operator"]) ||')
     assert "namespace in" not in find_policy("accelkit-extender-cards", **given)["matchConditions"][1]["expression"]
+
+
+def test_kubelets_create_no_pods_that_look_like_ours_where_ours_run():
+    spec = find_policy("accelkit-extender-mirrors", extender_namespace="x")
+    assert spec["matchConstraints"]["resourceRules"][0]["resources"] == ["pods"]
+    assert [each["expression"] for each in spec["matchConditions"]] == [
+        "'system:nodes' in request.userInfo.?groups.orValue([]) && request.namespace == 'x'"
+    ]
+    assert [each["expression"] for each in spec["validations"]] == [
+        "object.metadata.?labels['app.kubernetes.io/part-of'].orValue('') != 'accelkit'"
+    ]

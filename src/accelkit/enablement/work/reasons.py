@@ -27,7 +27,7 @@ REASONS: Final[dict[str, str]] = {
     "OtherRun": "Wait until the other run has ended, or the kubelet has let its pod go, then run the check again",
     "PodGone": "See who deletes or evicts pods on the node, then run the check again",
     "PodRefused": "Let pods of the restricted Pod Security Standard into the namespace {namespace}, then run it again",
-    "RecordUnreadable": "Run the check again with the newest version of the collection that is in use",
+    "RecordUnreadable": NEXT_ACTIONS[StageReason.RECORD_UNREADABLE],
     "StateChanged": NEXT_ACTIONS[StageReason.STATE_CHANGED],
     # The device plugin's.
     "ContainerNotStarted": "See what the node's container runtime says of the pod's devices, such as its CDI files",

@@ -14,16 +14,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from accelkit.model.card import Card
+from accelkit.model.card_loss import is_lost
 from accelkit.node.card_metrics.holders import Holder, Holdings
 from accelkit.node.card_metrics.reading import CardReading
-from accelkit.node.card_states import GONE
 from accelkit.node.health.faults import Fault
 from accelkit.vendors.xids import find_xid
 
 _LABELS: Final = ("card", "vendor", "model", "node")
 _POD_LABELS: Final = (*_LABELS, "namespace", "pod", "container")
-# What health says of a card that is not there any more, whoever noticed it.
-_LOST: Final = GONE.removesuffix("the node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class CardCollector(Collector):
         )
         health = GaugeMetricFamily(
             "accelerator_health_info",
-            "1 for each card: healthy, unhealthy, unknown, or lost where it was there and is not any more.",
+            "1 for each card: healthy, unhealthy, unknown, or lost where it left, or does not answer on the PCI bus.",
             labels=(*_LABELS, "state"),
         )
         cordoned = GaugeMetricFamily(
@@ -190,4 +188,4 @@ def _complete(card: Card, reading: CardReading) -> CardReading:
 
 
 def _name_state(card: Card) -> str:
-    return "lost" if _LOST in card.health_reason else card.health.value
+    return "lost" if is_lost(card) else card.health.value

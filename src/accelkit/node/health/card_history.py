@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from accelkit.model.card import Health
+from accelkit.model.card_loss import GONE_FROM_BUS, SILENT_ON_BUS
 from accelkit.node.health.faults import Fault
 from accelkit.node.health.signals import Signals
 from accelkit.vendors.xids import XidAction, find_xid
@@ -90,9 +91,9 @@ class CardHistory:
     def _list_errors(self, signals: Signals) -> Iterator[str]:
         first = self._first or Signals()
         if signals.present is False and first.present:
-            yield "the card is gone from the PCI bus"
+            yield GONE_FROM_BUS
         elif signals.answers is False:
-            yield "the card does not answer on the PCI bus"
+            yield SILENT_ON_BUS
         if signals.bound is False and first.driver:
             yield f"the driver {first.driver} is not bound to it any more"
         elif signals.driver and first.driver and signals.driver != first.driver:

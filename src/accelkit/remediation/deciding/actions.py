@@ -76,7 +76,7 @@ class Decision:
     Attributes:
         actions: each after the one before it was done.
         begun: cards whose remediation begins.
-        lifted: cards for which all was taken back, with the seconds since they were isolated.
+        lifted: cards for which all was taken back, with the seconds since they were isolated, as the record has it.
         dismissed: cards whose cordon a person took away.
         hold: why nothing is done; empty where nothing keeps us.
     """

@@ -120,7 +120,7 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
         draft.mended = add_word(draft.mended, name)
     if step.record is None:
         del draft.cards[name]
-        draft.lifted[name] = max(0.0, now - before.since)
+        draft.lifted[name] = now - before.since
         if before.mended:
             draft.mended = remove_word(draft.mended, name, None)
     else:

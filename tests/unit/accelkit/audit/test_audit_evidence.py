@@ -162,7 +162,7 @@ async def test_a_kubelet_that_does_not_tell_its_configuration_is_noted(cluster, 
     found = await gather(cluster, namespace="ak")
     assert found.policies == {"m": "none"}
     (note,) = found.notes
-    assert note.startswith(f"the kubelet of n was not asked for its configuration: {problem}")
+    assert note.startswith(f"the kubelet of n does not tell its configuration: {problem}")
 
 
 async def test_an_api_server_that_does_not_answer_ends_the_audit(cluster):

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from accelkit.model.card import Card, Health
-from accelkit.node.card_states import GONE, CardStates
+from accelkit.model.card_loss import GONE_FROM_NODE
+from accelkit.node.card_states import CardStates
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
 
@@ -69,14 +70,17 @@ def test_what_discovery_knows_to_be_bad_is_bad(states, monitor):
 def test_a_card_that_is_not_found_any_more_stays_with_its_number_until_it_is_back(states):
     states.update([found("a", 0), found("b", 1)], frozenset())
     assert seen(states.update([found("b", 0)], frozenset()))[-1] == ("b", "healthy", "")
-    assert ("a", "unhealthy", GONE) in seen(states.update([found("b", 1)], frozenset()))
+    assert ("a", "unhealthy", GONE_FROM_NODE) in seen(states.update([found("b", 1)], frozenset()))
     assert ("a", "healthy", "") in seen(states.update([found("a", 0), found("b", 1)], frozenset()))
 
 
 def test_a_card_gone_before_the_agent_started_stays_where_containers_hold_it(states):
     published = [Card("a", "simulated", "m", 16), Card("b", "simulated", "m", 16), Card("c", "foreign", "m", 16)]
     states.remember(published, PROFILES, {"b", "c"})
-    assert seen(states.update([found("a", 0)], frozenset())) == [("a", "healthy", ""), ("b", "unhealthy", GONE)]
+    assert seen(states.update([found("a", 0)], frozenset())) == [
+        ("a", "healthy", ""),
+        ("b", "unhealthy", GONE_FROM_NODE),
+    ]
 
 
 def test_a_cordoned_card_keeps_its_health(states):
@@ -86,7 +90,9 @@ def test_a_cordoned_card_keeps_its_health(states):
 
 def test_a_card_that_lost_its_name_with_its_driver_is_no_new_one(states):
     states.update([found("GPU-1", 0, bdf="0000:19:00.0")], frozenset())
-    assert seen(states.update([found("place", 0, bdf="0000:19:00.0")], frozenset())) == [("GPU-1", "unhealthy", GONE)]
+    assert seen(states.update([found("place", 0, bdf="0000:19:00.0")], frozenset())) == [
+        ("GPU-1", "unhealthy", GONE_FROM_NODE)
+    ]
     other = replace(found("GPU-2", 0, bdf="0000:19:00.0"), driver="nvidia")
     assert ("GPU-2", "healthy", "") in seen(states.update([other], frozenset()))
 

@@ -23,7 +23,8 @@ class PlannedBuild(msgspec.Struct, frozen=True):
     """A Job.
 
     Attributes:
-        name: of the Job and its ConfigMap; another image or Containerfile is another Job, as Jobs do not change.
+        name: of the ConfigMap with its Containerfile, another one for another image or text. The name of the Job begins
+            with it, and ends in a part of a hash of all that its pods depend on.
         image: that it pushes.
         builder: the image that builds.
         args: of the builder, filled in.
@@ -72,10 +73,9 @@ def plan_builds(
             "CONTEXT": CONTEXT,
         }
         args = tuple(fill_pattern(each, variables) for each in driver.build.args)
-        chosen = [f"{key}={value}" for key, value in sorted(driver.build.node_selector.items())]
-        whole = "\0".join((planned.image, driver.build.builder, driver.build.containerfile, *args, *chosen))
+        whole = f"{planned.image}\0{driver.build.containerfile}"
         digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST]
-        name = f"{planned.name[: MAX_NAME - _DIGEST - 1].rstrip('-.')}-{digest}"
+        name = f"{planned.name[: MAX_NAME - 2 * (_DIGEST + 1)].rstrip('-.')}-{digest}"
         found.append(
             PlannedBuild(
                 name,

@@ -278,12 +278,14 @@ def test_images_that_are_not_there_are_built_and_others_are_not():
         "--build-arg=K=6.1+x-rhel9.4",
     )
     assert (build.push_secret, build.entitlement_secret) == ("push", "rhel")
-    # Jobs do not change.
-    for change in ({"containerfile": "FROM y"}, {"node_selector": {"builds": "true"}}):
-        other = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD | change}})
-        [changed] = plan_builds(sets, other, {"i:6.1_x": False}, systems)
-        assert changed.name != build.name
-        assert max(len(build.name), len(changed.name)) <= MAX_NAME
+    # What a running Job reads does not change.
+    other = read_drivers(
+        {"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD | {"containerfile": "FROM y"}}}
+    )
+    [changed] = plan_builds(sets, other, {"i:6.1_x": False}, systems)
+    assert changed.name != build.name
+    # The Job's own hash has room.
+    assert max(len(build.name), len(changed.name)) <= MAX_NAME - 9
     without = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}"}})
     assert plan_builds(sets, without, {"i:6.1_x": False}, systems) == ()
 

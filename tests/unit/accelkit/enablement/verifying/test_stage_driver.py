@@ -7,11 +7,11 @@ import pytest
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.reasons import StageReason
 from accelkit.errors import DevicePluginError
-from accelkit.inspection.card_faults import _LOST, _UNBOUND, CardFaultCode
+from accelkit.inspection.card_faults import _UNBOUND, CardFaultCode
 from accelkit.inspection.provided_driver import build_label
 from accelkit.model.card import Card, Health
+from accelkit.model.card_loss import GONE_FROM_NODE, is_lost
 from accelkit.model.stage import Stage
-from accelkit.node.card_states import GONE
 from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.card_history import CardHistory
@@ -57,7 +57,7 @@ def lose_card():
 
 def miss_card():
     # Of a card that is no PCI device, or of which the agent has no signals, it writes this one.
-    return GONE
+    return GONE_FROM_NODE
 
 
 def silence_card():
@@ -68,7 +68,7 @@ def silence_card():
 def test_a_card_without_its_driver_is_known_by_what_the_agent_writes(cluster, told, tell):
     reason = tell()
     assert _UNBOUND.search(reason)
-    assert not _LOST.search(reason)
+    assert not is_lost(Card("c", "v", "m", 1, health=Health.UNHEALTHY, health_reason=reason))
     cluster.node.change_card(health=Health.UNHEALTHY, health_reason=reason)
     results = cluster.judge()
     assert told(results, DRIVER) == ("fail", "DriverMissing")

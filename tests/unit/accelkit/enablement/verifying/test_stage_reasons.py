@@ -12,6 +12,7 @@ from accelkit.enablement.drivers.reasons import REASONS as OF_DRIVERS
 from accelkit.enablement.ownership.reasons import REASONS as OF_OWNERS
 from accelkit.enablement.partitioning.reasons import REASONS as OF_PARTITIONS
 from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
+from accelkit.enablement.report.make import _UNNAMED
 from accelkit.enablement.work.reasons import REASONS as OF_WORK
 from accelkit.model.stage import MAX_EVIDENCE
 
@@ -66,6 +67,15 @@ def test_no_other_code_stands_in_two_lists():
     lists = [{reason.value for reason in StageReason}, *(set(room) for room in ROOMS.values())]
     counts = Counter(code for codes in lists for code in codes)
     assert {code for code, count in counts.items() if count > 1} == SHARED
+
+
+def test_stages_and_checks_advise_the_same():
+    assert {OF_WORK[reason] == NEXT_ACTIONS[reason] for reason in ("NeverChecked", "RecordUnreadable")} == {True}
+
+
+def test_the_page_explains_what_the_report_calls_a_reason_that_is_none():
+    assert f"`{_UNNAMED}`" in PAGE
+    assert _UNNAMED not in {*StageReason, *(code for room in ROOMS.values() for code in room)}
 
 
 def test_each_reason_has_a_next_action():

@@ -7,8 +7,10 @@ import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, generate_latest
 
+from accelkit.inspection.card_faults import find_card_fault
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod
 from accelkit.node.card_metrics.collector import CardCollector
 from accelkit.node.card_metrics.holders import list_holdings
@@ -182,6 +184,26 @@ def test_a_card_that_is_gone_is_lost_whoever_noticed_it(noticed):
     states.update([FoundCard(CARD, 0, 0, load_profiles()["nvidia"], driver="nvidia")], frozenset())
     (lost,) = states.update([], frozenset())
     assert [line for line in show([lost.card]) if 'state="lost"' in line]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state"),
+    [
+        (Signals(present=True), Signals(present=False), "lost"),
+        (Signals(present=True, answers=True), Signals(present=True, answers=False), "lost"),
+        (Signals(present=True, driver="nvidia", bound=True), Signals(present=True, bound=False), "unhealthy"),
+        (Signals(present=True, link_width=16), Signals(present=True, link_width=8), "unhealthy"),
+    ],
+)
+@pytest.mark.parametrize("xids", [(), (79,)])
+def test_a_card_is_lost_for_the_metric_where_it_is_lost_for_stages(before, after, state, xids):
+    history = CardHistory()
+    for at, signals in enumerate((before, after, after)):
+        history.observe(signals, at * 10.0, xids=xids)
+    card = msgspec.structs.replace(CARD, health=history.health, health_reason=history.reason)
+    assert [line for line in show([card]) if line.startswith("accelerator_health_info") and f'state="{state}"' in line]
+    fault = find_card_fault(Inventory(1, (card,)), kernel="", chosen="")
+    assert fault.code == {"lost": "CardLost", "unhealthy": "CardUnhealthy"}[state]
 
 
 def test_containers_of_several_pods_share_a_card_that_nobody_has_alone(agent):
