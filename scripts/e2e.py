@@ -20,12 +20,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
 PULL_SECONDS = 300
-MOST_LINES = 60
+MOST_LINES = 40
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CACHES = "kernel_cache"
 REGISTRY = "localhost:5001"
@@ -79,7 +80,9 @@ def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple
             task.append(words)
             if words.startswith(("fatal: ", "failed: ")):
                 failed = task
-    return process.returncode, failed[:MOST_LINES]
+    # What Ansible prints of a program's output a second time, line by line, says nothing new.
+    told = list(takewhile(lambda words: not words.startswith("stdout_lines:"), failed))
+    return process.returncode, told[-MOST_LINES:]
 
 
 def find_problem() -> str | None:
