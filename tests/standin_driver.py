@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from accelkit.sandbox.fake_host.files import FakeCard
 from accelkit.sandbox.fake_host.host import FakeHost
 from accelkit.vendors.profiles import load_profiles
 
@@ -24,12 +25,19 @@ class StandinDriver:
     def __init__(self, host: FakeHost, kernel: str) -> None:
         self._host, self._kernel = host, kernel
 
-    def load(self, running: str) -> bool:
-        """Load the modules and lay down the libraries; False where the kernel that runs refuses them."""
+    def load(self, running: str, version: str = "") -> bool:
+        """Load the modules and lay down the libraries; False where the kernel that runs refuses them.
+
+        Args:
+            running: the kernel.
+            version: that the modules tell; empty where they tell none.
+        """
         if running != self._kernel:
             return False
         for card in self._host.cards:
             self._host.bind(card.bdf)
+        for card in self._host.cards if version else ():
+            self._host.write(self._name_version(card), version)
         for library in self._list_libraries():
             library.parent.mkdir(parents=True, exist_ok=True)
             library.write_bytes(b"")
@@ -39,8 +47,12 @@ class StandinDriver:
         """Take all of it away again."""
         for card in self._host.cards:
             self._host.unbind(card.bdf)
+            (self._host.root / self._name_version(card)).unlink(missing_ok=True)
         for library in self._list_libraries():
             library.unlink(missing_ok=True)
+
+    def _name_version(self, card: FakeCard) -> str:
+        return f"sys/module/{card.model.driver}/version"
 
     def _list_libraries(self) -> list[Path]:
         profiles = load_profiles()

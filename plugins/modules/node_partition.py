@@ -58,6 +58,29 @@ options:
       - Names of nodes by pool, the value of C(accelkit.io/pool).
     type: dict
     default: {}
+  own_pods:
+    description:
+      - Pods that the taints have to leave a node. Where they leave them none, that is an error, before any node is
+        changed.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - What people call them.
+        type: str
+        required: true
+      setting:
+        description:
+          - The variable with their tolerations.
+        type: str
+        required: true
+      spec:
+        description:
+          - Their C(tolerations), C(nodeSelector) and C(affinity).
+        type: dict
+        required: true
 seealso:
   - module: accelkit.kubernetes.toleration_check
 """
@@ -101,6 +124,14 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
+    from accelkit.enablement.partitioning.room import read_own_pods
+
+
+OWN_PODS = {
+    "name": {"type": "str", "required": True},
+    "setting": {"type": "str", "required": True},
+    "spec": {"type": "dict", "required": True},
+}
 
 
 def main():
@@ -110,6 +141,7 @@ def main():
         tainted={"type": "list", "elements": "str", "default": []},
         roles={"type": "dict", "default": {}},
         pools={"type": "dict", "default": {}},
+        own_pods={"type": "list", "elements": "dict", "default": [], "options": OWN_PODS},
     )
     applied = call(module, lambda api: _apply(api, module))
     before = {name: list(each) for name, each in applied.before.items()}
@@ -127,7 +159,8 @@ async def _apply(api, module):
     given = module.params
     if given["state"] == "absent":
         return await remove_partition(api, check=module.check_mode)
-    partition = Partition(tuple(given["taints"]), tuple(given["tainted"]), given["roles"], given["pools"])
+    own_pods = read_own_pods(given["own_pods"])
+    partition = Partition(tuple(given["taints"]), tuple(given["tainted"]), given["roles"], given["pools"], own_pods)
     return await apply_partition(api, partition, check=module.check_mode)
 
 

@@ -25,6 +25,11 @@ def shorten(text: str, length: int = MAX_SHOWN) -> str:
     return clean(text if len(text) <= length else f"{text[: length - 1]}…")
 
 
+def count_cards(number: int) -> str:
+    """Return how many cards, as `1 card` or `2 cards`."""
+    return "1 card" if number == 1 else f"{number} cards"
+
+
 def list_some(names: Iterable[str], most: int = 5) -> str:
     """Return the first names for a sentence, and how many more there are."""
     listed = list(names)

@@ -83,7 +83,7 @@ def words(done):
 def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(own):
     said = words(own.refused)
     assert own.refused.returncode
-    assert "node node-2: in units of 0.001GB the memory of this node's 1 cards is 171,798 devices" in said
+    assert "node node-2: in units of 0.001GB the memory of this node's 1 card is 171,798 devices" in said
     assert "the smallest unit that works here is " in said
 
 

@@ -21,7 +21,7 @@ from accelkit.model.inventory import find_unit
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod
 from accelkit.model.request import Kind
 from accelkit.model.units import format_bytes
-from accelkit.texts import shorten
+from accelkit.texts import count_cards, shorten
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
@@ -157,8 +157,7 @@ def _list_oversubscribed(inspection: Inspection) -> Iterator[str]:
     for node in inspection.nodes:
         factors = Counter(card.memory_factor for card in node.cards if card.memory_factor != 1)
         for factor, count in sorted(factors.items()):
-            words = "1 card" if count == 1 else f"{count} cards"
-            yield f"{words} of {node.name}: shares may take {factor:g} times its memory (oversubscription)"
+            yield f"{count_cards(count)} of {node.name}: shares may take {factor:g} times its memory (oversubscription)"
 
 
 _CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"

@@ -12,6 +12,7 @@ from accelkit.model.units import format_bytes
 from accelkit.placement.likeness import is_large
 from accelkit.placement.topology.groups import may_be_groups
 from accelkit.placement.topology.links import CardLinks
+from accelkit.texts import count_cards
 
 
 def find_broken_constraints(
@@ -38,7 +39,7 @@ def _find_broken(
     if not held:
         return
     if len(held) != container.cards:
-        yield f"{name} has {len(held)} cards, not {container.cards}"
+        yield f"{name} has {count_cards(len(held))}, not {container.cards}"
     if container.model and any(card not in cards or cards[card].model != container.model for card in held):
         yield f"{name} has cards of another model than {container.model}"
     beside = {share.card for share in assignment.containers.get(container.same_card_as, ())}

@@ -11,6 +11,7 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.model.request import MAX_CARDS
+from accelkit.texts import count_cards
 
 # A card is cut into so many parts.
 WHOLE_MILLI: Final = 1000
@@ -101,7 +102,7 @@ def read_lifetimes(path: Path) -> list[int]:
 def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
-        raise ConfigurationError(f"{where}: {cards} cards of {milli} thousandths each is more than there can be")
+        raise ConfigurationError(f"{where}: {count_cards(cards)} of {milli} thousandths each is more than there can be")
     # A task of several cards has them whole, whatever the trace says of their thousandths.
     share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
     if cards and not share:

@@ -13,7 +13,7 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import MAX_CARD_ID
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, format_bytes
-from accelkit.texts import shorten
+from accelkit.texts import count_cards, shorten
 from accelkit.vendors.counted_requests import CardContainer, read_counted_request
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
@@ -144,7 +144,7 @@ class _Check:
         cards = [share.card for share in shares]
         if len(set(cards)) != count or len(cards) != count:
             raise AssignmentError(
-                f"container {self.container.name} was given {len(set(cards))} cards and asks for {count}"
+                f"container {self.container.name} was given {count_cards(len(set(cards)))} and asks for {count}"
             )
         for card in cards:
             known = 0 < len(card) <= MAX_CARD_ID if self.capacities is None else card in self.capacities

@@ -15,6 +15,7 @@ from accelkit.errors import QuantityError, RequestError
 from accelkit.model.amounts import Amounts, build_amounts
 from accelkit.model.request import MAX_CARDS, ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
+from accelkit.texts import count_cards
 from accelkit.vendors.card_numbers import parse_card_name
 from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 
@@ -96,7 +97,7 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
         raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} can be")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
-        raise RequestError(f"container {container.name} asks for more than {count} cards can have")
+        raise RequestError(f"container {container.name} asks for more than {count_cards(count)} can have")
     amounts = _read_amounts(container, names, name, count)
     kind, per_card = container.kind, (memory // count, compute // count)
     return ContainerRequest(container.name, kind, count, *per_card, amounts=amounts, counted_by=name)
@@ -163,7 +164,8 @@ def _check_linked(rules: PodRules, together: Sequence[str], requests: Sequence[C
     for request in requests:
         if request.counted_by and request.cards != _PAIR:
             raise RequestError(
-                f"{rules.linked}: container {request.container} asks for {request.cards} cards, which are no pair",
+                f"{rules.linked}: container {request.container} asks for {count_cards(request.cards)}, "
+                "which is no pair",
                 next_step="ask for two linked cards in each container",
             )
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.texts import shorten
+from accelkit.texts import count_cards, shorten
 from accelkit.vendors.annotations import Annotations
 from accelkit.vendors.inspect_formats import InspectFormat
 from accelkit.vendors.profiles import is_plugin_resource
@@ -19,10 +19,10 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.MEMORY: "insufficient memory in one card",
         MisfitReason.MEMORY_CARDS: "insufficient memory on {cards} cards",
         MisfitReason.WHOLE_CARDS: "insufficient free cards",
-        MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
-        MisfitReason.AMOUNT: "insufficient {detail} on {cards} card(s)",
+        MisfitReason.COMPUTE: "insufficient compute on {counted}",
+        MisfitReason.AMOUNT: "insufficient {detail} on {counted}",
         MisfitReason.MODEL: "no card of model {detail}",
-        MisfitReason.CARD_MEMORY: "fewer than {cards} cards of {detail}",
+        MisfitReason.CARD_MEMORY: "fewer than {counted} of {detail}",
         MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
         MisfitReason.REUSE: (
             "container {detail} cannot take over the devices of an init container that lie on several cards"
@@ -253,4 +253,5 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def format_misfit(self, misfit: Misfit) -> str:
         """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
-        return pattern.format(cards=misfit.cards, detail=shorten(misfit.detail))
+        counted = count_cards(misfit.cards)
+        return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -8,6 +8,7 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest
+from accelkit.texts import count_cards
 from accelkit.vendors.checked_assignments import check_assignment
 from accelkit.vendors.pod_reading import CardPod
 
@@ -47,7 +48,8 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
 
 def _find_cards(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
     if len(numbers) != asked.cards:
-        raise AssignmentError(f"container {asked.container} was given {len(numbers)} cards and asks for {asked.cards}")
+        given = count_cards(len(numbers))
+        raise AssignmentError(f"container {asked.container} was given {given} and asks for {asked.cards}")
     for number in numbers:
         if (card := cards.get(number)) is None:
             raise AssignmentError(f"container {asked.container} was given card {number}, which its node does not have")

@@ -13,6 +13,7 @@ from accelkit.model.card import MAX_CARD_ID
 from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest, PodSelector
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.placement.policies import Policy
+from accelkit.texts import count_cards
 from accelkit.vendors.counted_requests import (
     CardContainer,
     apply_pod_rules,
@@ -198,7 +199,8 @@ def _read_card_ids(container: str, card_ids: tuple[str, ...], cards: int) -> fro
             next_step="accelkit inspect shows the identities of cards",
         )
     if found and len(found) < cards:
-        raise RequestError(f"container {container} asks for {cards} cards and names {len(found)} that it may have")
+        asked = count_cards(cards)
+        raise RequestError(f"container {container} asks for {asked} and names {len(found)} that it may have")
     return found
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.texts import clean, shorten
+from accelkit.texts import clean, count_cards, shorten
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,8 @@ def test_long_texts_are_cut_and_say_so():
     assert shorten("x" * 200) == "x" * 200
     assert shorten("x" * 201) == "x" * 199 + "…"
     assert shorten("ab\x1b", 2) == "a…"
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0 cards"), (1, "1 card"), (2, "2 cards")])
+def test_one_card_is_no_cards(number, told):
+    assert count_cards(number) == told

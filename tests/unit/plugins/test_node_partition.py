@@ -37,6 +37,15 @@ def test_present_applies(run_module, calls):
     assert answer["diff"] == {"before": {"a": []}, "after": {"a": ["label x=y"]}}
 
 
+def test_the_taints_have_to_leave_its_own_pods_a_node(run_module, calls):
+    pods = {"name": "the extender", "setting": "extender_tolerations", "spec": {"nodeSelector": {"a": "b"}}}
+    run_module(node_partition, {"taints": [MEMORY], "own_pods": [pods]})
+    [[_, [partition], _]] = calls
+    assert [(str(each), each.spec.node_selector) for each in partition.own_pods] == [
+        ("the extender (extender_tolerations)", {"a": "b"})
+    ]
+
+
 def test_absent_takes_everything_back(run_module, calls):
     assert run_module(node_partition, {"state": "absent"})["changed"] is False
     assert calls == [("remove", (), False)]

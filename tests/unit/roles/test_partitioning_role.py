@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
 from rendering import run_play
 from ruamel.yaml import YAML
 
@@ -170,3 +172,80 @@ def told(tmp_path_factory):
 def test_what_somebody_else_has_is_in_the_way(told, name):
     expected = FOUND[name][2]
     assert expected in told[name] if expected else told[name] == ""
+
+
+PLACES = load((ROOT / "playbooks/vars/cluster.yml").read_text())[0]["__accelkit_places"]
+ROLES = {
+    "extender": "extender",
+    "cache_controller": "kernel_cache",
+    "remediation": "remediation",
+    "renewal": "certificates",
+    "second_scheduler": "second_scheduler",
+}
+
+
+@pytest.mark.parametrize(("place", "role"), ROLES.items())
+def test_the_playbooks_say_of_their_own_pods_what_their_roles_have_by_default(place, role):
+    defaults = load((ROOT / "roles" / role / "defaults/main.yml").read_text())[0]
+    spec, environment = PLACES[place]["spec"], NativeEnvironment()
+    assert PLACES[place]["setting"] == f"{role}_tolerations"
+    given = {
+        "__accelkit_tolerations": load((ROOT / "playbooks/vars/cluster.yml").read_text())[0]["__accelkit_tolerations"]
+    }
+    for key, variable in (("tolerations", "tolerations"), ("nodeSelector", "node_selector"), ("affinity", "affinity")):
+        name = f"{role}_{variable}"
+        if key in spec:
+            assert environment.from_string(spec[key]).render(given) == defaults[name]
+            assert environment.from_string(spec[key]).render({**given, name: ["own"]}) == ["own"]
+        else:
+            assert name not in defaults
+    assert set(PLACES) == set(ROLES)
+
+
+@pytest.mark.parametrize("playbook", ["preflight", "site"])
+def test_the_playbooks_have_the_taints_leave_their_own_pods_a_node(playbook):
+    tasks = [
+        task for play in load((ROOT / f"playbooks/{playbook}.yml").read_text())[0] for task in play.get("tasks", ())
+    ]
+    [task] = [
+        each
+        for each in tasks
+        if each.get("ansible.builtin.include_role", {}).get("name") == "accelkit.kubernetes.partitioning"
+        and each["ansible.builtin.include_role"].get("tasks_from") != "remove"
+    ]
+    assert task["vars"] == {"partitioning_own_pods": "{{ __accelkit_own_pods }}"}
+
+
+def test_of_its_own_pods_those_are_meant_that_are_wanted(tmp_path):
+    wanted = {
+        "bare": ({}, ["the extender", "the renewal of certificates"]),
+        "host": ({"extender_expose": "host"}, ["the extender"]),
+        "all": (
+            {
+                "accelkit_kernel_caches": True,
+                "accelkit_remediation": {"mode": "dry-run"},
+                "accelkit_mode": "second-scheduler",
+            },
+            [
+                "the extender",
+                "the cache controller",
+                "remediation",
+                "the renewal of certificates",
+                "the second scheduler",
+            ],
+        ),
+    }
+    tasks = [
+        {
+            "ansible.builtin.include_tasks": str(tmp_path / "write.yml"),
+            "vars": {**given, "file": str(tmp_path / f"{name}.json")},
+        }
+        for name, (given, _) in wanted.items()
+    ]
+    write = {"ansible.builtin.copy": {"content": "{{ __accelkit_own_pods | to_json }}", "dest": "{{ file }}"}}
+    (tmp_path / "write.yml").write_text(json.dumps([write]))
+    run_play(tmp_path, {"vars_files": [str(ROOT / "playbooks/vars/cluster.yml")], "tasks": tasks}, seconds=200)
+    for name, (_, expected) in wanted.items():
+        found = json.loads((tmp_path / f"{name}.json").read_text())
+        assert [each["name"] for each in found] == expected
+        assert found[0]["spec"]["tolerations"][0]["key"] == "node-role.kubernetes.io/control-plane"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click import Context
 from jinja2 import Environment
+from rendering import run_play
 from test_roles import ROOT, documents, load, policies
 
 from accelkit.model.cordon import CORDON
@@ -16,6 +19,7 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 
 NAME = "accelkit-remediation"
 ON = {"mode": "on", "reset_job": "reset"}
+PREFLIGHT = load(ROOT / "roles/remediation/tasks/preflight.yml")
 
 
 def render(**settings):
@@ -128,9 +132,69 @@ def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
 
 
 def test_what_changes_nodes_is_refused_where_nothing_bounds_its_rights():
-    tasks = load(ROOT / "roles/remediation/tasks/preflight.yml")
+    tasks = PREFLIGHT[:2]
     judge = Environment(autoescape=True).compile_expression
     for mode, admission, accepted in (("on", True, True), ("on", False, False), ("dry-run", False, True)):
         given = {"remediation_mode": mode, "__remediation_admission": admission}
         assert all(judge(each["ansible.builtin.assert"]["that"])(given) for each in tasks) is accepted
     assert not judge(tasks[0]["ansible.builtin.assert"]["that"])({"remediation_mode": "off"})
+
+
+def template(*, suspend=True, **metadata):
+    """A CronJob as a user writes it, in accelkit's namespace unless another one is named."""
+    spec = {"schedule": "@yearly"} | ({"suspend": True} if suspend else {})
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "reset", **metadata}, "spec": spec}
+
+
+# By name: what the cluster has (None where it is not asked), what files bring by stage, and what is told of it.
+TEMPLATES = {
+    "there": ([template()], {}, ""),
+    "absent": ([], {}, "CronJob reset in the namespace accelkit, which is not there; create it"),
+    "running": ([template(suspend=False)], {}, "which is not suspended; give it suspend: true, or leave reset_job"),
+    "brought after drivers": (None, {"driver": [template()], "device-plugin": None}, ""),
+    "brought after the agent": (None, {"device-plugin": [template(name="other"), template(namespace="accelkit")]}, ""),
+    "brought elsewhere": ([], {"driver": [template(namespace="other")]}, "which is not there"),
+    "brought, whatever is there": (None, {"driver": [template(suspend=False)], "monitoring": [template()]}, ""),
+    "brought running": (None, {"driver": [template(suspend=False)]}, "which is not suspended"),
+    "another kind": ([], {"driver": [template() | {"kind": "Job"}]}, "which is not there"),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the preflight says of the template of Jobs in each case; run by one run."""
+    folder = tmp_path_factory.mktemp("templates")
+    looked, judged = PREFLIGHT[2:]
+    assert looked["register"] == "remediation_template"
+    tasks = []
+    for name, (there, brought, _) in TEMPLATES.items():
+        files = {}
+        for stage, listed in brought.items():
+            files[stage] = listed and [str(folder / f"{name} {stage}.yaml")]
+            for file in files[stage] or ():
+                (folder / file).write_text("---\n".join(json.dumps(each) + "\n" for each in listed))
+        given = {"accelkit_remediation": ON, "accelkit_stage_manifests": files}
+        # Where it was not looked for, nothing was found.
+        found = {"resources": there} if there is not None else {"skipped": True}
+        tasks += [
+            {"ansible.builtin.set_fact": {**given, "remediation_template": found}},
+            {"ansible.builtin.debug": {}, "when": looked["when"], "register": "asked"},
+            {**judged, "register": "answer", "ignore_errors": True},
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ [asked is not skipped, answer.msg if answer is failed else ''] | to_json }}",
+                    "dest": str(folder / f"{name}.json"),
+                }
+            },
+        ]
+    files = [str(ROOT / "roles/remediation" / place / "main.yml") for place in ("defaults", "vars")]
+    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in TEMPLATES}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_that_is_not_there_is_told_before_anything_is_changed(told, name):
+    there, _, expected = TEMPLATES[name]
+    looked, said = told[name]
+    assert looked is (there is not None)
+    assert expected in said if expected else said == ""

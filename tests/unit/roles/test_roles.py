@@ -466,7 +466,8 @@ def test_the_node_agent_sees_its_host_below_one_root(root, below):
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     assert mounted(found, spec) == {
         **KUBELETS,
-        **{f"/host{path}": below + path for path in ("/sys/bus", "/sys/class", "/sys/devices", "/dev", "/usr")},
+        **{f"/host/sys/{name}": f"{below}/sys/{name}" for name in ("bus", "class", "devices", "module")},
+        **{f"/host{path}": below + path for path in ("/dev", "/usr")},
         "/host/etc": "host-files",
         "/host/sys/fs/cgroup": "host-cgroups",
         "/var/run/secrets/kubernetes.io/serviceaccount": "token",

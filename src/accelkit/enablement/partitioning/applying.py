@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
-from accelkit.enablement.partitioning.reasons import REASONS
+from accelkit.enablement.partitioning.reasons import NO_NODE_LEFT, REASONS
+from accelkit.enablement.partitioning.room import OwnPods, find_homeless
 from accelkit.enablement.partitioning.wishes import Wish, build_wishes
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
@@ -29,12 +30,14 @@ class Partition(msgspec.Struct, frozen=True):
         tainted: names of the nodes with these taints; empty for all whose cards are shared.
         roles: names of nodes by role.
         pools: names of nodes by pool.
+        own_pods: that the taints have to leave a node.
     """
 
     taints: tuple[str, ...] = ()
     tainted: tuple[str, ...] = ()
     roles: Mapping[str, Sequence[str]] = {}
     pools: Mapping[str, Sequence[str]] = {}
+    own_pods: tuple[OwnPods, ...] = ()
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -60,7 +63,8 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
 
     Raises:
         ConfigurationError: a node does not exist, is in two roles or pools, has a label of somebody else in the place
-            of one that is wanted, or a record that cannot be read; no node was changed.
+            of one that is wanted, or a record that cannot be read, or the taints leave pods of accelkit's own no node;
+            no node was changed.
         ServiceError: a node changes faster than it can be written; all others were.
         ApiError: the API server did not answer, or refused a node, when all others were written.
     """
@@ -72,6 +76,9 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     changes = {name: plan_change(node, wishes[name]) for name, node in nodes.items()}
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise _build_refusal(conflicts)
+    if homeless := find_homeless(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
+        keys, names = ", ".join(partition.taints), ", ".join(map(str, homeless))
+        raise _build_refusal([f"{NO_NODE_LEFT}: taints of {keys} on {', '.join(tainted)} leave no node to {names}"])
     return await _write(api, changes, lambda node: plan_change(node, wishes[node.metadata.name]), tainted, check=check)
 
 

@@ -9,6 +9,7 @@ RECORD_UNREADABLE: Final = "RecordUnreadable"
 TWO_ROLES: Final = "TwoRoles"
 UNKNOWN_NODE: Final = "UnknownNode"
 NOT_PARTITIONED: Final = "NotPartitioned"
+NO_NODE_LEFT: Final = "NoNodeLeft"
 OBJECT_OF_ANOTHER: Final = "ObjectOfAnother"
 SHARES_REPELLED: Final = "SharesRepelled"
 ADMISSION_UNKNOWN: Final = "AdmissionUnknown"
@@ -23,6 +24,10 @@ REASONS: Final[dict[str, str]] = {
     TWO_ROLES: "name each node in one role and in one pool of accelkit_partitioning",
     UNKNOWN_NODE: "correct the name in accelkit_partitioning (kubectl get nodes)",
     NOT_PARTITIONED: "run site.yml",
+    NO_NODE_LEFT: (
+        "name fewer nodes in hard.nodes of accelkit_partitioning, or add to these settings a toleration of each taint: "
+        "{key: RESOURCE, operator: Exists, effect: NoSchedule}"
+    ),
     OBJECT_OF_ANOTHER: "choose another name in accelkit_partitioning, or delete the object if nobody needs it",
     SHARES_REPELLED: (
         "let the API server's admission plugin ExtendedResourceToleration add tolerations "

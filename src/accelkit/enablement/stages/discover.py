@@ -14,6 +14,7 @@ from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.model.inventory import Inventory
 from accelkit.model.label_record import read_label_record
 from accelkit.model.stage import StageResult
+from accelkit.texts import count_cards
 from accelkit.vendors.profiles import find_profiles
 
 
@@ -67,7 +68,7 @@ def _list_higher_counts(facts: NodeFacts, inventory: Inventory) -> Iterator[str]
                 continue
             with suppress(ValueError):
                 if (count := int(labels[key])) > counts[vendor]:
-                    yield f"label {key} counts {count} cards, the inventory has {counts[vendor]} of {vendor}"
+                    yield f"label {key} counts {count_cards(count)}, the inventory has {counts[vendor]} of {vendor}"
 
 
 def _describe_cards(inventory: Inventory) -> str:

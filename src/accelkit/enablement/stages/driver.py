@@ -9,6 +9,7 @@ from accelkit.enablement.stages.results import failed, passed, unknown
 from accelkit.inspection.card_faults import CardFault, describe_drivers, find_card_fault, find_driver_fault
 from accelkit.inspection.provided_driver import read_chosen_kernel
 from accelkit.model.stage import StageResult
+from accelkit.texts import count_cards
 
 
 def judge_driver(facts: NodeFacts) -> StageResult:
@@ -24,7 +25,8 @@ def judge_driver_check(facts: NodeFacts) -> StageResult:
     if fault is not None:
         return _tell(facts, fault)
     drivers = describe_drivers(facts.cards, facts.state.drivers, kernel=kernel)
-    return passed(f"{len(facts.cards.cards)} cards are well; {drivers}")
+    number = len(facts.cards.cards)
+    return passed(f"{count_cards(number)} {'is' if number == 1 else 'are'} well; {drivers}")
 
 
 def _tell(facts: NodeFacts, fault: CardFault) -> StageResult:

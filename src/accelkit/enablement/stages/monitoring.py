@@ -11,7 +11,7 @@ from accelkit.enablement.facts.watched import NotServed, Shown
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, skipped, unknown
 from accelkit.model.stage import StageResult
-from accelkit.texts import list_some
+from accelkit.texts import count_cards, list_some
 
 
 def judge_monitoring(facts: NodeFacts) -> StageResult:
@@ -35,4 +35,4 @@ def _judge_shown(facts: NodeFacts, shown: Shown, by: str) -> StageResult:
     if missing := sorted(card.id for card in cards if card.id not in shown.cards):
         evidence = f"its agent shows {shown.series} series, and none of {list_some(missing, most=3)}"
         return failed(facts, StageReason.METRICS_MISSING, evidence)
-    return passed(f"{by} has its agent scraped, which shows {shown.series} series of {len(cards)} cards")
+    return passed(f"{by} has its agent scraped, which shows {shown.series} series of {count_cards(len(cards))}")

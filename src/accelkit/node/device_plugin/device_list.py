@@ -14,6 +14,7 @@ from accelkit.model.units import UNITS, format_unit
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.devices import BASE, DeviceIds
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
+from accelkit.texts import count_cards
 
 _HEALTHY = "Healthy"
 _UNHEALTHY = "Unhealthy"
@@ -80,8 +81,8 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
-        f"in units of {format_unit(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
-        f"list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
+        f"in units of {format_unit(unit_bytes)} the memory of this node's {count_cards(len(cards))} is {devices:,} "
+        f"devices, a list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
         next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
     )
 

@@ -9,6 +9,7 @@ import click
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox.fake_host.host import FakeHost
+from accelkit.texts import count_cards
 
 __all__ = ["fake_host"]
 
@@ -42,7 +43,7 @@ def fake_host(root: Path, wanted: tuple[str, ...], name: str, *, device_nodes: b
         raise SandboxError(f"the fake host cannot be written: {exc}") from exc
     for card in host.cards:
         click.echo(f"{card.bdf}  {card.vendor}  {card.model.name or card.model.device}")
-    click.echo(f"{len(host.cards)} cards below {root}")
+    click.echo(f"{count_cards(len(host.cards))} below {root}")
 
 
 def _parse(text: str) -> tuple[str, int, str]:

@@ -42,7 +42,7 @@ _LEASES = build_leases_path("kube-node-lease")
 # What every host has, so that a manifest may mount it.
 _FOLDERS = (
     *("dev", "etc/accelkit", "proc", "usr", "var/log/pods"),
-    *("sys/bus", "sys/class", "sys/devices", "sys/fs/cgroup"),
+    *("sys/bus", "sys/class", "sys/devices", "sys/module", "sys/fs/cgroup"),
 )
 
 

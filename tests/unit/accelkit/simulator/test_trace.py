@@ -50,7 +50,7 @@ def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
     ("text", "sentence"),
     [
         (TASKS.replace("1,500", "1,0"), "line 2: a task with a card needs gpu_milli of 1 to 1000"),
-        (TASKS.replace("1,500", "1,1001"), "line 2: 1 cards of 1001 thousandths each is more than there can be"),
+        (TASKS.replace("1,500", "1,1001"), "line 2: 1 card of 1001 thousandths each is more than there can be"),
         (TASKS.replace("2,1000", "129,1000"), "line 4: 129 cards"),
         (TASKS.replace("1,500", "x,500"), "line 2: num_gpu is 'x'"),
         ("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,0,0\n", "asks for a card; give a list of tasks with num_gpu"),

@@ -193,7 +193,7 @@ def test_a_pod_that_asks_for_nothing_or_in_words_of_our_own_is_not_taken_over():
 @pytest.mark.parametrize(
     ("name", "limits", "annotations", "sentence"),
     [
-        ("gas", {"gpu.intel.com/i915": 2}, {GAS: "card0"}, "container c was given 1 cards and asks for 2"),
+        ("gas", {"gpu.intel.com/i915": 2}, {GAS: "card0"}, "container c was given 1 card and asks for 2"),
         ("gas", {"gpu.intel.com/i915": 1}, {GAS: "|"}, "annotation gas-container-cards names 2 containers of 1"),
         ("gas", {"gpu.intel.com/i915": 1}, {GAS: ","}, "container c was given 0 cards and asks for 1"),
         ("gcushare", {"enflame.com/gcu-memory": "x"}, {GCU: "0"}, "'x' is not a Kubernetes quantity"),

@@ -81,9 +81,9 @@ def test_several_shares_that_do_not_add_up_in_whole_units_are_not_believed(given
 
 
 def test_the_same_card_twice_is_not_believed():
-    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+    with pytest.raises(AssignmentError, match="container c was given 1 card and asks for 2"):
         check(FOUR, c=(Share("a", 2), Share("a", 2)))
-    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+    with pytest.raises(AssignmentError, match="container c was given 1 card and asks for 2"):
         check(pod(c={CARDS: 2}), c=whole("a", "a"))
 
 
@@ -124,7 +124,7 @@ def test_where_the_limits_count_compute_they_say_it():
     forged = (Share("a", 16, 1000), Share("b", 0, 0))
     counted = {"amounts": ((I915, 1),)}
     assert check(gas, compute={"c": 9}, c=forged) == {"c": tuple(Share(card, 4, 300, **counted) for card in "ab")}
-    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+    with pytest.raises(AssignmentError, match="container c was given 1 card and asks for 2"):
         check(gas, c=(Share("a", 4, 300),))
     slices = pod(c={"enflame.com/shared-gcu": "3"})
     assert check(slices, c=(Share("a", 16, 1000),)) == {"c": (Share("a", 0, 500),)}

@@ -176,6 +176,6 @@ def test_linked_cards_are_pairs_in_each_container():
     containers = container({CARD: 2}, "a"), container({"accelkit.io/cards": 3}, "b")
     assert [each.link for each in read(*containers, **{"gas-allocate-xelink": ""})] == ["any", ""]
     said = refusal(container({CARD: 4}), **{"gas-allocate-xelink": "true"})
-    assert "gas-allocate-xelink: container c asks for 4 cards, which are no pair; ask for two linked cards" in said
+    assert "gas-allocate-xelink: container c asks for 4 cards, which is no pair; ask for two linked cards" in said
     both = {"gas-allocate-xelink": "true", "gas-same-gpu": "a,b"}
     assert "are both there" in refusal(container({CARD: 1}, "a"), container({CARD: 1}, "b"), **both)

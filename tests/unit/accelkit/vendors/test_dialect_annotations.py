@@ -177,7 +177,7 @@ def test_gas_puts_containers_on_the_same_card():
     ("limits", "annotations", "message"),
     [
         ({"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1}, {}, "gpu.intel.com/i915 and gpu.intel.com/xe"),
-        ({"gpu.intel.com/i915": 1, "gpu.intel.com/millicores": 1001}, {}, "more than 1 cards can have"),
+        ({"gpu.intel.com/i915": 1, "gpu.intel.com/millicores": 1001}, {}, "more than 1 card can have"),
         ({"gpu.intel.com/i915": 1}, {"gas-allow": "gpu0"}, "gas-allow names gpu0"),
         ({"gpu.intel.com/i915": 1}, {"gas-same-gpu": "c"}, "two or more different containers"),
         ({"gpu.intel.com/i915": 2}, {"gas-same-gpu": "c,d"}, "does not ask for exactly one card"),

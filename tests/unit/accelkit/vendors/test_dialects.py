@@ -100,7 +100,9 @@ def test_the_config_map_of_unhealthy_cards_names_its_node(config_map, node):
 
 def test_a_sentence_is_filled_with_the_cards_and_the_detail():
     native = load_dialect("native")
-    assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 3)) == "insufficient compute on 3 card(s)"
+    assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 3)) == "insufficient compute on 3 cards"
+    assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 1)) == "insufficient compute on 1 card"
+    assert native.format_misfit(Misfit(MisfitReason.CARD_MEMORY, 1, "9 GiB")) == "fewer than 1 card of 9 GiB"
     assert native.format_misfit(Misfit(MisfitReason.MODEL, detail="H100")) == "no card of model H100"
 
 
