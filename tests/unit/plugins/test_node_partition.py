@@ -40,7 +40,7 @@ def test_present_applies(run_module, calls):
 def test_the_taints_have_to_leave_its_own_pods_a_node(run_module, calls):
     pods = {"name": "the extender", "setting": "extender_tolerations", "spec": {"nodeSelector": {"a": "b"}}}
     run_module(node_partition, {"taints": [MEMORY], "own_pods": [pods]})
-    [[_, [partition], _]] = calls
+    [[_api, [partition], _options]] = calls
     assert [(str(each), each.spec.node_selector) for each in partition.own_pods] == [
         ("the extender (extender_tolerations)", {"a": "b"})
     ]
