@@ -1,4 +1,4 @@
-"""site.yml is ended after each change that enablement makes, and remove.yml then leaves nothing of it."""
+"""site.yml with all of enablement: a preview writes nothing; whatever it was ended after, remove.yml leaves nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_objects import as_before, nodes, settled_nodes, settled_objects
+from cluster_objects import as_before, changed, kubeconfig_of, nodes, objects, settled_nodes, settled_objects
 from conftest import BIN, REPOSITORY, Sandbox
 
 from accelkit.sandbox.fake_host.host import FakeHost
@@ -36,6 +36,7 @@ PARTS = {
     "checks": "stages :",
 }
 MOST_RUNS = 25
+READING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,19 @@ def install(sandbox: Sandbox, settings: dict[str, object], ended: Path) -> subpr
         check=False,
         start_new_session=True,
     )
+
+
+async def test_a_preview_of_all_of_it_shows_each_part_and_needs_no_right_to_write(sandbox, tmp_path):
+    await settled_nodes(sandbox, 2)
+    reader = await kubeconfig_of(sandbox, "reader", {"rules": [READING]})
+    before, settings = await settled_objects(sandbox), build_settings(tmp_path)
+    given = json.dumps({**settings, "accelkit_kubeconfig": str(reader)})
+    preview = sandbox.playbook("site.yml", "--check", "--diff", "-e", given).stdout
+    assert changed(preview) > 0
+    # What each part would make: objects by their names, labels and taints of nodes.
+    for shown in ("accelkit-driver-", "of-a-user", "accelkit-monitoring", "accelkit-high", "accelkit-remediation"):
+        assert shown in preview, shown
+    assert await objects(sandbox) == before
 
 
 async def test_whatever_enablement_was_ended_after_removal_leaves_no_trace(sandbox, tmp_path):
