@@ -10,6 +10,7 @@ Usage: once_more.py [OPTION OF PYTEST FOR THE FIRST RUN …] FOLDER
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,11 @@ def main() -> int:
     FAILED.unlink(missing_ok=True)
     status = run_tests(*options, folder)
     failed = read_failed()
+    FAILED.unlink(missing_ok=True)
     if status != TESTS_FAILED or not 0 < len(failed) <= MOST:
         return status
     print(f"\nOnce more, alone: {len(failed)} failed beside the others", flush=True)
-    status = run_tests("--last-failed", "--last-failed-no-failures", "none", folder)
+    status = run_tests(*failed)
     passed = sorted(set(failed) - set(read_failed()))
     print(
         f"\n{len(passed)} of {len(failed)} passed alone and failed beside the others", *passed, sep="\n  ", flush=True
@@ -43,8 +45,13 @@ def run_tests(*arguments: str) -> int:
 
 
 def read_failed() -> list[str]:
-    """Return the names of the tests, files and folders that failed in the last run."""
-    return list(json.loads(FAILED.read_text(encoding="utf-8"))) if FAILED.exists() else []
+    """Return the names of the tests, files and folders that failed in the last run.
+
+    Where tests are distributed by groups, xdist adds `@GROUP` to their names, by which no other run knows them:
+    pytest's own `--last-failed` would find none of them, and run them all.
+    """
+    names = json.loads(FAILED.read_text(encoding="utf-8")) if FAILED.exists() else {}
+    return [re.sub(r"@[^@\[\]]*$", "", name) for name in names]
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ def run(tmp_path, monkeypatch):
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
-    def run_all(**sources):
+    def run_all(*options, **sources):
         (tmp_path / "tests").mkdir()
         for name, source in sources.items():
             (tmp_path / "tests" / f"test_{name}.py").write_text(source)
-        monkeypatch.setattr(sys, "argv", ["once_more.py", "-q", "tests"])
+        monkeypatch.setattr(sys, "argv", ["once_more.py", "-q", *options, "tests"])
         return once_more.main()
 
     return run_all
@@ -46,6 +46,15 @@ def test_what_passes_alone_passes_and_is_named(run, tmp_path, capfd):
     assert (
         "1 of 1 passed alone and failed beside the others\n  tests/test_once.py::test_unlucky" in capfd.readouterr().out
     )
+    assert (tmp_path / "runs").read_text() == "x", "what had passed ran again"
+
+
+def test_of_a_group_of_tests_too_only_what_failed_runs_again(run, tmp_path, capfd):
+    grouped = f"import pytest\npytestmark = pytest.mark.xdist_group('both')\n{ONLY_ONCE}{ALWAYS}"
+    assert run("-p", "xdist", "-n", "1", "--dist", "loadgroup", grouped=grouped) == 0
+    out = capfd.readouterr().out
+    assert "tests/test_grouped.py::test_unlucky@both" in out, "no group was at work"
+    assert "1 of 1 passed alone and failed beside the others\n  tests/test_grouped.py::test_unlucky\n" in out
     assert (tmp_path / "runs").read_text() == "x", "what had passed ran again"
 
 
