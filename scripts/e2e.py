@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
 PULL_SECONDS = 300
+MOST_LINES = 60
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CACHES = "kernel_cache"
 REGISTRY = "localhost:5001"
 BASE = "docker.io/library/python:3.13-slim"
@@ -49,7 +53,31 @@ def main() -> int:
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
     }
     command = ["molecule", "test", "--scenario-name", scenario]
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+    status, failed = run_telling(command, environment)
+    if status:
+        print("\nWhat failed:", *(failed or ["no task did"]), sep="\n", flush=True)
+    return status
+
+
+def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
+    """Run molecule and show what it prints.
+
+    Returns:
+        Its exit status, and what the last task that failed printed. Molecule ends with the removal of the cluster and
+        a recap, so that of a run whose output was cut at the end nobody would learn why it failed.
+    """
+    task: list[str] = []
+    failed: list[str] = []
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            words = COLOUR.sub("", line).strip(" │\n")
+            if words.startswith(("TASK [", "PLAY ")):
+                task = []
+            task.append(words)
+            if words.startswith(("fatal: ", "failed: ")):
+                failed = task
+    return process.returncode, failed[:MOST_LINES]
 
 
 def find_problem() -> str | None:

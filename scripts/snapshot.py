@@ -2,6 +2,8 @@
 
 Usage: snapshot.py take FILE, or snapshot.py compare FILE SECONDS [IMAGE…]
 
+A cluster is taken once it stands still: controllers still write to a new one when its nodes and pods are ready long
+since, such as the annotation node.alpha.kubernetes.io/ttl.
 Images whose names begin with IMAGE are left out of the comparison: those that kubelets pulled stay on purpose.
 """
 
@@ -48,11 +50,27 @@ VOLATILE = frozenset(
 )
 # Kinds that come and go, and nodes, which are taken with their status.
 PASSING = ("events", "events.events.k8s.io", "componentstatuses", "nodes")
+SETTLED_SECONDS = 180
+STILL_SECONDS = 10
+
+
+class SnapshotError(Exception):
+    """The cluster can't be read now; the text says what could not, and why."""
 
 
 def run(*command: str) -> str:
-    """Return what a command prints."""
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    """Return what a command prints.
+
+    Raises:
+        SnapshotError: it failed, or did not end in time.
+    """
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired as exc:
+        raise SnapshotError(str(exc)) from exc
+    if ended.returncode:
+        raise SnapshotError(f"{' '.join(command)[:200]}: exit status {ended.returncode}: {ended.stderr.strip()}")
+    return ended.stdout
 
 
 def drop_volatile(value: object) -> object:
@@ -110,6 +128,38 @@ def take_snapshot(ignored: tuple[str, ...] = ()) -> dict[str, object]:
     }
 
 
+def take_settled() -> dict[str, object]:
+    """Return the cluster as it is once two looks at it are equal.
+
+    Raises:
+        SnapshotError: it does not stand still; the text has the last differences.
+    """
+    deadline, last = time.monotonic() + SETTLED_SECONDS, take_snapshot()
+    while True:
+        time.sleep(STILL_SECONDS)
+        now = take_snapshot()
+        found, last = compare(last, now), now
+        if not found:
+            return now
+        if time.monotonic() > deadline:
+            raise SnapshotError("\n".join(["the cluster does not stand still:", *found]))
+
+
+def find_differences(before: object, seconds: float, ignored: tuple[str, ...]) -> list[str]:
+    """Return what still differs from a snapshot when the time is over, or why the cluster can't be read then."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            found = compare(before, take_snapshot(ignored))
+        # A kind that goes between the list of kinds and that of objects is such an error.
+        except SnapshotError as exc:
+            found = [str(exc)]
+        if not found or time.monotonic() > deadline:
+            return found
+        # A kubelet reports the images that it has every minute or so, and deleted objects take their time.
+        time.sleep(2)
+
+
 def compare(before: object, after: object) -> list[str]:
     """Return the lines of the unified diff of two snapshots; there are none where they are equal."""
     first, second = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (before, after))
@@ -120,13 +170,14 @@ def main() -> int:
     """Take a snapshot, or wait until the cluster equals one; return the exit status."""
     match sys.argv[1:]:
         case ["take", file]:
-            Path(file).write_text(json.dumps(take_snapshot()))
+            try:
+                Path(file).write_text(json.dumps(take_settled()))
+            except SnapshotError as exc:
+                print(f"error: {exc}", file=sys.stderr)
+                return 1
             return 0
         case ["compare", file, seconds, *ignored]:
-            before, deadline = json.loads(Path(file).read_text()), time.monotonic() + float(seconds)
-            # A kubelet reports the images that it has every minute or so, and deleted objects take their time.
-            while (found := compare(before, take_snapshot(tuple(ignored)))) and time.monotonic() < deadline:
-                time.sleep(2)
+            found = find_differences(json.loads(Path(file).read_text()), float(seconds), tuple(ignored))
             print("\n".join(found) if found else "the cluster is as it was")
             return bool(found)
         case _:
