@@ -68,7 +68,9 @@ def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple
     """
     task: list[str] = []
     failed: list[str] = []
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             words = COLOUR.sub("", line).strip(" │\n")
