@@ -60,7 +60,7 @@ def build_settings(folder: Path) -> dict[str, object]:
         "accelkit_stage_manifests": {"device-plugin": [str(manifest)]},
         "accelkit_monitoring": "true",
         "accelkit_partitioning": {
-            "hard": {"enabled": True},
+            "hard": {"enabled": True, "nodes": ["node-1"]},
             "soft": {"enabled": True},
             "quotas": [{"namespace": "default", "hard": {"accelkit.io/memory": 8}}],
             "roles": {"training": ["node-1"]},
