@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from accelkit.errors import ApiError, raise_first
+from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_node_path
+from accelkit.kube.side_by_side import ask_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
@@ -41,21 +40,16 @@ async def read_policies(
     """
     policies: dict[str, str] = {}
     problems = dict.fromkeys(sorted(nodes), f"no answer in {seconds:g} s")
-    turn = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(node: str) -> None:
-        async with turn:
-            try:
-                policies[node] = await _read_policy(api, node)
-                del problems[node]
-            except (ApiError, *UNREADABLE) as exc:
-                problems[node] = shorten(str(exc))
+        try:
+            policies[node] = await _read_policy(api, node)
+            del problems[node]
+        except (ApiError, *UNREADABLE) as exc:
+            problems[node] = shorten(str(exc))
 
     # What was not answered in time stands as such.
-    with suppress(TimeoutError), raise_first(Exception):
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for node in list(problems):
-                group.create_task(ask(node))
+    await ask_all(list(problems), ask, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 
 

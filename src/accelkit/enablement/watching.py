@@ -6,9 +6,7 @@ answer comes in time, what an agent shows is unknown, and nothing else is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -22,6 +20,7 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path, build_pod_path
+from accelkit.kube.side_by_side import ask_all
 from accelkit.model.object_meta import ObjectMeta
 
 _OWN: Final = "app.kubernetes.io/part-of=accelkit"
@@ -110,26 +109,21 @@ async def _ask_all(api: ApiClient, agents: dict[str, OwnPod], seconds: float) ->
     shown: dict[str, Shown | NotServed | Unread] = {
         node: Unread(f"it did not answer in {seconds:g} s") for node in agents
     }
-    turn = asyncio.Semaphore(_AT_ONCE)
     refusals: list[_Forbidden] = []
     others = False
 
     async def ask(node: str) -> None:
         nonlocal others
-        async with turn:
-            # Who may not ask several may ask none. One of them may say so himself, as what he answers comes as it is.
-            general = len(refusals) >= _FEWEST_REFUSALS and not others
-            found = shown[node] = refusals[0] if general else await _ask(api, agents[node])
+        # Who may not ask several may ask none. One of them may say so himself, as what he answers comes as it is.
+        general = len(refusals) >= _FEWEST_REFUSALS and not others
+        found = shown[node] = refusals[0] if general else await _ask(api, agents[node])
         if isinstance(found, _Forbidden):
             refusals.append(found)
         else:
             others = True
 
     # What was not answered in time stands as such.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for node in agents:
-                group.create_task(ask(node))
+    await ask_all(agents, ask, at_once=_AT_ONCE, seconds=seconds)
     return shown
 
 

@@ -24,6 +24,10 @@ _UNBOUND: Final = re.compile(
     r"|the device nodes of card \S+ are not known"
 )
 
+# A vendor's library that is not there, and one that is there and tells nothing.
+_MISSING: Final = re.compile(r"library \S+ of (\S+) is missing")
+_UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
+
 
 class CardFaultCode(StrEnum):
     """Closed set of what can be wrong; docs/stage-reasons.md explains each."""
@@ -88,7 +92,7 @@ def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str
     if versions:
         return f"driver {versions}"
     vendors = {card.vendor for card in inventory.cards}
-    missing = [problem for problem in inventory.library_problems if _read_missing(problem) in vendors]
+    missing = [problem for problem in inventory.library_problems if _read_vendor(_MISSING, problem) in vendors]
     return f"driver not named ({'; '.join(missing)})" if missing else f"driver as old as the kernel {kernel}".rstrip()
 
 
@@ -122,17 +126,12 @@ def _list_silent(inventory: Inventory) -> Iterator[str]:
 
     One that is missing would tell it, too; but cards of which the kernel's driver alone knows enough work without it.
     """
-    vendors = {vendor for problem in inventory.library_problems if (vendor := _read_unanswered(problem))}
+    vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(_UNANSWERED, problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)
 
 
-def _read_unanswered(problem: str) -> str:
-    found = re.match(r"library \S+ of (\S+) is (?!missing)", problem)
-    return found[1] if found else ""
-
-
-def _read_missing(problem: str) -> str:
-    found = re.match(r"library \S+ of (\S+) is missing", problem)
+def _read_vendor(kind: re.Pattern[str], problem: str) -> str:
+    found = kind.match(problem)
     return found[1] if found else ""
 
 

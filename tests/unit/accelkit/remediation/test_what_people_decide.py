@@ -9,13 +9,19 @@ from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, Step
 from accelkit.remediation.deciding.views import JobState
 
 
-async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
+async def take_cordon_away():
+    """Return a cluster and its node whose failed card was cordoned, until a person took the cordon away."""
     cluster = SimCluster([1, 1])
     node = cluster.nodes["n0"]
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_pass()
     del node.annotations[CORDON]
     node.version += 1
+    return cluster, node
+
+
+async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
+    cluster, node = await take_cordon_away()
     for _ in range(5):
         await cluster.run_pass()
     assert CORDON not in node.annotations
@@ -26,12 +32,7 @@ async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_anot
 
 
 async def test_a_dismissed_fault_is_forgotten_once_the_card_is_healthy():
-    cluster = SimCluster([1, 1])
-    node = cluster.nodes["n0"]
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
-    await cluster.run_pass()
-    del node.annotations[CORDON]
-    node.version += 1
+    cluster, node = await take_cordon_away()
     await cluster.run_pass()
     cluster.lose_sight("n0", "GPU-0")
     await cluster.run_pass()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.kubernetes import load_table
-from accelkit.errors import ApiError, CacheError, RegistryError, raise_first
+from accelkit.errors import ApiError, CacheError, RegistryError
 from accelkit.gkm.objects import API_VERSION
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache_image import read_cache_image
@@ -21,6 +19,7 @@ from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path
+from accelkit.kube.side_by_side import ask_all
 from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
@@ -132,18 +131,13 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
     for cache in caches:
         names.setdefault((cache.spec.image, cache.status.resolved_digest), []).append(cache.name)
     labels: dict[str, ImageLabels | None] = dict.fromkeys((cache.name for cache in caches), None)
-    turn = asyncio.Semaphore(_AT_ONCE)
     async with RegistryClient(settings) as client:
 
-        async def read(image: str, digest: str) -> None:
-            async with turn:
-                labels.update(dict.fromkeys(names[image, digest], await _read_labels(client, image, digest)))
+        async def read(image: tuple[str, str]) -> None:
+            labels.update(dict.fromkeys(names[image], await _read_labels(client, *image)))
 
         # Those that were not read in time stay unknown.
-        with suppress(TimeoutError), raise_first(Exception):
-            async with asyncio.timeout(_CACHES_SECONDS), asyncio.TaskGroup() as group:
-                for image, digest in names:
-                    group.create_task(read(image, digest))
+        await ask_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
     return labels
 
 
