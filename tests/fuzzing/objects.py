@@ -45,7 +45,7 @@ class Objects:
     def __init__(self, values: Values, dialect: Dialect) -> None:
         self.values = values
         self.dialect = dialect
-        self._made = 0
+        self._made = self._changes = 0
 
     def pod(self, node: str) -> dict[str, Any]:
         """Return a new pod, bound where a node is named."""
@@ -71,7 +71,9 @@ class Objects:
     def change_pod(self, pod: dict[str, Any]) -> None:
         """Change what a user and a kubelet may change of a pod."""
         values, metadata = self.values, pod["metadata"]
-        metadata["resourceVersion"] = str(values.rng.getrandbits(30))
+        # It grows with each change, as an API server's does.
+        self._changes += 1
+        metadata["resourceVersion"] = str(self._changes)
         metadata["creationTimestamp"] = values.one(TIMES) if values.chance(0.9) else values.one((None, "", "soon"))
         metadata["annotations"] = self._annotations(pod)
         if values.chance(0.1):

@@ -12,8 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
+from accelkit.audit.written_sums import list_overfull_cards
 from accelkit.errors import AssignmentError, ServiceError
-from accelkit.inspection.accounting import check
+from accelkit.inspection.accounting import FindingKind, check
 from accelkit.inspection.inspection import Inspection, NodeView
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Health
@@ -89,6 +90,12 @@ def audit(evidence: AuditEvidence) -> Audit:
     """Compare all sides."""
     findings = [
         AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)
+    ]
+    over = {(found.node, found.card) for found in findings if found.kind == FindingKind.OVER_CAPACITY}
+    findings += [
+        AuditFinding(node, card, "", FindingKind.OVER_CAPACITY, message)
+        for node, card, message in list_overfull_cards(evidence.assigned.nodes, evidence.pods)
+        if (node, card) not in over
     ]
     notes = list(evidence.notes)
     if evidence.ledger is None:

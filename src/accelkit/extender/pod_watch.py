@@ -32,10 +32,10 @@ class PodWatch:
         if held is not None:
             self._log_if_released(held)
 
-    def replace(self, pods: list[Pod]) -> list[Holding]:
-        """Take over a complete list of pods; return the holdings younger than it."""
+    def replace(self, pods: list[Pod], version: str = "") -> list[Holding]:
+        """Take over a complete list of pods of this version; return the holdings younger than it."""
         before = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
-        young = self._feed.replace_pods(pods)
+        young = self._feed.replace_pods(pods, version)
         for held in before:
             self._log_if_released(held)
         return young

@@ -269,7 +269,7 @@ class _Service:
         )
 
     def _replace_pods(self, pods: list[Pod]) -> None:
-        for held in self._pod_watch.replace(pods):
+        for held in self._pod_watch.replace(pods, self._pods.version):
             # For a claim, and for what is kept for a group, no Binding was sent that could be asked about.
             if held.stage is not Stage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.recheck(held)

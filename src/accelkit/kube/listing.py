@@ -59,7 +59,8 @@ class Identified(msgspec.Struct):
     metadata: ObjectIdentity
 
 
-def _log_unreadable(text: bytes, error: Exception) -> None:
+def log_unreadable(text: bytes, error: Exception) -> None:
+    """Log an object that cannot be read."""
     log.warning("%s cannot be read and is left out: %s", name_unreadable(text), error)
 
 
@@ -70,7 +71,7 @@ async def list_all(
     *,
     query: Mapping[str, str] | None = None,
     trim: Callable[[T], None] = lambda _object: None,
-    on_unreadable: Callable[[bytes, Exception], None] = _log_unreadable,
+    on_unreadable: Callable[[bytes, Exception], None] = log_unreadable,
 ) -> tuple[list[T], str]:
     """Return a whole collection, read page by page, and its resource version.
 

@@ -109,6 +109,11 @@ class Reflector(Generic[T]):
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
     @property
+    def version(self) -> str:
+        """The version of the collection that was listed or watched last; in `on_replace` that of the list."""
+        return self._version
+
+    @property
     def unreadable(self) -> int:
         """How many objects could not be read."""
         return self._errors.count

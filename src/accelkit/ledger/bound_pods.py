@@ -87,8 +87,10 @@ class BoundPods:
 
     def reread(self, node: str) -> None:
         """Enter the pods of a node anew, whose cards or units are not what they were."""
-        for each in list(self._by_node.get(node, {}).values()):
-            self.put(each.pod, Stage.CONFIRMED)
+        for uid, each in list(self._by_node.get(node, {}).items()):
+            held = self._ledger.find_holding(uid)
+            # What a GET showed may still be newer than the next list.
+            self.put(each.pod, Stage.BOUND if held is not None and held.stage is Stage.BOUND else Stage.CONFIRMED)
 
     def end(self, node: str, uid: str) -> None:
         """Forget a pod that holds nothing any more."""

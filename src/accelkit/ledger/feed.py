@@ -22,6 +22,7 @@ from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.host_amounts import HostAmounts, read_node_amounts, read_pod_amounts
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.object_meta import ObjectIdentity
+from accelkit.model.observed_versions import ObservedVersions
 from accelkit.model.pod import SCHEDULED, ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
@@ -86,6 +87,7 @@ class LedgerFeed:
         self._withheld: dict[str, frozenset[str]] = {}
         self._errors = OnceReporter(log, logging.ERROR)
         self._unknown = OnceReporter(log)
+        self._versions = ObservedVersions()
         self._bound = BoundPods(ledger, self._errors)
         self._hosts = HostRooms(ledger)
         self.mix = TaskMix()
@@ -167,11 +169,21 @@ class LedgerFeed:
         kept = [] if pod.spec.node_name else [each for each in status.conditions or () if each.type == SCHEDULED]
         status.conditions = kept or None
 
-    def replace_pods(self, pods: list[Pod]) -> list[Holding]:
-        """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one."""
-        self.pending.clear()
-        self.created.clear()
+    def replace_pods(self, pods: list[Pod], version: str = "") -> list[Holding]:
+        """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one.
+
+        Args:
+            pods: all of them.
+            version: the list's own version.
+        """
+        listed = {pod.metadata.uid for pod in pods}
+        self._versions.forget_missing(listed, version, unsure=True)
+        for known in (self.pending, self.created):
+            for uid in known.keys() - self._versions.uids - listed:
+                del known[uid]
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
+        # What was read in a newer version is not in the list yet.
+        bound |= self._versions.uids - listed
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
         for pod in pods:
@@ -181,6 +193,7 @@ class LedgerFeed:
     def take_pod_event(self, kind: str, pod: Pod) -> None:
         """Take over one change of a pod."""
         if kind == "DELETED":
+            self._versions.end(pod.metadata)
             self._end(pod.metadata.uid, pod.spec.node_name)
         else:
             self._put_pod(pod)
@@ -193,13 +206,17 @@ class LedgerFeed:
             return
         ref = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
         if kind == "DELETED":
+            self._versions.end(pod.metadata)
             self._end(ref.uid, pod.spec.node_name)
-        elif pod.spec.node_name:
+        elif pod.spec.node_name and self._versions.take(pod.metadata):
             self._bound.put_unreadable(ref, pod.spec.node_name)
 
-    def take_pod(self, pod: Pod) -> None:
-        """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
-        self._put_pod(pod, Stage.BOUND)
+    def take_pod(self, pod: Pod) -> bool:
+        """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list.
+
+        Return False where the watch has shown a newer version of it, or its deletion.
+        """
+        return self._put_pod(pod, Stage.BOUND)
 
     def take_rules(self, rules: SharingRules) -> None:
         """Let other rules of sharing hold from now on, for the pods that wait, too."""
@@ -256,7 +273,9 @@ class LedgerFeed:
     def _withheld_cards(self, name: str) -> frozenset[str]:
         return self._inventories[name].cordoned | self._withheld.get(name, frozenset())
 
-    def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
+    def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> bool:
+        if not self._versions.take(pod.metadata):
+            return False
         try:
             self._read_pod(pod, stage)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the service
@@ -264,6 +283,7 @@ class LedgerFeed:
                 self._bound.put_unreadable(pod.ref, pod.spec.node_name, exc)
             else:
                 self._errors.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
+        return True
 
     def _read_pod(self, pod: Pod, stage: Stage) -> None:
         if pod.terminal:

@@ -21,6 +21,17 @@ def read_time(text: str | None) -> float:
         return 0.0
 
 
+def read_version(text: str) -> int | None:
+    """Return a resourceVersion as the integer by which versions are compared; None where it is not one."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether a resourceVersion is from before another one; False where one of them is not an integer."""
+    one, two = read_version(version), read_version(other)
+    return one is not None and two is not None and one < two
+
+
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
     """What of metadata says which object it is, in which version."""
 
@@ -33,11 +44,8 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
         return f"{self.namespace}/{self.name} ({self.uid})"
 
     def is_older_than(self, other: ObjectIdentity) -> bool:
-        """Return whether this is from before another version of the object; False where versions are no numbers."""
-        try:
-            return int(self.resource_version) < int(other.resource_version)
-        except ValueError:
-            return False
+        """Return whether this is from before another version of the object, as `is_older` compares them."""
+        return is_older(self.resource_version, other.resource_version)
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):

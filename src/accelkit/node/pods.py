@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.listing import list_all
+from accelkit.kube.listing import list_all, log_unreadable
 from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import find_unit
+from accelkit.model.observed_versions import ObservedVersions
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod, SharingPod
 from accelkit.node.node_cards import NodeCards
@@ -65,6 +66,11 @@ class _Readings:
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
     made: dict[str, NodePod] | None = None
 
+    def drop(self, uid: str) -> None:
+        """Forget a pod."""
+        for each in (self.pods, self.compute, self.running):
+            each.pop(uid, None)
+
 
 class NodePods:
     """Pods bound to one node that hold cards or wait for them.
@@ -86,7 +92,7 @@ class NodePods:
         self._readings = _Readings()
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
-        self._refreshes: list[set[str]] = []
+        self._versions = ObservedVersions()
         self._unreadable = OnceReporter(log, logging.ERROR)
         self._disbelieved = OnceReporter(log)
         self.reflector = Reflector(
@@ -138,50 +144,63 @@ class NodePods:
 
     async def refresh(self) -> bool:
         """Read the pods now; where the API server does not answer, what the watch has shown stays, and False."""
-        ended = set[str]()
-        self._refreshes.append(ended)
+        unreadable: list[bytes] = []
+
+        def leave_out(text: bytes, error: Exception) -> None:
+            log_unreadable(text, error)
+            unreadable.append(text)
+
         try:
             async with asyncio.timeout(_REFRESH_SECONDS):
-                pods, _ = await list_all(self._api, PODS, Pod, query=self._query, trim=self._trim)
+                pods, version = await list_all(
+                    self._api, PODS, Pod, query=self._query, trim=self._trim, on_unreadable=leave_out
+                )
         except (ApiError, TimeoutError) as exc:
             log.warning("cannot read this node's pods: %s", str(exc) or f"no answer in {_REFRESH_SECONDS} s")
             return False
-        finally:
-            self._refreshes.remove(ended)
-        for pod in pods:
-            # What the watch has seen end meanwhile is newer than this list.
-            if pod.metadata.uid not in ended:
-                self._event("ADDED", pod)
+        listed = {pod.metadata.uid for pod in pods}
+        # A pod that cannot be read is not missing.
+        self._take_list(pods, () if unreadable else self._versions.forget_missing(listed, version))
         return True
 
     def _trim(self, pod: Pod) -> None:
         self._reader.trim(pod, keep=STATIC_ANNOTATIONS)
 
-    def _replace(self, pods: Iterable[Pod]) -> None:
-        former, self._readings = self._readings, _Readings()
-        self._static = StaticPods(self._static.shown)
+    def _replace(self, pods: Sequence[Pod]) -> None:
+        listed = {pod.metadata.uid for pod in pods}
+        self._take_list(pods, self._versions.forget_missing(listed, self.reflector.version, unsure=True))
+
+    def _take_list(self, pods: Iterable[Pod], missing: Iterable[str]) -> None:
+        for uid in missing:
+            self._drop(uid)
         for pod in pods:
-            uid = pod.metadata.uid
-            if uid in former.compute:
-                self._readings.compute[uid] = former.compute[uid]
             self._event("ADDED", pod)
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
         if kind == "DELETED":
-            self._static.drop(uid)
-        else:
+            self._versions.end(pod.metadata)
+            self._drop(uid)
+        elif self._versions.take(pod.metadata):
             self._static.put(pod)
-        found = None if kind == "DELETED" or pod.terminal else self._read(pod)
+            self._put(pod)
+
+    def _put(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        found = None if pod.terminal else self._read(pod)
         if found is None:
-            self._readings.pods.pop(uid, None)
-            self._readings.compute.pop(uid, None)
-            self._readings.running.pop(uid, None)
-            for ended in self._refreshes:
-                ended.add(uid)
+            self._readings.drop(uid)
         else:
             self._readings.pods[uid] = found
             self._readings.running[uid] = pod.list_running()
+        self._note_change()
+
+    def _drop(self, uid: str) -> None:
+        self._static.drop(uid)
+        self._readings.drop(uid)
+        self._note_change()
+
+    def _note_change(self) -> None:
         self._readings.made = None
         self._on_change()
 

@@ -10,7 +10,7 @@ import msgspec
 from accelkit.errors import InventoryError
 from accelkit.model.cordon import CORDON
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.object_meta import ObjectMeta, is_older
 from accelkit.model.stage import STAGES_ANNOTATION
 from accelkit.model.stage import read_record as read_stages
 from accelkit.node.own_node import MENDED_ANNOTATION
@@ -137,10 +137,6 @@ class SeenNodes:
     def take(self, node: SeenNode) -> None:
         """Take over a node, unless a later version of it is known: the watch lags behind the answers to our writes."""
         known = self._nodes.get(node.metadata.name)
-        if known is not None and _is_number_below(node.metadata.resource_version, known.version):
+        if known is not None and is_older(node.metadata.resource_version, known.version):
             return
         self._nodes[node.metadata.name] = summarise(node)
-
-
-def _is_number_below(version: str, other: str) -> bool:
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

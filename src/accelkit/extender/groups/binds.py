@@ -219,5 +219,5 @@ class HeldBinds:
             pod = await read_pod_as(self._parts.api, ref, _pod)
         except ApiError as exc:
             raise BindingError(f"whether pod {ref} belongs to a group is not known: {exc}") from exc
-        self._parts.feed.take_pod(pod)
-        self._parts.roster.take_event("ADDED", pod)
+        if self._parts.feed.take_pod(pod):
+            self._parts.roster.take_event("ADDED", pod)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 _RECONCILE_SECONDS = 15.0
 _UNSETTLED_SECONDS = 1.0
 _GATHER_SECONDS = 0.2
+# What the watch shows of the pods may lack an event; then they are read anew, at most so often.
+_READ_SECONDS = 5.0
 
 
 async def compare_with_kubelet(
@@ -62,6 +66,7 @@ async def compare_with_kubelet(
         wake: set where there may be something new.
     """
     errors = ErrorReporter(log)
+    reader = _DoubtfulPods(pods)
     while True:
         settled = False
         try:
@@ -82,11 +87,34 @@ async def compare_with_kubelet(
             if (cards := advertising.list_node_cards()) is not None:
                 observed = build_allocations(node, cards.ids, held, monitor.strange_processes, enforcer.enforced)
                 await writer.write(observed)
+            if reconciler.doubtful or not settled:
+                await reader.read()
+        seconds = _RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS
         try:
-            async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
+            async with asyncio.timeout(_READ_SECONDS if settled and reconciler.doubtful else seconds):
                 await wake.wait()
         except TimeoutError:
             continue
         # Pods come in groups; one look does for all of them.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
+
+
+class _DoubtfulPods:
+    """Reads this node's pods anew, at most every `_READ_SECONDS`.
+
+    Args:
+        pods: this node's pods.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(self, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pods = pods
+        self._clock = clock
+        self._read_at = -math.inf
+
+    async def read(self) -> None:
+        """Read them, unless they were read just now."""
+        if self._clock() - self._read_at >= _READ_SECONDS:
+            await self._pods.refresh()
+            self._read_at = self._clock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -69,6 +69,8 @@ class Look:
     observed: Sequence[ObservedPod]
     # By UID, what of them cannot be written since the kubelet shows only a part: nobody would believe it.
     partial: Mapping[str, AssignmentError]
+    # Whether the kubelet shows other pods than are known, as after a lost event.
+    doubtful: bool = False
 
     @property
     def awaited(self) -> set[str]:
@@ -96,7 +98,22 @@ def look_at(pods: Iterable[NodePod], shown: Shown, node: NodeCards) -> Look:
     by_uid = {each.pod.ref.uid: each for each in pods}
     observed = [found for each in by_uid.values() if (found := _observe(each, shown, node))]
     refused = ((each.uid, _check(by_uid[each.uid], each.observed, node)) for each in observed)
-    return Look(by_uid, observed, {uid: error for uid, error in refused if error})
+    partial = {uid: error for uid, error in refused if error}
+    return Look(by_uid, observed, partial, _is_doubtful(by_uid.values(), shown.by_name.keys()))
+
+
+def _is_doubtful(pods: Collection[NodePod], shown: Collection[PodName]) -> bool:
+    expected = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods if _is_shown(each)}
+    known = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods}
+    return any(name not in shown for name in expected) or any(name not in known for name in shown)
+
+
+def _is_shown(each: NodePod) -> bool:
+    """Return whether the kubelet shows devices of a pod, as it does not for plain init containers."""
+    if not each.admitted or each.assigned is None:
+        return False
+    containers = each.assigned.assignment.containers
+    return any(containers.get(name) for name, kind in each.pod.order if kind is not Kind.INIT)
 
 
 def _observe(each: NodePod, shown: Shown, node: NodeCards) -> ObservedPod | None:

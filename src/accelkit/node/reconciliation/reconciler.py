@@ -39,6 +39,7 @@ class Reconciler:
 
     Attributes:
         uncounted: what containers hold and no assignment could be made to say; None before the kubelet was asked.
+        doubtful: whether the kubelet shows other pods than are known here, so that they have to be read again.
 
     Args:
         api: an open client.
@@ -74,6 +75,7 @@ class Reconciler:
         # Pods of the present look whose writes were not answered.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
+        self.doubtful = False
 
     async def reconcile(
         self,
@@ -108,8 +110,11 @@ class Reconciler:
         return all(each.admitted for each in look.pods.values())
 
     def _note(self, look: Look) -> None:
+        wrong = sum(each.wrong for each in look.observed)
         self.uncounted = look.count_uncounted()
-        self._metrics.divergent.set(sum(each.wrong for each in look.observed))
+        # What is wrong and was not refused was written to a pod that is not as it is known here.
+        self.doubtful = look.doubtful or bool(wrong and not look.partial and not self._refusals.list_waiting())
+        self._metrics.divergent.set(wrong)
 
     async def _correct(self, shown: Shown, node: NodeCards) -> Look:
         """Write what can be written, and return what is so.

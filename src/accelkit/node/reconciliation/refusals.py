@@ -12,6 +12,9 @@ from accelkit.errors import ApiError
 
 _FIRST_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 300.0
+# The API server is the cause, not the pod.
+_PASSING_SECONDS: Final = 5.0
+_PASSING: Final = frozenset({"unanswered", "server_error", "throttled"})
 # The words of a metric: an API server may answer anything.
 _REASONS: Final[Mapping[int, str]] = {
     HTTPStatus.BAD_REQUEST: "invalid",
@@ -39,6 +42,7 @@ class _Refusal:
 class Refusals:
     """Pods that are left alone for a while after a refused write, each for twice as long as the time before.
 
+    Where the API server is the cause, and not the pod, the wait is short and does not grow.
     No change of a pod shortens that: its owner may change it as often as he likes.
 
     Args:
@@ -61,8 +65,9 @@ class Refusals:
     def note(self, uid: str, reason: str) -> bool:
         """Leave a pod alone for a while; return whether it was not refused for this reason before."""
         refusal = self._by_uid.setdefault(uid, _Refusal())
-        refusal.seconds = min(_LONGEST_SECONDS, 2 * refusal.seconds or _FIRST_SECONDS)
-        refusal.until = self._clock() + refusal.seconds
+        if reason not in _PASSING:
+            refusal.seconds = min(_LONGEST_SECONDS, 2 * refusal.seconds or _FIRST_SECONDS)
+        refusal.until = self._clock() + (_PASSING_SECONDS if reason in _PASSING else refusal.seconds)
         known = reason in refusal.told
         refusal.told.add(reason)
         return not known

@@ -299,3 +299,21 @@ def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
 def test_processes_that_nobody_could_look_at_are_noted():
     found = compare([], Allocations("n", (), processes=None))
     assert (found.findings, found.notes) == ([], ["processes on the cards of n were not looked at"])
+
+
+def test_the_assignments_on_pods_are_added_up_whatever_the_ledger_makes_of_them():
+    pods = [pod("p", {"c": ("a", 10)}), pod("q", {"c": ("a", 8)})]
+    seen = inspection(pods[:1])
+    evidence = AuditEvidence(seen, list(map(READER.read, pods)), {}, seen, {})
+    assert audit(evidence).findings == [
+        AuditFinding("n", "a", "", "over_capacity", "card a of n has 16 GiB, the assignments on its pods take 18 GiB")
+    ]
+    assert [each.kind for each in audit(msgspec.structs.replace(evidence, pods=evidence.pods[:1])).findings] == []
+
+
+def test_what_moves_to_another_pod_does_not_fill_a_card():
+    moving = {MOVING: (Share("a", 8 * GIB),)}
+    pods = [pod("p", {"c": ("b", 8)}, **moving), pod("q", {"c": ("a", 16)})]
+    seen = inspection(())
+    evidence = AuditEvidence(seen, list(map(READER.read, pods)), {}, seen, {})
+    assert [each.kind for each in audit(evidence).findings] == []

@@ -82,7 +82,9 @@ class World:
         spec = {"containers": [container], **body.get("spec", {})}
         if gated:
             spec["schedulingGates"] = [*body.get("gates", ()), dict(GATE)]
-        self.show("ADDED", self.api.store(PODS, {"metadata": metadata, "spec": spec}))
+        pod = self.api.store(PODS, {"metadata": metadata, "spec": spec})
+        if body.get("shown", True):
+            self.show("ADDED", pod)
 
     def show(self, kind: str, pod: object) -> None:
         read = msgspec.convert(pod, GroupPod)

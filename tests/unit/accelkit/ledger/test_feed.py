@@ -345,3 +345,50 @@ def test_an_assignment_of_the_other_resource_is_not_believed(world, resource, gi
 def test_an_assignment_of_both_resources_is_believed_where_both_were_asked_for(world):
     world.feed.take_pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
     assert world.used() == {"a": 4, "b": 16}
+
+
+def versioned(version, **options):
+    found = pod(**options)
+    found.metadata.resource_version = str(version)
+    return found
+
+
+def test_an_answer_that_is_older_than_what_the_watch_has_shown_changes_nothing(world):
+    world.feed.take_pod_event("ADDED", versioned(5, assignment=shares("a")))
+    world.feed.take_pod_event("MODIFIED", versioned(7, assignment=shares("b")))
+    assert not world.feed.take_pod(versioned(6, assignment=shares("a")))
+    assert world.used() == {"b": 4}
+    assert world.ledger.find_holding("uid-p").stage is Stage.CONFIRMED
+    assert world.feed.take_pod(versioned(8, assignment=shares("a")))
+    # The watch lags behind the answer.
+    world.feed.take_pod_event("MODIFIED", versioned(7, assignment=shares("b")))
+    assert world.used() == {"a": 4}
+
+
+def test_an_answer_does_not_bring_back_a_deleted_pod(world):
+    world.feed.take_pod_event("ADDED", versioned(5, assignment=shares("a")))
+    world.feed.take_pod_event("DELETED", versioned(7, assignment=shares("a")))
+    assert not world.feed.take_pod(versioned(6, assignment=shares("a")))
+    assert (world.used(), len(world.ledger)) == ({}, 0)
+
+
+def test_a_pod_that_waits_in_an_older_list_stays_bound(world):
+    world.feed.take_pod_event("ADDED", versioned(3, on=""))
+    assert world.feed.take_pod(versioned(6, assignment=shares("a")))
+    assert world.feed.replace_pods([versioned(3, on="")], "4") == [world.ledger.find_holding("uid-p")]
+    assert (world.used(), world.feed.pending) == ({"a": 4}, {})
+
+
+def test_a_pod_that_an_older_list_lacks_stays(world):
+    world.feed.take_pod_event("ADDED", versioned(8, assignment=shares("a")))
+    world.feed.replace_pods([], "7")
+    assert world.used() == {"a": 4}
+    world.feed.replace_pods([], "8")
+    assert world.used() == {}
+
+
+def test_what_an_answer_showed_stays_unconfirmed_when_the_cards_of_its_node_change(world):
+    world.feed.take_pod(pod(assignment=shares("a")))
+    world.feed.replace_nodes([node(inventory=encode_inventory(Inventory(1, CARDS[:1])))])
+    assert world.ledger.find_holding("uid-p").stage is Stage.BOUND
+    assert [held.pod.name for held in world.feed.replace_pods([])] == ["p"]

@@ -120,7 +120,7 @@ def test_compute_is_what_was_seen_first_until_the_pod_is_gone(world):
     world.pod(containers={"c": [Share("a", GIB)]})
     assert world.held() == {"a": (1, 250)}
     world.pod(kind="DELETED")
-    world.pod(containers={"c": [Share("a", GIB, 100)]})
+    world.pod("next", containers={"c": [Share("a", GIB, 100)]})
     assert world.held() == {"a": (1, 100)}
 
 

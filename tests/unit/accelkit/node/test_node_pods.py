@@ -226,3 +226,86 @@ async def test_a_pod_that_cannot_be_read_is_left_out_and_told_of_once(api, pods,
         await pods.refresh()
     assert names(pods) == ["q"]
     assert len(caplog.records) == 1
+
+
+def versioned(name, version, *, card="a", admitted=False):
+    body = pod(name, text=encode_assignment(Assignment({"c": (Share(card, 4),)})))
+    body["metadata"]["resourceVersion"] = str(version)
+    body["status"] |= {"startTime": "2024-01-01T00:00:00Z"} if admitted else {}
+    return body
+
+
+def receive(pods, kind, body):
+    pods._event(kind, msgspec.convert(body, Pod))
+
+
+def seen(pods):
+    return {
+        each.name: (each.admitted, [s.card for s in each.assignment.containers["c"]]) for each in pods.list_assigned()
+    }
+
+
+@pytest.fixture
+def two_cards(pods):
+    pods.learn_cards(NodeCards({name: Card(name, "v", "m", 16) for name in "ab"}, 1))
+    return pods
+
+
+async def test_what_the_watch_shows_while_a_list_is_read_is_not_overwritten_by_it(api, two_cards):
+    show(api, versioned("p", 7), versioned("q", 8))
+    api.after.append(lambda _: receive(two_cards, "MODIFIED", versioned("p", 9, card="b", admitted=True)))
+    assert await two_cards.refresh()
+    assert seen(two_cards) == {"p": (True, ["b"]), "q": (False, ["a"])}
+
+
+async def test_the_answer_to_a_write_does_not_overwrite_what_the_watch_has_shown_since(two_cards):
+    receive(two_cards, "ADDED", versioned("p", 7))
+    receive(two_cards, "MODIFIED", versioned("p", 10, card="b", admitted=True))
+    two_cards.take(msgspec.convert(versioned("p", 9, card="b"), Pod))
+    assert seen(two_cards) == {"p": (True, ["b"])}
+    two_cards.take(msgspec.convert(versioned("p", 11, card="a", admitted=True), Pod))
+    receive(two_cards, "MODIFIED", versioned("p", 10, card="b", admitted=True))
+    assert seen(two_cards) == {"p": (True, ["a"])}
+
+
+@pytest.mark.parametrize("late", ["event", "list"])
+async def test_a_deleted_pod_does_not_come_back(api, pods, late):
+    receive(pods, "ADDED", versioned("p", 7))
+    show(api, versioned("p", 7))
+
+    def delete(*_):
+        receive(pods, "DELETED", versioned("p", 9))
+
+    if late == "list":
+        api.after.append(delete)
+        await pods.refresh()
+    else:
+        delete()
+        receive(pods, "MODIFIED", versioned("p", 8))
+    assert names(pods) == []
+    assert pods.list_uids() == set()
+
+
+async def test_a_new_list_of_the_watch_does_not_overwrite_what_was_read_in_a_newer_version(two_cards):
+    receive(two_cards, "ADDED", versioned("old", 3))
+    receive(two_cards, "ADDED", versioned("p", 12, card="b", admitted=True))
+    receive(two_cards, "ADDED", versioned("young", 13))
+    two_cards.reflector._version = "10"
+    two_cards._replace([msgspec.convert(versioned("p", 7), Pod)])
+    assert seen(two_cards) == {"p": (True, ["b"]), "young": (False, ["a"])}
+
+
+async def test_a_pod_whose_deletion_the_watch_has_not_shown_is_found_missing(api, pods):
+    for name in "pq":
+        receive(pods, "ADDED", versioned(name, 1))
+    receive(pods, "ADDED", versioned("young", 10**6))
+    show(api, versioned("q", 1))
+    assert await pods.refresh()
+    assert sorted(names(pods)) == ["q", "young"]
+
+
+async def test_a_pod_that_cannot_be_read_is_not_missing(api, pods):
+    receive(pods, "ADDED", versioned("p", 1))
+    api.documents[PODS] = {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"uid": "uid-p"}, "spec": 1}]}
+    assert await pods.refresh()
+    assert names(pods) == ["p"]

@@ -90,9 +90,8 @@ async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
 
 
 async def test_a_pod_that_the_watch_has_not_shown_does_not_pass_by_its_group(world):
-    pods(world, "ab", size=3)
-    pod = world.find("a")
-    world.show("DELETED", pod)
+    pods(world, "b", size=3)
+    pods(world, "a", size=3, shown=False)
     assert "2 of 3 pods are there" in (await world.bind_for(5, a="n"))[0]
 
 

@@ -178,6 +178,36 @@ async def test_the_swap_waits_for_the_pod_that_waits(world):
     assert (world.cards("p"), world.cards("q")) == ({"c": ["a"]}, {"c": ["b"]})
 
 
+async def test_pods_that_are_not_as_the_kubelet_shows_them_are_doubtful(world):
+    world.pod("p", "a", "a")
+    assert await world.reconcile()
+    assert not world.reconciler.doubtful
+    world.held["d", "unknown"] = world.held["d", "p"]
+    assert await world.reconcile()
+    assert world.reconciler.doubtful
+    del world.held["d", "unknown"], world.held["d", "p"]
+    assert await world.reconcile()
+    assert world.reconciler.doubtful
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_pod_that_is_not_as_it_is_known_is_doubtful(world, status):
+    world.pod("p", "a", "b")
+    world.api.fail(ApiError("not it", status=status), "PATCH")
+    assert await world.reconcile()
+    assert world.reconciler.doubtful
+    assert await world.reconcile()
+    assert not world.reconciler.doubtful
+    assert world.cards("p") == {"c": ["b"]}
+
+
+async def test_a_refused_pod_is_not_doubtful(world):
+    world.pod("p", "a", "b")
+    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
+    assert await world.reconcile()
+    assert not world.reconciler.doubtful
+
+
 async def test_a_constraint_that_the_kubelet_broke_stays_visible(world):
     world.pod("p", "a", "b", request='{"c": {"model": "other"}}')
     assert await world.reconcile()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from accelkit.node.reconciliation.refusals import Refusals
 
 
@@ -9,3 +11,17 @@ def test_a_pod_that_is_gone_is_forgotten():
     refusals.keep({"b"})
     assert refusals.list_waiting() == {"b"}
     assert refusals.note("a", "forbidden")
+
+
+@pytest.mark.parametrize("reason", ["unanswered", "server_error", "throttled"])
+def test_a_pod_is_not_left_alone_for_long_because_the_api_server_was_away(reason):
+    now = 0.0
+    refusals = Refusals(lambda: now)
+    for _ in range(10):
+        refusals.note("a", reason)
+        assert refusals.list_waiting() == {"a"}
+        now += 5
+        assert refusals.list_waiting() == frozenset()
+    refusals.note("a", "forbidden")
+    now += 14
+    assert refusals.list_waiting() == {"a"}

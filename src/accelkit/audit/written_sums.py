@@ -1,0 +1,33 @@
+"""Adds up the assignments that are written on the pods of each card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from accelkit.inspection.inspection import NodeView
+from accelkit.model.assignment import MOVING, Assignment
+from accelkit.model.units import format_bytes
+from accelkit.placement.charges import count_charges
+from accelkit.vendors.pod_reading import CardPod
+
+
+def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
+    """Yield each card whose pods carry assignments of more than its capacity: its node, its id, and a sentence.
+
+    What a pod has left for another one (`MOVING`) does not count, and neither does what the ledger makes of the
+    assignments.
+    """
+    written: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        if isinstance(pod.assignment, Assignment):
+            held = {name: shares for name, shares in pod.assignment.containers.items() if name != MOVING}
+            for name, charge in count_charges(pod.order, held).items():
+                written[pod.node, name] += charge.memory_bytes
+    for node in nodes:
+        for card in node.cards:
+            amount = written[node.name, card.id]
+            if card.known and card.memory_bytes is not None and amount > card.capacity_bytes:
+                has, take = format_bytes(card.capacity_bytes), format_bytes(amount)
+                sentence = f"card {card.id} of {node.name} has {has}, the assignments on its pods take {take}"
+                yield node.name, card.id, sentence

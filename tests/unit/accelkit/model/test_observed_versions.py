@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.model import observed_versions as module
+from accelkit.model.object_meta import ObjectIdentity
+from accelkit.model.observed_versions import ObservedVersions
+
+
+def metadata(version, uid="u"):
+    return ObjectIdentity(uid=uid, resource_version=version)
+
+
+@pytest.fixture
+def versions():
+    return ObservedVersions()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "taken"),
+    [("5", "6", True), ("5", "5", True), ("10", "9", False), ("9", "10", True), ("99", "0100", True)],
+)
+def test_an_older_version_is_refused(versions, before, after, taken):
+    assert versions.take(metadata(before))
+    assert versions.take(metadata(after)) is taken
+    assert versions.take(metadata("1", uid="other"))
+
+
+@pytest.mark.parametrize("odd", ["", "x", "-1", "1.5", "٣", " 7", "1_0"])
+def test_a_version_that_is_no_integer_is_not_compared(versions, odd):
+    assert versions.take(metadata("5"))
+    assert versions.take(metadata(odd))
+    assert versions.take(metadata("4"))
+
+
+@pytest.mark.parametrize("version", ["3", "9", "x"])
+def test_a_deleted_object_does_not_come_back(versions, version):
+    versions.take(metadata("5"))
+    versions.end(metadata("6"))
+    assert not versions.take(metadata(version))
+    assert not versions.uids
+
+
+def test_so_many_deleted_objects_are_remembered(versions, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_GONE", 2)
+    for uid in "abc":
+        versions.end(metadata("6", uid))
+    assert [versions.take(metadata("5", uid)) for uid in "abc"] == [True, False, False]
+
+
+def test_what_a_list_lacks_is_missing_unless_it_is_newer(versions):
+    for uid, version in (("listed", "1"), ("old", "7"), ("same", "8"), ("new", "9")):
+        versions.take(metadata(version, uid))
+    assert sorted(versions.forget_missing({"listed"}, "8")) == ["old", "same"]
+    assert versions.uids == {"listed", "new"}
+
+
+@pytest.mark.parametrize(("known", "listed"), [("x", "8"), ("7", ""), ("7", "x")])
+def test_where_versions_cannot_be_compared_the_caller_says_what_a_list_counts(versions, known, listed):
+    versions.take(metadata(known))
+    assert versions.forget_missing((), listed) == []
+    assert versions.forget_missing((), listed, unsure=True) == ["u"]
+
+
+def test_a_list_that_was_made_after_a_deletion_counts_more_than_it(versions):
+    versions.end(metadata("6"))
+    versions.forget_missing((), "5")
+    assert not versions.take(metadata("4"))
+    versions.forget_missing((), "6")
+    assert versions.take(metadata("4"))
