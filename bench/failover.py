@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -123,7 +124,7 @@ class Bench:
         text = self._cluster.kubeconfig.read_text()
         kubeconfig.write_text(text.replace(self._cluster.url, f"https://127.0.0.1:{relay.port}"))
         probes = world.find_free_port()
-        command = [
+        command: list[str | Path] = [
             *(sys.executable, "-m", "accelkit", "extender", "--listen", f"127.0.0.1:{port}", "--wake"),
             *("--client-ca", pki / "ca.crt", "--tls-cert", pki / "server.crt", "--tls-key", pki / "server.key"),
             *("--kubeconfig", kubeconfig, "--probe-port", str(probes), "--lease", f"default/{NAME}"),
@@ -177,13 +178,13 @@ class Bench:
                 build_scheduler_config(self._cluster, self._credentials, f"https://127.0.0.1:{service.port}")
             )
             port = world.find_free_port()
-            command = [
+            arguments: list[str | Path] = [
                 *(self._cluster.binaries.kube_scheduler, "--config", config, "--secure-port", str(port)),
                 *("--bind-address", "127.0.0.1", "--authorization-always-allow-paths=/readyz"),
             ]
             names = ("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "HTTP2_PING_TIMEOUT_SECONDS")
             environ = dict.fromkeys(names, str(self._ping)) if self._ping else {}
-            scheduler = self._cluster.make_child("kube-scheduler", command, **environ)
+            scheduler = self._cluster.make_child("kube-scheduler", arguments, **environ)
             await stack.enter_async_context(
                 running(scheduler, control_plane.probe_http(f"https://127.0.0.1:{port}/readyz"))
             )

@@ -66,9 +66,9 @@ class Relay:
             pass
         finally:
             self._tasks.discard(task)
-            for each in (writer, behind):
-                if each is not None:
-                    each.transport.abort()
+            for end in (writer, behind):
+                if end is not None:
+                    end.transport.abort()
 
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
