@@ -187,8 +187,9 @@ class Elector:
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # An answer that comes after our term is of no use to it.
-        deadline = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
+        # An answer that comes after our term is of no use to it, and one that is lost leaves time for another try.
+        left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
+        deadline = min(left, self._term_seconds / 2)
         held = False
         try:
             async with asyncio.timeout(deadline):
@@ -251,9 +252,11 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Somebody else wrote it: read who before anything is decided.
+            # Another candidate wrote it, or we did and the answer was lost: read who before anything is decided.
             self._observe(await self._api.get(self._path))
-            return False
+            if not self.leads() or self.holder != self._identity:
+                return False
+            await self._put(self._record(observed.spec))
         return True
 
     async def _put(self, spec: _Spec) -> None:
