@@ -25,6 +25,7 @@ NAMES = (
         "scheduler",
         "groups",
         "cluster",
+        "failover",
         "memory",
         "cache",
         "cache_delivery",

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.model.pod import FENCED_AT_ANNOTATION
 
 NAME, ACCOUNT = "groups-scheduler", "groups-extender"
 GATE = "accelkit.io/pod-group"
@@ -58,7 +59,8 @@ def render(template: str) -> Iterator[dict[str, Any]]:
     environment.filters["accelkit.kubernetes.dialect"] = lambda _name: {}
     names = {"extender_name": ACCOUNT, "extender_namespace": "default", "extender_labels": {}}
     on = {"__extender_pod_groups": True, "__extender_gate": GATE, "__extender_labels": {}, "extender_dialects": []}
-    text = environment.get_template(template).render(**names, **on)
+    fences = {"__extender_fence": True, "__extender_fence_annotation": FENCED_AT_ANNOTATION}
+    text = environment.get_template(template).render(**names, **on, **fences)
     return (each for each in YAML(typ="safe", pure=True).load_all(text) if each)
 
 

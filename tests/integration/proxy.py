@@ -42,6 +42,13 @@ class Proxy:
         self._tasks = set[asyncio.Task[None]]()
         self.decide: Callable[[str], Fault] = lambda _: Fault.PASS
         self.instead: dict[str, bytes] = {}
+        # Requests whose first line has this part pass once `released` is set, even if their client is gone.
+        self.held_part = ""
+        self.held = asyncio.Event()
+        self.released = asyncio.Event()
+        self._answers: dict[asyncio.StreamWriter, asyncio.Future[bytes]] = {}
+        # The first line of the answer to the last one.
+        self.answered = b""
         # So much later a watch of pods shows what happens.
         self.watch_delay_seconds = 0.0
         self.requests: list[str] = []
@@ -56,6 +63,7 @@ class Proxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.released.set()
         await self.shut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -121,6 +129,14 @@ class Proxy:
                 return
             if fault is Fault.LOSE_ANSWER:
                 self._muted.add(writer)
+            if self.held_part and self.held_part in line:
+                self.held.set()
+                await self.released.wait()
+                self._answers[writer] = asyncio.get_running_loop().create_future()
+                behind.write(data)
+                await behind.drain()
+                self.answered = await self._answers[writer]
+                continue
             canned = next((answer for part, answer in self.instead.items() if part in line), None)
             if canned is not None:
                 writer.write(canned)
@@ -133,6 +149,8 @@ class Proxy:
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                if (answer := self._answers.get(writer)) is not None and not answer.done():
+                    answer.set_result(data.partition(b"\r\n")[0])
                 if writer in self._muted:
                     # The answer has come, so the request has taken effect, but the client does not get it.
                     break
@@ -140,6 +158,8 @@ class Proxy:
                     await asyncio.sleep(self.watch_delay_seconds)
                 writer.write(data)
                 await writer.drain()
+        if (answer := self._answers.get(writer)) is not None and not answer.done():
+            answer.set_result(b"")
         writer.transport.abort()
 
 

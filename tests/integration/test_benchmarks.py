@@ -254,6 +254,14 @@ def test_replays_are_compared_with_what_was_published_and_can_be_drawn(traces, t
     assert ">fragmentation<" in (tmp_path / "allocation.svg").read_text()
 
 
+def test_the_gap_of_a_failover_is_measured_and_the_pods_are_counted():
+    results = run("failover.py", "--ways", "kill", "--times", "1", "--nodes", "3")
+    assert len(results["kill"]["seconds"]) == 1
+    assert results["pods"] > 0
+    for figure in ("pods_not_bound", "pods_without_a_card", "cards_over_capacity"):
+        assert results[figure]["figure"] == 0
+
+
 def test_replays_have_tasks_leave(traces):
     few = ("--nodes", "40", "--lists", "default,multigpu30", "--seeds", "1", "--arrivals", "100")
     results = run(

@@ -10,7 +10,7 @@ import ssl
 import aiohttp
 import msgspec
 import pytest
-from extender_process import DEADLINE, Process, client_of, until, world_of
+from extender_process import DEADLINE, GIB, Process, client_of, until, world_of
 from proxy import Proxy
 
 from accelkit.errors import ApiError
@@ -53,56 +53,108 @@ async def held_by(world, name):
 
 
 async def bind(clients, pod, node):
-    """Ask as the Service does: whoever answers leads; the others say so, and close the connection."""
+    """Ask as kube-scheduler does, again and again until the pod is bound; the last one's word on a full node counts."""
     meta = pod["metadata"]
     body = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
     deadline = asyncio.get_running_loop().time() + DEADLINE
     while asyncio.get_running_loop().time() < deadline:
         for client in clients:
             try:
-                status, answer = await client.ask("POST", "/bind", body)
-            except aiohttp.ClientError:
+                # A leader that is stopped answers nothing; kube-scheduler gives it up after a while, too.
+                status, answer = await client.ask("POST", "/bind", body, timeout=aiohttp.ClientTimeout(total=3))
+            except (aiohttp.ClientError, TimeoutError):
                 continue
             error = json.loads(answer).get("Error") if status == 200 else None
-            if status == 200 and "Lease" not in error:
+            if error == "" or (error and "insufficient" in error and client is clients[-1]):
                 return error
         await asyncio.sleep(0.1)
-    raise AssertionError("no replica leads")
+    raise AssertionError("no replica has bound or refused the pod")
 
 
-@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("way", ["SIGKILL", "SIGTERM", "SIGSTOP", "cut"])
 async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane, tmp_path, way):
-    with replica(world, tmp_path, control_plane.kubeconfig, "a") as first:
-        async with client_of(first) as a:
-            await held_by(world, "a")
-            with replica(world, tmp_path, control_plane.kubeconfig, "b") as second:
+    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
+        with replica(world, tmp_path, proxy.kubeconfig, "a") as first:
+            async with client_of(first) as a:
+                await held_by(world, "a")
+                with replica(world, tmp_path, control_plane.kubeconfig, "b") as second:
+                    async with client_of(second) as b:
+
+                        async def names_the_leader():
+                            status, answer = await b.ask("POST", "/bind", {})
+                            assert status == 503
+                            return json.loads(answer)["error"] == "this replica does not bind pods; a holds the Lease"
+
+                        # It may not have read the Lease yet.
+                        await until(names_the_leader)
+                        node = await world.node(4, 80)
+                        for client in (a, b):
+                            await client.shows(node, lambda view: view["state"] == "shared")
+                        pods = await world.pods(64, 16)
+                        # Not all at once, so that some are left for the successor.
+                        turns = asyncio.Semaphore(8)
+                        binding = [asyncio.create_task(bind_in_turn(turns, (a, b), pod, node)) for pod in pods]
+                        await until(lambda: some_done(binding))
+                        if way == "cut":
+                            await proxy.shut()
+                        else:
+                            first.signal(signal.Signals[way])
+                        await held_by(world, "b")
+                        # The former leader goes on amid the binds of the new one.
+                        if way == "SIGSTOP":
+                            first.signal(signal.SIGCONT)
+                        elif way == "cut":
+                            await proxy.open()
+                        errors = await asyncio.gather(*binding)
+                        assert await holder(world) == "b"
+                        assert errors.count("") == 20
+                        assert await world.charged(node) == {f"{node}-{card}": 80 for card in range(4)}
+                        await b.shows(node, lambda view: view["totals"]["used_bytes"] == 320 * GIB)
+
+
+async def test_a_binding_of_the_former_leader_that_arrives_late_is_refused(world, control_plane, tmp_path):
+    """Its process may be stopped, or its bytes be on their way, for longer than anybody can wait."""
+    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
+        with (
+            replica(world, tmp_path, proxy.kubeconfig, "a") as first,
+            replica(world, tmp_path, control_plane.kubeconfig, "b") as second,
+        ):
+            second.signal(signal.SIGSTOP)
+            async with client_of(first) as a:
+                await held_by(world, "a")
+                second.signal(signal.SIGCONT)
                 async with client_of(second) as b:
-
-                    async def names_the_leader():
-                        status, answer = await b.ask("POST", "/bind", {})
-                        assert status == 503
-                        return json.loads(answer)["error"] == "this replica does not bind pods; a holds the Lease"
-
-                    # It may not have read the Lease yet.
-                    await until(names_the_leader)
-                    node = await world.node(4, 80)
+                    node = await world.node(1, 80)
                     for client in (a, b):
                         await client.shows(node, lambda view: view["state"] == "shared")
-                    pods = await world.pods(64, 16)
-                    # Not all at once, so that some are left for the successor.
-                    turns = asyncio.Semaphore(8)
-                    binding = [asyncio.create_task(bind_in_turn(turns, (a, b), pod, node)) for pod in pods]
-                    await until(lambda: some_done(binding))
-                    first.signal(way)
-                    errors = await asyncio.gather(*binding)
+                    late, next_one = await world.pod(80), await world.pod(80)
+                    proxy.held_part = f"/pods/{late['metadata']['name']}/binding"
+                    asking = asyncio.create_task(a.bind(late, node))
+                    async with asyncio.timeout(DEADLINE):
+                        await proxy.held.wait()
+                    first.signal(signal.SIGKILL)
                     await held_by(world, "b")
-                    assert errors.count("") == 20
-                    assert await world.charged(node) == {f"{node}-{card}": 80 for card in range(4)}
+                    assert await bind((b,), next_one, node) == ""
+                    proxy.released.set()
+                    assert await bind((b,), late, node) != ""
+                    await asyncio.gather(asking, return_exceptions=True)
+
+                    async def answered():
+                        return proxy.answered
+
+                    assert b" 409 " in await until(answered)
+                    assert await world.charged(node) == {f"{node}-0": 80}
 
 
 async def bind_in_turn(turns, clients, pod, node):
     async with turns:
         return await bind(clients, pod, node)
+
+
+def said_at(process, words):
+    """When a process logged this, as its line says."""
+    (line,) = [each for each in process.log.read_text().splitlines() if each.endswith(words)]
+    return line.split()[0]
 
 
 async def some_done(tasks):
@@ -126,8 +178,8 @@ async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane,
                     return status == 503 and b"does not bind pods" in answer
 
                 await until(refuses)
-                assert await holder(world) == "a"
                 await held_by(world, "b")
+                assert said_at(first, "a leads no longer") <= said_at(second, "b leads")
 
 
 async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):

@@ -14,7 +14,6 @@ from impersonation import find_refusal
 from pod_groups_site import (
     ACCOUNT,
     COSCHEDULING,
-    GATE,
     NAME,
     OWN_POD_GROUPS,
     POD_GROUPS,
@@ -29,6 +28,7 @@ from real_scheduler import build_configuration, run_scheduler
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.model.pod import FENCED_AT_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -240,7 +240,7 @@ async def test_kubernetes_own_pod_group_says_the_size(site, gated):
 
 async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):
     await site.add_nodes(1)
-    bound = f"changes no more of a pod than its scheduling gate {GATE} and the node that is tried first"
+    bound = f"changes no more of a pod than the annotation {FENCED_AT_ANNOTATION}"
     pod = await site.pod(site.name(), 8, size=9)
     path = f"{PODS}/{pod['metadata']['name']}"
     ours = {"op": "remove", "path": "/spec/schedulingGates/0"}
@@ -266,6 +266,13 @@ async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else
             assert bound in await find_refusal(api.patch(f"{path}/status", {"status": status})), status
         assert await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "n"}})) == ""
         assert "forbidden" in await find_refusal(api.delete(path))
+        fence = {"metadata": {"annotations": {FENCED_AT_ANNOTATION: "2026-01-01T00:00:00.000000Z"}}}
+        assert await find_refusal(api.patch(path, fence)) == ""
+        fence["metadata"]["annotations"][FENCED_AT_ANNOTATION] = "x" * 41
+        assert "is a time" in await find_refusal(api.patch(path, fence))
+        fence["metadata"]["annotations"] = {FENCED_AT_ANNOTATION: "now", "x": "y"}
+        assert bound in await find_refusal(api.patch(path, fence))
+        assert bound in await find_refusal(api.patch(f"{path}/status", {"metadata": {"annotations": {"x": "y"}}}))
         assert await find_refusal(api.patch(path, [ours], kind="json")) == ""
         # Without the gate it is no business of ours any more.
         assert bound in await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "m"}}))

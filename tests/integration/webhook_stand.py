@@ -6,7 +6,6 @@ Each question is a line of its record: the name of the pod.
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import ssl
 import subprocess
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -72,6 +72,17 @@ class Stand:
         assert self._process is not None, "it was not started"
         assert self._process.poll() is None, self._log.read_text()
 
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def peak_bytes(self) -> int:
+        """The most memory that the process has had so far."""
+        assert self._process is not None, "it was not started"
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (line,) = [each for each in status.splitlines() if each.startswith("VmHWM:")]
+        return int(line.split()[1]) << 10
+
     def shows_certificate(self) -> bool:
         """Return whether those who connect now see the certificate that lies in the file."""
         shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=10))
@@ -80,6 +91,22 @@ class Stand:
     def asked(self) -> list[str]:
         """Names of the pods that it was asked about."""
         return self.record.read_text().split()
+
+
+class _AskedMeta(msgspec.Struct):
+    name: str = ""
+
+
+class _AskedPod(msgspec.Struct):
+    metadata: _AskedMeta
+
+
+class _AskedRequest(msgspec.Struct):
+    object: _AskedPod
+
+
+class _Asked(msgspec.Struct):
+    request: _AskedRequest
 
 
 class _RecordingServer(WebhookServer):
@@ -91,9 +118,10 @@ class _RecordingServer(WebhookServer):
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         if path == PATH:
-            pod = json.loads(body)["request"]["object"]
+            # It decodes the name alone, so that it takes no memory of its own for what a stranger sends.
+            pod = msgspec.json.decode(body, type=_Asked).request.object
             with self._record.open("a") as file:
-                file.write(f"{pod['metadata']['name']}\n")
+                file.write(f"{pod.metadata.name}\n")
         return await super().handle(method, path, body)
 
 

@@ -8,6 +8,7 @@ handled is an answer that is lost: then the reservation stays until a GET by UID
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import re
@@ -41,6 +42,8 @@ _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL_SECONDS = 1.0
 # A Binding and the look at what became of it, each with the deadline of the client.
 _FINISH_SECONDS = 20.0
+# So often a Binding is sent of a pod that changes meanwhile.
+_TRIES = 3
 # As much of an error is logged.
 _MAX_ERROR = 500
 
@@ -76,6 +79,8 @@ class Binder:
         self._readiness = readiness
         self._admit = admit
         self._opens_at = opens_at
+        # Set when it is.
+        self._set_anew = asyncio.Event()
         self._container_limits = container_limits
         self._api = api
         self._ledger, self._feed = ledger, feed
@@ -116,6 +121,8 @@ class Binder:
     def open(self, at: float = -math.inf) -> None:
         """Let binds begin at that time, on the clock of `time.monotonic`; at once without one."""
         self._opens_at = at
+        self._set_anew.set()
+        self._set_anew = asyncio.Event()
 
     @property
     def unsettled(self) -> bool:
@@ -171,8 +178,7 @@ class Binder:
             log.info(Facts("bound", pod=pod, **values, **held, seconds=seconds))
 
     async def _bind(self, args: BindingArgs) -> None:
-        if (wait := self._opens_at - time.monotonic()) > 0:
-            await asyncio.sleep(wait)
+        await self._wait_until_open()
         ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
         pending = self._feed.pending.get(ref.uid)
         if pending is None:
@@ -181,7 +187,7 @@ class Binder:
                 self._take_bound(ref, pod, args.Node)
                 return
             pending = self._feed.read_pending(pod)
-        annotations: dict[str, str] = {}
+        annotations, version = dict[str, str](), ""
         if pending is not None:
             if pending.refusal is not None:
                 raise BindingError(str(pending.refusal))
@@ -191,7 +197,14 @@ class Binder:
                 assignment = await self._reserve(pending, args.Node, pending.request)
                 entry = self._ledger.find_node(args.Node)
                 annotations = build_annotations(pending.pod, entry, assignment, limits=self._container_limits)
-        await self._write(ref, args.Node, annotations)
+                version = pending.version
+        await self._write(ref, args.Node, annotations, version)
+
+    async def _wait_until_open(self) -> None:
+        while (wait := self._opens_at - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._set_anew.wait()
 
     async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
         ref = pending.pod.ref
@@ -207,22 +220,41 @@ class Binder:
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
-    async def _write(self, ref: PodRef, node: str, annotations: dict[str, str]) -> None:
-        try:
-            self._readiness.check_binding()
-        except (NotLeadingError, NotReadyError):
-            if self._ours(ref):
-                self._ledger.release(ref.uid)
-            raise
-        try:
-            await write_binding(self._api, ref, node, annotations)
-        except ApiError as exc:
-            await self._after_failure(ref, node, exc)
-        else:
-            self._ledger.accept(ref.uid)
+    async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
+        """Write the Binding of a pod that has this resource version, or was seen in a newer one.
 
-    async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> None:
+        The version is one that was seen while this replica led, so what the next leader writes on the pod makes the
+        Binding fail, whenever it arrives.
+        """
+        for left in reversed(range(_TRIES)):
+            if (seen := self._feed.pending.get(ref.uid)) is not None and version:
+                version = max(version, seen.version, key=_order_versions)
+            try:
+                self._readiness.check_binding()
+            except (NotLeadingError, NotReadyError):
+                if self._ours(ref):
+                    self._ledger.release(ref.uid)
+                raise
+            try:
+                await write_binding(self._api, ref, node, annotations, version=version)
+            except ApiError as exc:
+                version = await self._after_failure(ref, node, exc, version if left else "")
+                if not version:
+                    return
+            else:
+                self._ledger.accept(ref.uid)
+                return
+
+    async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
         """Find out what became of a Binding that was not accepted; return only if the pod is bound to the node.
+
+        Where the Binding failed since the pod has changed, its present version is returned, by which it may be bound.
+
+        Args:
+            ref: the pod.
+            node: where it was to go.
+            failure: of the Binding.
+            version: that the pod had to have; empty where the Binding is not to be sent again.
 
         Raises:
             BindingError: it is not, or nobody knows.
@@ -248,10 +280,19 @@ class Binder:
             raise
         if pod.spec.node_name:
             self._take_bound(ref, pod, node)
-            return
+            return ""
+        again = bool(version) and failure.conflict and pod.metadata.resource_version != version
         if ours and not failure.unanswered:
-            self._ledger.release(ref.uid)
+            self._note_refusal(ref, again=again)
+        if again:
+            return pod.metadata.resource_version
         raise BindingError(sentence) from failure
+
+    def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
+        """Note that the only Binding of a pod was refused; `again` says that another one follows."""
+        self._unsettled.pop(ref.uid, None)
+        if not again:
+            self._ledger.release(ref.uid)
 
     def _ours(self, ref: PodRef) -> bool:
         # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
@@ -264,11 +305,17 @@ class Binder:
         Raises:
             BindingError: it is bound to another node.
         """
-        self._take_read(ref, pod)
+        self.take_read(ref, pod)
         if pod.spec.node_name != node:
             raise BindingError(f"pod {ref} is bound to {pod.spec.node_name} already")
 
-    def _take_read(self, ref: PodRef, pod: Pod) -> None:
+    def take_read(self, ref: PodRef, pod: Pod) -> None:
+        """Take over a pod that was read by itself."""
+        if not pod.spec.node_name:
+            # It may have been deleted while its answer was on the way.
+            if ref.uid in self._feed.pending:
+                self._feed.take_pod(pod)
+            return
         # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
         self._feed.take_pod(pod)
         self._unsettled.pop(ref.uid, None)
@@ -290,10 +337,14 @@ class Binder:
             # While the answer was on its way things went on, and it may be older than they are.
             return
         if pod is not None and pod.spec.node_name:
-            self._take_read(ref, pod)
+            self.take_read(ref, pod)
             return
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
         if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
             log_release(held)
             self._ledger.release(ref.uid)
             self._unsettled.pop(ref.uid, None)
+
+
+def _order_versions(version: str) -> int:
+    return int(version) if version.isdecimal() else 0

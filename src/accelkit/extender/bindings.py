@@ -25,15 +25,26 @@ log = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=Pod)
 
 # The API server gives up on a write after this long.
-_WRITE_SECONDS: Final = 5
-# For so long after it was sent a Binding may still appear, even one of a predecessor that was killed.
-PREDECESSOR_SECONDS: Final = _WRITE_SECONDS + 1.0
+WRITE_SECONDS: Final = 5
+# A Binding leaves within this time, or not at all.
+SEND_SECONDS: Final = 6.0
+# For so long after it was killed a Binding of a predecessor may still appear.
+PREDECESSOR_SECONDS: Final = WRITE_SECONDS + 1.0
 
 _pod = msgspec.json.Decoder(Pod)
 
 
-async def write_binding(api: ApiClient, pod: PodRef, node: str, annotations: Mapping[str, str]) -> None:
+async def write_binding(
+    api: ApiClient, pod: PodRef, node: str, annotations: Mapping[str, str], *, version: str = ""
+) -> None:
     """Bind a pod to a node and annotate it, in one transaction of the API server.
+
+    Args:
+        api: an open client.
+        pod: which.
+        node: where it goes.
+        annotations: what is written on it.
+        version: the resource version that the pod must have; empty for any.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -41,16 +52,18 @@ async def write_binding(api: ApiClient, pod: PodRef, node: str, annotations: Map
     metadata: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if annotations:
         metadata["annotations"] = annotations
+    if version:
+        metadata["resourceVersion"] = version
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     try:
         # No byte of it leaves later: whoever binds after us counts on that.
-        async with asyncio.timeout(PREDECESSOR_SECONDS):
+        async with asyncio.timeout(SEND_SECONDS):
             await api.post(
-                f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{_WRITE_SECONDS}s"}
+                f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{WRITE_SECONDS}s"}
             )
     except TimeoutError as exc:
-        raise ApiError(f"no answer within {PREDECESSOR_SECONDS:.0f} s") from exc
+        raise ApiError(f"no answer within {SEND_SECONDS:.0f} s") from exc
 
 
 async def read_pod(api: ApiClient, pod: PodRef) -> Pod:

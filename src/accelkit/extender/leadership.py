@@ -7,11 +7,21 @@ import contextlib
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from accelkit.errors import ConfigurationError, NotLeadingError
+from accelkit.extender.bindings import SEND_SECONDS, WRITE_SECONDS
 from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
+
+# A busy API server has to answer one of four renewals; pods are bound again within 5 s.
+LEASE_SECONDS: Final = 3
+_TERM_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = 0.5
+# From when the Lease was taken over: after this time no Binding of the former leader can arrive, unless its process was
+# stopped in between. Fencing excludes that case, and takes less time.
+TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_SECONDS + 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +81,29 @@ class Leadership:
         self._writer = EndpointWriter(api, replica.endpoint) if replica.endpoint else None
         self._writing: asyncio.Task[None] | None = None
         self._told = on_acquired, on_lost
-        self._elector = Elector(api, replica.lease, replica.identity, on_acquired=self._acquired, on_lost=self._lost)
+        self._elector = Elector(
+            api,
+            replica.lease,
+            replica.identity,
+            on_acquired=self._acquired,
+            on_lost=self._lost,
+            lease_seconds=LEASE_SECONDS,
+            term_seconds=_TERM_SECONDS,
+            retry_seconds=_RETRY_SECONDS,
+        )
 
     def leads(self) -> bool:
         """Return whether this replica leads now."""
         return self._elector.leads()
+
+    @property
+    def may_fence(self) -> bool:
+        """Whether the former leader led by these times: its term is over, and its Bindings name versions of pods.
+
+        Where the Lease was missing, the former leader may not know yet that it was deleted.
+        """
+        former = self._elector.former_seconds
+        return former is not None and former <= LEASE_SECONDS
 
     def check(self) -> None:
         """Check that this replica leads now.

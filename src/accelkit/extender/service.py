@@ -12,10 +12,11 @@ from pathlib import Path
 
 from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
+from accelkit.extender.fencing import Fence
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
-from accelkit.extender.leadership import Leadership, Replica
+from accelkit.extender.leadership import TAKEOVER_SECONDS, Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.pod_watch import PodWatch
 from accelkit.extender.preemption.evictor import Evictor
@@ -132,6 +133,9 @@ class _Service:
             container_limits=options.container_limits,
             readiness=self._readiness,
             admit=self._groups.admit if self._groups else None,
+        )
+        self._fence = Fence(
+            api, self._feed, may_write=self._readiness.leads, take=self._binder.take_read, on_fenced=self._binder.open
         )
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed)
         self._stages = StageRecords()
@@ -279,14 +283,17 @@ class _Service:
         if not self._feed.pending:
             # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
             self._binder.open()
+        elif self._leadership is not None and self._leadership.leads() and self._leadership.may_fence:
+            self._fence.begin()
 
     def _acquired(self) -> None:
         # As after a start: what the former leader sent may still appear, and our watch may be dead unnoticed.
         self._read = False
-        self._binder.open(time.monotonic() + PREDECESSOR_SECONDS)
+        self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:
+        self._fence.cancel()
         # kube-scheduler would go on using its connections, which lead here whatever the Service says.
         self._server.renew()
 

@@ -86,8 +86,15 @@ class Elector:
         identity: our name, unique among the candidates.
         on_acquired: called when we begin to lead.
         on_lost: called when we lead no longer; `leads` is false already.
-        lease_seconds: how long others wait for a renewal before they take over; at least LEASE_SECONDS.
+        lease_seconds: how long others wait for a renewal before they take over; at least LEASE_SECONDS without
+            `term_seconds`.
+        term_seconds: how long we lead after a renewal was sent; None for as much less as a write may take to arrive.
+        retry_seconds: how often we renew, or try to acquire; None for 2 s.
         clock: seconds on a clock that never jumps.
+
+    Attributes:
+        former_seconds: the duration in the record from which this replica took the Lease over; None where there was no
+            record.
     """
 
     def __init__(
@@ -99,6 +106,8 @@ class Elector:
         on_acquired: Callable[[], None],
         on_lost: Callable[[], None],
         lease_seconds: int = LEASE_SECONDS,
+        term_seconds: float | None = None,
+        retry_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -109,7 +118,8 @@ class Elector:
         self._on_acquired = on_acquired
         self._on_lost = on_lost
         self._lease_seconds = lease_seconds
-        self._term_seconds = TERM_SECONDS + lease_seconds - LEASE_SECONDS
+        self._term_seconds = TERM_SECONDS + lease_seconds - LEASE_SECONDS if term_seconds is None else term_seconds
+        self._retry_seconds = _RETRY_SECONDS if retry_seconds is None else retry_seconds
         self._clock = clock
         self._leading = False
         self._released = False
@@ -117,6 +127,8 @@ class Elector:
         self._turn = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
+        # Of the record that we took the Lease over from; None where there was none.
+        self.former_seconds: int | None = None
         self._observed_at = 0.0
 
     def leads(self) -> bool:
@@ -139,6 +151,12 @@ class Elector:
         """When its holder last renewed the Lease, in RFC 3339 by its own clock, as it was last read."""
         return self._observed.spec.renew_time if self._observed else None
 
+    @property
+    def _lease_ends(self) -> float:
+        """When the Lease is over unless it is renewed, on our clock."""
+        spec = self._observed.spec if self._observed else _Spec()
+        return self._observed_at + (spec.lease_duration_seconds or LEASE_SECONDS)
+
     async def observe(self) -> None:
         """Read the Lease.
 
@@ -155,9 +173,10 @@ class Elector:
         """Compete until cancelled."""
         while True:
             await self.try_acquire_or_renew()
-            pause = _RETRY_SECONDS
-            if self._leading:
-                pause = min(pause, max(0.0, self._term_ends - self._clock()))
+            pause = self._retry_seconds
+            ends = self._term_ends if self._leading else self._lease_ends
+            if (left := ends - self._clock()) > 0 or self._leading:
+                pause = min(pause, max(0.0, left))
             await asyncio.sleep(pause)
 
     async def try_acquire_or_renew(self) -> None:
@@ -168,8 +187,9 @@ class Elector:
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # An answer that comes after our term is of no use to it.
-        deadline = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
+        # An answer that comes after our term is of no use to it, and one that is lost leaves time for another try.
+        left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
+        deadline = min(left, self._term_seconds / 2)
         held = False
         try:
             async with asyncio.timeout(deadline):
@@ -218,12 +238,13 @@ class Elector:
         if not self.leads():
             await self.observe()
         observed = self._observed
+        if not self._leading:
+            self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
         if observed is None:
             lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._record(None))
             self._observe(await self._api.post(self._collection, lease))
             return True
-        duration = observed.spec.lease_duration_seconds or LEASE_SECONDS
-        over = self.holder is None or self._clock() >= self._observed_at + duration
+        over = self.holder is None or self._clock() >= self._lease_ends
         if self.holder != self._identity and not over:
             return False
         try:
@@ -231,9 +252,11 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Somebody else wrote it: read who before anything is decided.
+            # Another candidate wrote it, or we did and the answer was lost: read who before anything is decided.
             self._observe(await self._api.get(self._path))
-            return False
+            if not self.leads() or self.holder != self._identity:
+                return False
+            await self._put(self._record(observed.spec))
         return True
 
     async def _put(self, spec: _Spec) -> None:

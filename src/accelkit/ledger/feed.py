@@ -55,12 +55,14 @@ class Pending:
         request: None where it asks for no card, or what it asks for cannot be granted.
         refusal: why it cannot be granted; None where it can.
         task: what it takes of a node, as one of a mix; None where nothing can be granted.
+        version: the resource version in which the pod was seen.
     """
 
     pod: CardPod
     request: PodRequest | None
     refusal: RequestError | None = None
     task: TaskType | None = None
+    version: str = ""
 
 
 class _Sight(msgspec.Struct, frozen=True):
@@ -229,7 +231,7 @@ class LedgerFeed:
     def read_pending(self, pod: Pod) -> Pending | None:
         """Read a pod that waits for a node; None where it has nothing to do with cards."""
         found = self._reader.read(pod)
-        return None if found is None else self._pending(found, read_pod_amounts(pod.spec))
+        return None if found is None else self._pending(found, pod)
 
     def _put_node(self, node: Node) -> None:
         name = node.metadata.name
@@ -296,7 +298,7 @@ class LedgerFeed:
         if found is None or not found.asks:
             return
         known = found.ref.uid in self.pending or found.ref.uid in self.created
-        pending = self._pending(found, host)
+        pending = self._pending(found, pod)
         if not known and pending.task is not None:
             self.mix.observe(pending.task)
         if not found.node:
@@ -312,11 +314,13 @@ class LedgerFeed:
         self._bound.end(node, uid)
         self._hosts.end_pod(uid)
 
-    def _pending(self, pod: CardPod, host: HostAmounts) -> Pending:
+    def _pending(self, pod: CardPod, seen: Pod) -> Pending:
+        version = seen.metadata.resource_version
         try:
             request = pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
             if request is not None and (rules := self._ledger.namespaces.rules).reservations:
                 request = rules.close(request, pod.ref.namespace, pod.priority)
-            return Pending(pod, request, task=None if request is None else describe_task(request, host))
+            task = None if request is None else describe_task(request, read_pod_amounts(seen.spec))
+            return Pending(pod, request, task=task, version=version)
         except RequestError as exc:
-            return Pending(pod, None, exc.with_traceback(None))
+            return Pending(pod, None, exc.with_traceback(None), version=version)

@@ -51,11 +51,15 @@ class BodyLimits:
         each_bytes: how long one may be.
         together_bytes: what all may have that are under way, or are answered, at once.
         seconds: so long one may take to come.
+        small_bytes: how long a small one may be.
+        kept_bytes: what is kept of `together_bytes` for small ones.
     """
 
     each_bytes: int
     together_bytes: int
     seconds: float
+    small_bytes: int = 0
+    kept_bytes: int = 0
 
 
 class Head:
@@ -249,7 +253,8 @@ class HttpServer(_Server):
 
     def _hold(self, held: list[int], size: int) -> bool:
         """Count what has come of a body; return whether there is room for it."""
-        while self._held_bytes + size - held[0] > self._limits.together_bytes:
+        kept = self._limits.kept_bytes if size > self._limits.small_bytes else 0
+        while self._held_bytes + size - held[0] > self._limits.together_bytes - kept:
             others = ((limit, of) for limit, of in self._reading.items() if of is not held and of[0])
             limit, of = next(others, (None, held))
             if limit is None:

@@ -17,6 +17,7 @@ from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
 from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 from accelkit.install.guarded_keys import list_guarded_keys
 from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.model.pod import FENCED_AT_ANNOTATION
 from accelkit.node.discovery.libraries import DRIVER_ROOTS
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
@@ -119,6 +120,9 @@ def documents(role, template="objects.yaml.j2", **changed):
         variables["__extender_wake_annotation"] = own["__extender_wake_annotation"]
         variables["__extender_pod_groups"] = variables["extender_pod_groups"] and variables["__extender_admission"]
         variables["__extender_gate"] = own["__extender_gate"]
+        behind_service = variables["extender_expose"] == "service"
+        variables["__extender_fence"] = behind_service and variables["__extender_admission"]
+        variables["__extender_fence_annotation"] = own["__extender_fence_annotation"]
         variables["__extender_inspector"] = own["__extender_inspector"]
     text = environment.get_template(template).render(variables)
     return list(YAML(typ="safe", pure=True).load_all(text))
@@ -292,14 +296,13 @@ def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_polic
     made = objects("extender")
     reads = {(resource, verb) for resource in ("nodes", "pods") for verb in ("list", "watch")} | {("pods", "get")}
     binds = {("pods/binding", "create"), ("tokenreviews", "create")}
-    assert rights(made["ClusterRole"]) == reads | binds | {("nodes", "patch")}
+    assert rights(made["ClusterRole"]) == reads | binds | {("nodes", "patch"), ("pods", "patch")}
     assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender"
     # The bounds are there before the right.
     assert list(made)[:2] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
     assert "--wake" in container("extender")[0]["args"]
     without = objects("extender", extender_wake=False)
-    assert rights(without["ClusterRole"]) == reads | binds
-    assert without["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender-cards"
+    assert rights(without["ClusterRole"]) == reads | binds | {("pods", "patch")}
     assert "--wake" not in container("extender", extender_wake=False)[0]["args"]
 
 
@@ -307,14 +310,18 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     without = objects("extender")
     made = objects("extender", extender_pod_groups=True, extender_pod_group_hold=2)
     more = {
-        ("pods", "patch"),
         ("pods/status", "patch"),
         ("podgroups", "list"),
         ("podgroups", "watch"),
         ("events", "create"),
     }
     assert rights(made["ClusterRole"]) - rights(without["ClusterRole"]) == more
-    assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender-gates"
+    (policy,) = (
+        each
+        for each in policies("extender", extender_pod_groups=True)
+        if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == "accelkit-extender-gates"
+    )
+    assert GATE in policy["spec"]["validations"][0]["expression"].partition(" :")[0]
     arguments = container("extender", extender_pod_groups=True, extender_pod_group_hold=2)[0]["args"]
     start = arguments.index("--pod-groups")
     assert arguments[start : start + 5] == ["--pod-groups", "--pod-group-hold", "2", "--pod-group-seconds", "60"]
@@ -323,6 +330,22 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     assert ("pods", "patch") not in rights(old["ClusterRole"])
     own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_gate"] == GATE
+
+
+def test_the_extender_may_patch_pods_to_fence_them_where_it_has_replicas_and_a_policy_bounds_it():
+    made = objects("extender", extender_wake=False)
+    assert ("pods", "patch") in rights(made["ClusterRole"])
+    policy = made["ValidatingAdmissionPolicy"]
+    assert policy["metadata"]["name"] == "accelkit-extender-gates"
+    # Without groups, no gate may be taken away.
+    assert "filter" not in policy["spec"]["validations"][0]["expression"]
+    for without in ({"admission": False}, {"extender_expose": "host"}):
+        found = objects("extender", extender_wake=False, **without)
+        assert ("pods", "patch") not in rights(found["ClusterRole"])
+        names = [each["metadata"]["name"] for each in policies("extender", extender_wake=False, **without)]
+        assert "accelkit-extender-gates" not in names
+    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    assert own["__extender_fence_annotation"] == FENCED_AT_ANNOTATION
 
 
 def test_the_extender_may_evict_only_where_that_is_asked_for():

@@ -10,9 +10,10 @@ from typing import Any, Final
 from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.texts import shorten
 
-_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _ENTRY: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252})(?:=([a-z0-9][a-z0-9-]{0,62})(?::(/[^\s,:]*))?)?")
 _MOST: Final = 16
+_MOST_CHARACTERS: Final = 64 * 1024
 
 
 class AnnotationError(ValueError):
@@ -46,12 +47,14 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
     Raises:
         AnnotationError: it is not of this form, or names a container that is not there.
     """
-    text = annotations.get(MOUNT_ANNOTATION, "")
+    text = annotations.get(MOUNT_ANNOTATION) or ""
+    if len(text) > _MOST_CHARACTERS:
+        raise AnnotationError(f"annotation {MOUNT_ANNOTATION} has more than {_MOST_CHARACTERS} characters")
     entries = [each for each in re.split(r"[\s,]+", text) if each]
     if len(entries) > _MOST:
         raise AnnotationError(f"annotation {MOUNT_ANNOTATION} names {len(entries)} mounts, over the limit of {_MOST}")
     names = [str(each.get("name", "")) for each in containers]
-    default = annotations.get(_DEFAULT_CONTAINER, "")
+    default = annotations.get(DEFAULT_CONTAINER, "")
     default = default if default in names else next(iter(names), "")
     requests = []
     for entry in entries:

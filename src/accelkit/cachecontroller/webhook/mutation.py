@@ -25,15 +25,15 @@ from accelkit.cachecontroller.webhook.replacement import ImageVolume, Replacemen
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import Cache
 
-# The parts of a pod that are changed; each is written as a whole.
+# The parts of a pod that are changed beside annotations; each is written as a whole.
 _PARTS: Final = (
-    ("metadata", "annotations"),
     ("spec", "volumes"),
     ("spec", "initContainers"),
     ("spec", "containers"),
     ("spec", "ephemeralContainers"),
     ("spec", "affinity"),
 )
+_ANNOTATIONS: Final = "/metadata/annotations"
 FindHosts: TypeAlias = Callable[[Cache], Sequence[str]]
 
 
@@ -71,13 +71,28 @@ class Mutation:
     unknown: tuple[str, ...] = ()
 
 
+def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
+    """Return whether more of a pod than its volumes and annotations is needed to say what becomes of it.
+
+    Args:
+        pod: with its name, its annotations and its volumes.
+        namespace: of the pod.
+        caches: of all namespaces.
+    """
+    if any(each in _get_annotations(pod) for each in (MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION)):
+        return True
+    claims = list_claims(caches, namespace)
+    volumes = pod["spec"].get("volumes") or []
+    return _count_concerned(_name_claims(pod, volumes), claims) > 0 or any(find_claim(each, claims) for each in volumes)
+
+
 def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -> Mutation:
     """Return what becomes of a pod that is being created.
 
     Doing it again changes nothing, so that other webhooks may come between.
 
     Args:
-        pod: as the API server sends it; it stays as it is.
+        pod: as the API server sends it, or the parts of it that are used; it stays as it is.
         namespace: of the pod, which a pod without one will get.
         caches: of all namespaces.
         tools: what it is changed with.
@@ -85,10 +100,9 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     claims = list_claims(caches, namespace)
     parts = {part: dict(pod.get(part) or {}) for part in ("metadata", "spec")}
     changed = {**pod, **parts}
-    volumes = changed["spec"].get("volumes") or []
-    named = [get_claim(each) or name_ephemeral_claim(changed, each) for each in volumes]
-    concerned = sum(1 for each in named if each in claims or find_unknown_digest(claims, each))
-    asks = concerned > 0 or MOUNT_ANNOTATION in (changed["metadata"].get("annotations") or {})
+    named = _name_claims(changed, changed["spec"].get("volumes") or [])
+    concerned = _count_concerned(named, claims)
+    asks = concerned > 0 or MOUNT_ANNOTATION in _get_annotations(changed)
     if asks:
         if excess := find_excess(changed, concerned):
             return Mutation(refusal=excess)
@@ -101,6 +115,18 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     _annotate(changed, claims)
     unknown = tuple(each for each in named if each and each not in claims)
     return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=unknown)
+
+
+def _get_annotations(pod: Object) -> Mapping[str, Any]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def _name_claims(pod: Object, volumes: Iterable[Object]) -> list[str]:
+    return [get_claim(each) or name_ephemeral_claim(pod, each) for each in volumes]
+
+
+def _count_concerned(named: Iterable[str], claims: Claims) -> int:
+    return sum(1 for each in named if each in claims or find_unknown_digest(claims, each))
 
 
 def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[str]:
@@ -177,10 +203,29 @@ def _annotate(pod: Object, claims: Claims) -> None:
 
 
 def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]:
-    patch = []
+    patch = _patch_annotations(before, after)
     for outer, inner in _PARTS:
         former, present = (before.get(outer) or {}).get(inner), after[outer].get(inner)
         if former != present:
             # "add" also replaces what is there.
             patch.append({"op": "add", "path": f"/{outer}/{inner}", "value": present})
     return tuple(patch)
+
+
+def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
+    """Return a step for each annotation that changes, since the pod may have others that were not decoded."""
+    former = (before.get("metadata") or {}).get("annotations")
+    present = after["metadata"].get("annotations") or {}
+    if former is None:
+        return [{"op": "add", "path": _ANNOTATIONS, "value": present}] if present else []
+    added = [
+        {"op": "add", "path": _point_to(key), "value": value}
+        for key, value in present.items()
+        if former.get(key) != value
+    ]
+    return [*added, *({"op": "remove", "path": _point_to(key)} for key in former if key not in present)]
+
+
+def _point_to(key: str) -> str:
+    """Return the JSON Pointer of an annotation."""
+    return f"{_ANNOTATIONS}/{key.replace('~', '~0').replace('/', '~1')}"

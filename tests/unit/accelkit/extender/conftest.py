@@ -10,12 +10,11 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
-from accelkit.extender import service
+from accelkit.extender import leadership, service
 from accelkit.extender.binder import Binder
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.waking import waker
 from accelkit.extender.wire import BindingArgs
-from accelkit.kube import lease as elections
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -136,7 +135,8 @@ def cluster(tmp_path, monkeypatch):
     Where it waits for a predecessor's Bindings, no test waits for it.
     """
     monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 60.0)
-    monkeypatch.setattr(elections, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 60.0)
+    monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.02)
     monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(waker, "_TURN_SECONDS", 0.02)
     return Cluster(tmp_path)

@@ -130,8 +130,8 @@ class Cluster:
         self.api.before.append(wait)
         return gate
 
-    def lease(self, holder: str) -> None:
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 0}
+    def lease(self, holder: str, seconds: int = 15) -> None:
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": 0}
         self.api.store(LEASES, {"metadata": {"name": "l", "namespace": "d"}, "spec": spec})
 
     @property

@@ -42,7 +42,7 @@ async def test_a_binding_names_pod_uid_and_node_and_carries_the_annotations(api,
 
 
 async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api, monkeypatch):
-    monkeypatch.setattr(module, "PREDECESSOR_SECONDS", 0.01)
+    monkeypatch.setattr(module, "SEND_SECONDS", 0.01)
     api.before.append(lambda _: asyncio.sleep(60))
     with pytest.raises(ApiError, match="no answer within 0 s") as lost:
         await write_binding(api, POD, "n", {})

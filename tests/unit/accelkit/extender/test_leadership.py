@@ -7,9 +7,10 @@ from fake_api.server import FakeApi
 from http_service import until
 
 from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
+from accelkit.extender import leadership
+from accelkit.extender.bindings import SEND_SECONDS, WRITE_SECONDS
 from accelkit.extender.endpoint import LeaderEndpoint
 from accelkit.extender.leadership import Leadership, Replica, parse_replica
-from accelkit.kube import lease as elections
 from accelkit.kube.lease import LeaseName
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/d/leases"
@@ -98,7 +99,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(elections, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.01)
     cluster = Cluster()
     yield cluster
     for task in cluster.running:
@@ -189,3 +190,11 @@ async def test_a_failing_service_does_not_end_the_leader(cluster):
     a = cluster.start("a", "10.0.0.1")
     await until(lambda: any("services" in request.path for request in cluster.api.requests))
     assert a.leads()
+
+
+def test_a_term_is_over_before_the_lease_is_and_outlasts_a_lost_renewal():
+    term, retry = leadership._TERM_SECONDS, leadership._RETRY_SECONDS
+    assert term + 1 <= leadership.LEASE_SECONDS
+    assert 3 * retry < term
+    # Where nothing is fenced: a Binding leaves, or takes effect, at the latest after these times.
+    assert term + SEND_SECONDS + WRITE_SECONDS < leadership.LEASE_SECONDS + leadership.TAKEOVER_SECONDS

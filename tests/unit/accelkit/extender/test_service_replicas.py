@@ -14,11 +14,11 @@ from http_service import PATIENCE_SECONDS, Pki, connected, until
 from ports import free_port
 
 from accelkit.errors import ApiError
-from accelkit.extender import service
+from accelkit.extender import leadership, service
 from accelkit.extender.endpoint import LeaderEndpoint
 from accelkit.extender.leadership import Replica
-from accelkit.kube import lease as elections
-from accelkit.kube.paths import PODS
+from accelkit.kube.paths import PODS, build_pod_path
+from accelkit.model.pod import FENCED_AT_ANNOTATION
 from accelkit.serving.tls import Listen
 
 
@@ -40,7 +40,7 @@ async def test_who_does_not_hold_it_shows_what_is_there_and_closes_what_asks_for
 
 
 async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, monkeypatch):
-    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.0)
+    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.0)
     leases = cluster.hold(LEASES, "POST")
     async with cluster.extender(replica=REPLICA):
         pods = cluster.hold(PODS)
@@ -55,7 +55,7 @@ async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, 
 
 
 async def test_who_begins_to_lead_lets_the_bindings_of_its_predecessor_appear_first(cluster, monkeypatch):
-    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.3)
+    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.3)
     leases = cluster.hold(LEASES, "POST")
     async with cluster.extender(replica=REPLICA):
         await cluster.bind()
@@ -67,6 +67,34 @@ async def test_who_begins_to_lead_lets_the_bindings_of_its_predecessor_appear_fi
         await asyncio.sleep(0.05)
         pods.set()
         assert await binding == ""
+
+
+async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
+    cluster.pod()
+    cluster.lease("", 1)
+    async with cluster.extender(replica=REPLICA):
+        patched = cluster.hold("/pods/p", "PATCH")
+        await cluster.metric("accelkit_leader", "1.0")
+        binding = asyncio.create_task(cluster.bind())
+        await until(lambda: [each for each in cluster.api.requests if each.method == "PATCH"])
+        assert not cluster.bindings
+        patched.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await binding == ""
+    assert FENCED_AT_ANNOTATION in cluster.api.objects[build_pod_path("d", "p")]["metadata"]["annotations"]
+
+
+async def test_a_leader_of_an_earlier_version_is_not_fenced(cluster, monkeypatch):
+    # Its Bindings name no version.
+    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.3)
+    cluster.pod()
+    cluster.lease("", 15)
+    async with cluster.extender(replica=REPLICA):
+        await cluster.metric("accelkit_leader", "1.0")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await cluster.bind():
+                await asyncio.sleep(0.005)
+    assert not [each for each in cluster.api.requests if each.method == "PATCH"]
 
 
 async def test_who_leads_no_longer_closes_the_connections_that_lead_to_it(cluster):
@@ -81,7 +109,8 @@ async def test_who_leads_no_longer_closes_the_connections_that_lead_to_it(cluste
 
 async def test_who_ends_gives_up_the_lease_when_the_bindings_under_way_have_ended(cluster, monkeypatch):
     # A renewal that falls into the release wins.
-    monkeypatch.setattr(elections, "_RETRY_SECONDS", 8.0)
+    monkeypatch.setattr(leadership, "_RETRY_SECONDS", 8.0)
+    monkeypatch.setattr(leadership, "_TERM_SECONDS", 20.0)
     # The probes end first.
     async with cluster.extender(replica=REPLICA, probes=Listen("127.0.0.1", free_port())) as running:
         await cluster.metric("accelkit_leader", "1.0")

@@ -51,6 +51,20 @@ async def test_the_first_creates_the_lease_and_leads_while_it_renews(server, pai
     assert server.objects[LEASE]["spec"]["leaseTransitions"] == 0
 
 
+async def test_a_renewal_whose_answer_is_lost_does_not_end_a_term(server, pair, clock):
+    a, b = pair
+    await a.step()
+    server.fail(ApiError("lost"), "PUT", answered=True)
+    clock[0] += TERM_SECONDS - 1
+    assert await a.step()
+    # The record on the server is newer than the one that it knows, and it is its own.
+    assert await a.step()
+    clock[0] += TERM_SECONDS - 1
+    assert a.elector.leads()
+    assert not await b.step()
+    assert a.told == ["acquired"]
+
+
 async def test_who_dies_is_followed_when_the_lease_was_silent_for_its_duration(server, pair, clock):
     a, b = pair
     await a.step()

@@ -69,13 +69,19 @@ def change(pod: Object, *caches: Cache, tools: Tools | None = None) -> Mutation:
 
 
 def apply(done: Mutation, pod: Object) -> Object:
-    """The pod after its patch, of which each operation replaces a whole part."""
+    """The pod after its patch, of which each operation replaces a part of the spec, or changes an annotation."""
     assert not done.refusal
     after = copy.deepcopy(pod)
     for step in done.patch:
-        assert step["op"] == "add"
-        _, outer, inner = step["path"].split("/")
-        after[outer][inner] = copy.deepcopy(step["value"])
+        *place, key = (each.replace("~1", "/").replace("~0", "~") for each in step["path"].split("/")[1:])
+        target = after
+        for each in place:
+            target = target[each]
+        if step["op"] == "remove":
+            del target[key]
+        else:
+            assert step["op"] == "add"
+            target[key] = copy.deepcopy(step["value"])
     return after
 
 

@@ -1,0 +1,191 @@
+"""Reviews as the API server sends them, of which only the fields that are used are decoded.
+
+Anyone who reaches the port can send 4 MiB of JSON that takes thirty times as much once decoded. So the parts of a pod
+stay undecoded text until they are needed, and a part is decoded only where a count of its delimiters bounds the cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from accelkit.cachecontroller.webhook.annotation import DEFAULT_CONTAINER
+from accelkit.cachecontroller.webhook.pods import Object
+from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec
+
+API: Final = "admission.k8s.io/v1"
+# Each delimiter begins or ends at most one value, and a value takes 83 bytes at most beside its text: 17 MiB in all. A
+# pod that the API server can store has 1.5 MiB of text, and far fewer delimiters.
+MOST_DELIMITERS: Final = 200_000
+_DELIMITERS: Final = (b",", b"[", b"{", b":")
+# As many namespaces as a ClusterGKMCache may name.
+_MOST_NAMESPACES: Final = 1024
+_NOTHING: Final = msgspec.Raw()
+# Attributes of the spec that are read, with their names in JSON.
+_SPEC_PARTS: Final = {
+    "volumes": "volumes",
+    "init_containers": "initContainers",
+    "containers": "containers",
+    "ephemeral_containers": "ephemeralContainers",
+    "affinity": "affinity",
+    "security_context": "securityContext",
+}
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class Request(msgspec.Struct, rename="camel"):
+    """The question of a review; `object` is the text of the object that it is about."""
+
+    uid: str
+    dry_run: bool = False
+    namespace: str = ""
+    operation: str = ""
+    kind: _Kind = msgspec.field(default_factory=_Kind)
+    object: msgspec.Raw = _NOTHING
+
+
+class Review(msgspec.Struct, rename="camel"):
+    """An AdmissionReview."""
+
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: Request
+
+
+class _Annotations(msgspec.Struct, omit_defaults=True):
+    mount: str | None = msgspec.field(default=None, name=MOUNT_ANNOTATION)
+    pinned: str | None = msgspec.field(default=None, name=PINNED_ANNOTATION)
+    writable: str | None = msgspec.field(default=None, name=WRITABLE_ANNOTATION)
+    default_container: str | None = msgspec.field(default=None, name=DEFAULT_CONTAINER)
+
+
+class _PodMeta(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    annotations: _Annotations | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    volumes: msgspec.Raw = _NOTHING
+    init_containers: msgspec.Raw = _NOTHING
+    containers: msgspec.Raw = _NOTHING
+    ephemeral_containers: msgspec.Raw = _NOTHING
+    affinity: msgspec.Raw = _NOTHING
+    security_context: msgspec.Raw = _NOTHING
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMeta = msgspec.field(default_factory=_PodMeta)
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
+class _CacheMeta(msgspec.Struct):
+    name: str = ""
+
+
+class _CacheSpec(msgspec.Struct, rename="camel"):
+    workload_namespaces: msgspec.Raw = _NOTHING
+
+
+class _Cache(msgspec.Struct):
+    metadata: _CacheMeta = msgspec.field(default_factory=_CacheMeta)
+    spec: _CacheSpec = msgspec.field(default_factory=_CacheSpec)
+
+
+_reviews = msgspec.json.Decoder(Review)
+_pods = msgspec.json.Decoder(_Pod | None)
+_caches = msgspec.json.Decoder(_Cache | None)
+_namespaces = msgspec.json.Decoder(tuple[str, ...] | None)
+
+
+_objects = msgspec.json.Decoder(list[Object] | None)
+_object = msgspec.json.Decoder(Object | None)
+_PARTS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    name: _object if name in {"affinity", "securityContext"} else _objects for name in _SPEC_PARTS.values()
+}
+
+
+def read_review(body: bytes) -> Review:
+    """Decode a review, except for its object.
+
+    Raises:
+        MsgspecError: it is not an AdmissionReview.
+    """
+    return _reviews.decode(body)
+
+
+class ReviewedPod:
+    """A pod whose parts are decoded on demand, anew each time, so that a review that waits holds text alone.
+
+    Args:
+        request: of the review.
+
+    Raises:
+        MsgspecError: it is not a pod.
+    """
+
+    def __init__(self, request: Request) -> None:
+        found = (_pods.decode(request.object) if request.object else None) or _Pod()
+        self._metadata: Object = msgspec.to_builtins(found.metadata)
+        self._parts = {
+            name: part for field, name in _SPEC_PARTS.items() if (part := getattr(found.spec, field)) is not _NOTHING
+        }
+
+    def find_excess(self) -> str:
+        """Return why the parts are too costly to be decoded; empty where they are not."""
+        count = sum(_count_delimiters(part) for part in self._parts.values())
+        if count > MOST_DELIMITERS:
+            return (
+                f"the pod has {count} values and keys in its volumes and containers, over the limit of "
+                f"{MOST_DELIMITERS} for a pod that may mount a kernel cache"
+            )
+        return ""
+
+    def read_volumes(self) -> Object:
+        """Return the pod with its name, our annotations and its volumes.
+
+        Raises:
+            MsgspecError: it is not a pod.
+        """
+        return self._read({"volumes"})
+
+    def read(self) -> Object:
+        """Return the pod with its name, our annotations and all parts of its spec that are used.
+
+        Raises:
+            MsgspecError: it is not a pod.
+        """
+        return self._read(set(self._parts))
+
+    def _read(self, names: set[str]) -> Object:
+        spec = {name: _PARTS[name].decode(part) for name, part in self._parts.items() if name in names}
+        annotations = self._metadata.get("annotations")
+        metadata = {**self._metadata, **({} if annotations is None else {"annotations": dict(annotations)})}
+        return {"metadata": metadata, "spec": spec}
+
+
+def read_announced(request: Request) -> Cache | None:
+    """Return the name and the namespaces of a cache that is about to be stored; None where it has no name.
+
+    Raises:
+        MsgspecError: it is not a cache, or names more namespaces than a cache may.
+    """
+    found = _caches.decode(request.object) if request.object else None
+    if found is None or not found.metadata.name:
+        return None
+    named = found.spec.workload_namespaces
+    if bytes(named).count(b",") >= _MOST_NAMESPACES:
+        raise msgspec.ValidationError(f"the cache names more than {_MOST_NAMESPACES} namespaces")
+    namespaces = (_namespaces.decode(named) if named else None) or ()
+    return Cache(
+        CacheMeta(name=found.metadata.name, namespace=request.namespace), CacheSpec(workload_namespaces=namespaces)
+    )
+
+
+def _count_delimiters(part: msgspec.Raw) -> int:
+    text = bytes(part)
+    return sum(text.count(each) for each in _DELIMITERS)

@@ -1,0 +1,116 @@
+"""A stranger who reaches the port of the webhook, which is a process of its own, beside an API server that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+
+import pytest
+from cache_cluster import PINNED, CacheCluster, make_pod, mount
+from extender_process import DEADLINE, until
+from ports import free_port
+from webhook_stand import Stand
+
+from accelkit.cachecontroller.webhook.registration import ANNOUNCE_PATH, PATH
+from accelkit.errors import ApiError
+from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+# Half of what the controller's container may have.
+MOST_BYTES = 512 << 20
+BODY_BYTES = 4 << 20
+CONNECTIONS, TURNS = 8, 3
+# What decodes to many objects for each byte of it, and where in a review it stands.
+COSTLY = b"[[]],"
+PLACES = {
+    "a field that nothing reads": (PATH, {"spec": {"volumes": [], "other": "HERE"}}),
+    "volumes": (PATH, {"spec": {"volumes": "HERE"}}),
+    "containers of a pod that asks for a cache": (
+        PATH,
+        {"metadata": {"annotations": {MOUNT_ANNOTATION: "missing"}}, "spec": {"containers": "HERE"}},
+    ),
+    "annotations": (PATH, {"metadata": {"annotations": "NAMES"}}),
+    "a cache that is announced": (ANNOUNCE_PATH, {"spec": {"other": "HERE"}}),
+    "namespaces of a cache that is announced": (ANNOUNCE_PATH, {"spec": {"workloadNamespaces": "TEXTS"}}),
+}
+
+
+def build_body(pod):
+    """A valid review of 4 MiB."""
+    kind, named = {"kind": "Pod"}, {**pod, "metadata": {"name": "stranger", **pod.get("metadata", {})}}
+    request = {"uid": "u", "namespace": "", "operation": "CREATE", "kind": kind, "object": named}
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    text = json.dumps(whole).encode()
+    room = BODY_BYTES - len(text) - 100
+    names = b",".join(b'"%06d":""' % number for number in range(room // 12))
+    texts = b",".join(b'"%06d"' % number for number in range(room // 9))
+    fillings = {b'"HERE"': b"[" + COSTLY * (room // 5) + b"[]]", b'"NAMES"': b"{" + names + b"}"}
+    for mark, filling in {**fillings, b'"TEXTS"': b"[" + texts + b"]"}.items():
+        text = text.replace(mark, filling)
+    assert room < len(text) <= BODY_BYTES
+    return text
+
+
+@pytest.fixture
+async def cluster(control_plane, defined, tmp_path):
+    stand = Stand(tmp_path, control_plane.kubeconfig, free_port())
+    stand.issue()
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        cluster = CacheCluster(api, stand)
+        stand.start()
+        try:
+            yield cluster
+        finally:
+            stand.stop()
+            await cluster.unregister()
+            await cluster.delete_pods()
+
+
+async def test_costly_reviews_take_bounded_memory_and_hold_no_other_review_up(cluster):
+    namespace = await cluster.make_namespace()
+    await cluster.make_cache(namespace)
+    await cluster.registered(f"{namespace}/kernels")
+
+    async def create():
+        pod = await cluster.create(namespace, make_pod(mount(readOnly=True)), dry=True)
+        return pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+
+    async def answers():
+        try:
+            return await create() == f"kernels{PINNED}"
+        except ApiError:
+            return False
+
+    await until(answers)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    bodies = [(path, build_body(pod)) for path, pod in PLACES.values()]
+
+    async def send(number):
+        for turn in range(TURNS * len(bodies)):
+            path, body = bodies[(number + turn) % len(bodies)]
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", cluster.stand.port, ssl=context)
+                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+                await reader.read()
+                writer.transport.abort()
+            except OSError:
+                # A stranger's connection may be refused or cut.
+                continue
+
+    async with asyncio.timeout(10 * DEADLINE):
+        sending = asyncio.gather(*(send(number) for number in range(CONNECTIONS)))
+        created = 0
+        while not sending.done():
+            # The API server gives the webhook a few seconds, then it refuses the pod: that is an error here.
+            assert await create() == f"kernels{PINNED}"
+            created += 1
+        await sending
+    assert created
+    cluster.stand.check()
+    assert cluster.stand.peak_bytes() < MOST_BYTES

@@ -1,0 +1,100 @@
+"""Bindings name the version of their pod, so that what the next leader writes on it makes them fail."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.kube.paths import build_pod_path
+from accelkit.model.pod import Pod
+
+
+def show(world, name="p"):
+    """Show a pod with the version that it has; return that."""
+    pod = msgspec.convert(world.api._shown(build_pod_path("d", name)), Pod)
+    world.feed.take_pod_event("MODIFIED", pod)
+    return pod.metadata.resource_version
+
+
+def change(world, name="p"):
+    """Change a pod as another controller does, unseen by the watch so far."""
+    labels = world.api.pods[name]["metadata"].setdefault("labels", {})
+    labels["changed"] = str(int(labels.get("changed", 0)) + 1)
+
+
+def versions(world):
+    return [post["metadata"].get("resourceVersion") for post in world.api.posts]
+
+
+async def test_a_binding_names_the_version_in_which_its_pod_was_seen(world):
+    world.create()
+    version = show(world)
+    assert await world.bind() == ""
+    assert versions(world) == [version]
+
+
+async def test_a_pod_that_is_not_seen_yet_is_bound_by_the_version_that_was_read(world):
+    world.create(watched=False)
+    assert await world.bind() == ""
+    assert versions(world) != [None]
+
+
+async def test_a_pod_that_changed_meanwhile_is_bound_by_its_present_version(world, settle):
+    world.create()
+    first = show(world)
+    change(world)
+    assert await world.bind() == ""
+    assert len(set(versions(world))) == 2
+    assert versions(world)[0] == first
+    await settle()
+    assert world.used() == {"a": 4}
+    assert not world.binder.unsettled
+
+
+async def test_a_version_that_the_watch_shows_in_between_is_used(world):
+    world.create()
+    show(world)
+    change(world)
+    shown = []
+    world.api.before.append(lambda request: shown.append(show(world)) if request.method == "POST" else None)
+    assert await world.bind() == ""
+    assert versions(world)[1] == shown[0]
+
+
+async def test_a_pod_that_changes_all_the_time_is_left_to_the_next_try(world):
+    world.create()
+    show(world)
+    world.api.before.append(lambda request: change(world) if request.method == "POST" else None)
+    assert "d/p" in await world.bind()
+    assert len(world.api.posts) == 3
+    assert (world.used(), world.binder.unsettled) == ({}, False)
+
+
+async def test_who_leads_no_longer_sends_no_second_binding(world):
+    world.create()
+    show(world)
+    change(world)
+
+    def lose(request):
+        if request.method == "POST":
+            world.leader = "other"
+
+    world.api.before.append(lose)
+    assert await world.bind() == "other leads"
+    assert len(world.api.posts) == 1
+    assert (world.used(), world.binder.unsettled) == ({}, False)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_reservation_stays_while_an_earlier_binding_may_take_effect(world, lost):
+    """A refusal ends a reservation only if no other Binding of it is unanswered."""
+    world.create()
+    show(world)
+    if lost:
+        world.api.before_post = [ApiError("lost")]
+        assert await world.bind() != ""
+        assert world.binder.is_unsettled("uid-p")
+    world.api.before.append(lambda request: change(world) if request.method == "POST" else None)
+    assert await world.bind() != ""
+    assert world.used() == ({"a": 4} if lost else {})
