@@ -131,8 +131,9 @@ differences:
       sample: default/train
     kind:
       description: >-
-        V(kubelet_differs), V(not_allocated), V(not_published), V(unknown_pod), V(unhealthy_card_in_use),
-        V(constraint_broken), V(strange_process), V(topology_policy) or V(disbelieved_assignment).
+        V(kubelet_differs), V(not_allocated), V(not_published), V(unreadable_allocations), V(unknown_pod),
+        V(unhealthy_card_in_use), V(constraint_broken), V(strange_process), V(topology_policy) or
+        V(disbelieved_assignment).
       type: str
       sample: kubelet_differs
     message:

@@ -28,7 +28,8 @@ _DIFFERS = 3
 @click.command(
     "audit",
     short_help="Compare ledger, assignments, kubelets and cards.",
-    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something differs.",
+    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something "
+    "differs, or what a node's agent published cannot be read.",
 )
 @click.argument("nodes", nargs=-1)
 @click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")

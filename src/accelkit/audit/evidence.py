@@ -13,7 +13,7 @@ from accelkit.inspection.inspection import Inspection, assemble, read_cluster
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_config_maps_path
-from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
 from accelkit.vendors.pod_reading import PodReader
 
@@ -81,11 +81,7 @@ async def gather(
     return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
-        {
-            node.name: allocations.get(node.name, AssignmentError("its agent passes nothing on"))
-            for node in chosen
-            if node.state == "shared"
-        },
+        {node.name: allocations.get(node.name) for node in chosen if node.state == "shared"},
         assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes)
         if isinstance(ledger, Inspection)
         else ledger,
@@ -97,15 +93,23 @@ async def gather(
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     """Return what the agent of each node passes on of its kubelet, or why that cannot be read.
 
+    A ConfigMap is found by its name alone: its labels may be damaged as well as its data.
+
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
-    found: dict[str, Allocations | AssignmentError] = {}
-    maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap, query={"labelSelector": selector})
-    for entry in maps:
-        try:
-            found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
-        except AssignmentError as exc:
-            found[entry.metadata.name] = exc
+    maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap)
+    return {entry.metadata.name: _read(entry) for entry in maps}
+
+
+def _read(entry: ConfigMap) -> Allocations | AssignmentError:
+    name, text = entry.metadata.name, (entry.data or {}).get(ALLOCATIONS_KEY)
+    if text is None:
+        return AssignmentError(f"ConfigMap {name} has no {ALLOCATIONS_KEY}")
+    try:
+        found = decode_allocations(text)
+    except AssignmentError as exc:
+        return exc
+    if found.node != name:
+        return AssignmentError(f"ConfigMap {name} holds allocations of node {found.node}")
     return found
