@@ -247,3 +247,25 @@ async def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster, 
     with pytest.raises(ServiceError, match="there is no node with cards named bare, x") as raised:
         await audit_cluster(cluster, namespace="ak", seconds=10, nodes=frozenset({"x", "n", "bare"}))
     assert raised.value.next_step == "`accelkit inspect` lists the nodes with cards"
+
+
+async def test_differences_that_each_last_a_moment_are_none(cluster, clock):
+    ghosts = iter("abcdefgh")
+
+    def move_on(_request):
+        cluster.observe("n", cluster.held("p", "n"), HeldPod("d", next(ghosts), {"c": HeldDevices({"card-n": 4})}))
+
+    cluster.before.append(lambda request: move_on(request) if request.path == build_config_maps_path("ak") else None)
+    found = await audit_cluster(cluster, namespace="ak", seconds=10)
+    assert (found.findings, cluster.looks) == ([], 2)
+
+
+async def test_a_difference_whose_figures_change_lasts(cluster, clock):
+    amounts = iter(range(5, 20))
+
+    def grow(_request):
+        cluster.observe("n", HeldPod("d", "p", {"c": HeldDevices({"card-n": next(amounts)})}))
+
+    cluster.before.append(lambda request: grow(request) if request.path == build_config_maps_path("ak") else None)
+    found = await audit_cluster(cluster, namespace="ak", seconds=2)
+    assert [(each.kind, each.pod) for each in found.findings] == [("kubelet_differs", "d/p")]
