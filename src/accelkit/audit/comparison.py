@@ -42,6 +42,7 @@ class AuditKind(StrEnum):
     NOT_ALLOCATED = "not_allocated"
     NOT_PUBLISHED = "not_published"
     UNREADABLE = "unreadable_allocations"
+    BYPASSING = "bound_past_extender"
     UNKNOWN_POD = "unknown_pod"
     UNHEALTHY_CARD = "unhealthy_card_in_use"
     CONSTRAINT = "constraint_broken"

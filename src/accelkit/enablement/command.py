@@ -54,8 +54,8 @@ def verify(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Judge the stages of NODES, else of all that are shared or have cards, and audit their cards; changes nothing.
 
-    All are judged before it ends. A difference of the accounting counts that lasts for 20 seconds. The checks that place pods are run by playbooks/verify.yml; here their last results
-    are shown.
+    All are judged before it ends. A difference of the accounting counts that lasts for 20 seconds. The checks that
+    place pods are run by playbooks/verify.yml; here their last results are shown.
     """
     report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
     wanted = ReportFormat(output)
