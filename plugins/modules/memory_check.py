@@ -178,7 +178,6 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection im
     bypassing,
     checked,
     compared,
-    inspected,
 )
 
 # Of these the pods are named, and what to do with them.
@@ -206,9 +205,9 @@ def main():
         namespace={"type": "str", "default": "accelkit"},
     )
     given = module.params
-    if given["nodes"]:
-        # A wrong name is reported before anything is waited for.
-        call(module, lambda api: inspected(api, given["nodes"]))
+    if given["nodes"] or given["min_free"]:
+        # What is given wrong is reported before anything is waited for.
+        call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
     compare = (
         call(
             module,
