@@ -95,7 +95,9 @@ class WaitingAction(ActionBase):
             progress.waiting = result["waiting_for"]
             result = self._call(min(SHOW_SECONDS, limit - progress.elapsed), task_vars)
         if result.get("waiting_for"):
-            return {**result, "msg": f"after {limit:g} s {result['sentence']}"}
+            # Its own message and error name the last slice.
+            whole = {key: result[key] for key in result if key != "exception"}
+            return {**whole, "msg": f"after {limit:g} s {result['sentence']}"}
         if first.get("changed") and not result.get("failed"):
             return {**result, **{key: first[key] for key in ("changed", "before", "after", "diff") if key in first}}
         return result

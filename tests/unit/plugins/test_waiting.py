@@ -12,7 +12,13 @@ from ansible_collections.accelkit.kubernetes.plugins.action import (
 )
 from ansible_collections.accelkit.kubernetes.plugins.plugin_utils import _waiting
 
-WAITING = {"failed": True, "msg": "after 15 s no", "waiting_for": "3 of 5 nodes: a, b, c", "sentence": "no; look there"}
+WAITING = {
+    "failed": True,
+    "msg": "after 15 s no",
+    "waiting_for": "3 of 5 nodes: a, b, c",
+    "sentence": "no; look there",
+    "exception": "after 1 s",
+}
 
 
 class Task:
@@ -76,7 +82,7 @@ def test_a_wait_is_cut_into_slices_until_it_is_done(run):
 
 def test_a_wait_that_is_over_fails_with_the_whole_time_and_what_was_waited_for(run):
     done, calls = run(node_share, {"wait_seconds": 40}, WAITING)
-    assert (done["failed"], done["msg"]) == (True, "after 40 s no; look there")
+    assert (done["failed"], done["msg"], "exception" in done) == (True, "after 40 s no; look there", False)
     assert [each["wait_seconds"] for each in calls] == [0, 15, 15, 10]
 
 
