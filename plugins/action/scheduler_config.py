@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import CONNECTION_ARGUMENTS, read_options
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting import Progress
 
 IMPORT_ERROR = None
 try:
@@ -58,7 +59,9 @@ class ActionModule(ActionBase):
             options = read_options(given)
             own = {name: value for name, value in given.items() if name not in CONNECTION_ARGUMENTS}
             reach, spec = decode_module_arguments(own)
-            result = self._do(reach, spec, options)
+            host = (task_vars or {}).get("inventory_hostname", "")
+            with Progress(host, "kube-scheduler to run with its configuration", given["timeout"]):
+                result = self._do(reach, spec, options)
         except AccelkitError as exc:
             # Ansible would print the sentences of all causes one after the other.
             raise AnsibleActionFail(str(exc)) from None

@@ -22,7 +22,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 IMPORT_TRACE = None
 Result = TypeVar("Result")
 try:
-    from accelkit.errors import AccelkitError
+    from accelkit.errors import AccelkitError, WaitError
     from accelkit.kube.client import ApiClient
     from accelkit.kube.connection import load_connection
 except ImportError:
@@ -49,6 +49,10 @@ def call(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result
     """Run one coroutine function with an open client; an error of accelkit's ends the module with its sentence."""
     try:
         return asyncio.run(_with_client(module, function))
+    except WaitError as exc:
+        # Its action plugin asks again, or reports the whole time.
+        module.fail_json(msg=str(exc), waiting_for=exc.waiting, sentence=exc.sentence)
+        raise  # never reached: fail_json ends the process
     except AccelkitError as exc:
         module.fail_json(msg=str(exc))
         raise  # never reached: fail_json ends the process

@@ -14,6 +14,7 @@ from typing import Any
 with suppress(ImportError):
     import msgspec
 
+    from accelkit.audit.bypassing import find_bypassing, find_run_start
     from accelkit.audit.comparison import AuditKind
     from accelkit.audit.evidence import audit_cluster
     from accelkit.errors import ConfigurationError
@@ -42,14 +43,29 @@ async def checked(api: ApiClient, nodes: Collection[str], min_free: str | None) 
     """Return the findings and the totals of the named nodes, else of all with cards, as plain data."""
     min_free_bytes = parse_size(min_free) if min_free else 0
     inspection, builtins = await inspected(api, nodes)
-    return msgspec.to_builtins(check(inspection, min_free_bytes=min_free_bytes)), builtins["totals"]
+    pods = {
+        (node.name, card.id): sorted({f"{share.namespace}/{share.pod}" for share in card.shares})
+        for node in inspection.nodes
+        for card in node.cards
+    }
+    findings = msgspec.to_builtins(check(inspection, min_free_bytes=min_free_bytes))
+    return [{**each, "pods": pods.get((each["node"], each["card"]), [])} for each in findings], builtins["totals"]
 
 
 async def compared(
     api: ApiClient, nodes: Collection[str], namespace: str, seconds: float
-) -> tuple[list[Any], list[str]]:
-    """Return what still differs after so many seconds between assignments and kubelets, and what is not known."""
+) -> tuple[list[Any], list[str], set[tuple[str, str, str]]]:
+    """Return what still differs after so many seconds between assignments and kubelets, and what is not known.
+
+    The last are node, card and kind of the findings of the accounting that lasted as long; `checked` describes them.
+    """
     found = await audit_cluster(api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes))
-    # Findings of the accounting are returned by `checked`.
     differences = [each for each in found.findings if each.kind in list(AuditKind)]
-    return msgspec.to_builtins(differences), [*found.notes]
+    lasting = {(each.node, each.card, str(each.kind)) for each in found.findings}
+    return msgspec.to_builtins(differences), [*found.notes], lasting
+
+
+async def bypassing(api: ApiClient) -> list[Any]:
+    """Return the pods that were bound without the extender since the run began that holds the Lease of runs."""
+    began = await find_run_start(api)
+    return [] if began is None else msgspec.to_builtins(await find_bypassing(api, began))

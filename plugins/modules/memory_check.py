@@ -16,6 +16,7 @@ author:
 description:
   - Fails, with the list of cards, where the shares of pods exceed a card's capacity, where less than O(min_free) is
     left, or where the accounting is otherwise wrong.
+  - A finding counts that lasts for O(wait_seconds), but for V(low_free), and without O(allocations).
   - Fails too where a kubelet gave a pod other cards than it was assigned, as the node agents pass it on.
   - All cards are checked before it fails.
 extends_documentation_fragment:
@@ -49,9 +50,22 @@ options:
       - Whether to compare the assignments of pods with what their kubelets gave.
     type: bool
     default: true
+  bypassing:
+    description:
+      - Whether it is wrong, too, that a pod was bound without the extender since the run began that holds the Lease of
+        M(accelkit.kubernetes.run_lease), although its cards are counted by now. Pods that have ended are left out.
+    type: bool
+    default: false
+  kinds:
+    description:
+      - Kinds of findings and differences that count; others are left out.
+      - Without it, all do.
+    type: list
+    elements: str
+    default: []
   wait_seconds:
     description:
-      - How long such a difference must last, since what is on its way is none.
+      - How long a finding or a difference must last, since what is on its way is none.
     type: float
     default: 10
   namespace:
@@ -61,6 +75,7 @@ options:
     default: accelkit
 seealso:
   - module: accelkit.kubernetes.memory_info
+  - module: accelkit.kubernetes.run_lease
 """
 
 EXAMPLES = r"""
@@ -99,6 +114,11 @@ findings:
       description: One sentence.
       type: str
       sample: card sim-0 of node-1 has 2 GiB left, less than 4 GiB
+    pods:
+      description: Namespaces and names of the pods that hold a part of the card.
+      type: list
+      elements: str
+      sample: [default/train]
     capacity_bytes:
       description: What the card has.
       type: int
@@ -131,8 +151,9 @@ differences:
       sample: default/train
     kind:
       description: >-
-        V(kubelet_differs), V(not_allocated), V(not_published), V(unknown_pod), V(unhealthy_card_in_use),
-        V(constraint_broken), V(strange_process), V(topology_policy) or V(disbelieved_assignment).
+        V(kubelet_differs), V(not_allocated), V(not_published), V(unreadable_allocations), V(unknown_pod),
+        V(unhealthy_card_in_use), V(constraint_broken), V(strange_process), V(topology_policy) or
+        V(disbelieved_assignment); with O(bypassing), also V(bound_past_extender).
       type: str
       sample: kubelet_differs
     message:
@@ -153,7 +174,24 @@ totals:
 """
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
-from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection import checked, compared
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection import (
+    bypassing,
+    checked,
+    compared,
+)
+
+# Of these the pods are named, and what to do with them.
+NAMED = ("over_capacity", "shared_whole_card")
+NEXT_STEPS = {
+    "over_capacity": "Delete pods of a card over its capacity until the others fit: their controllers create them anew",
+    "unassigned_pod": (
+        "A pod whose cards are not known counts for all of its node: look at the node agent there, or delete the pod"
+    ),
+    "bound_past_extender": (
+        "A pod that was bound without the extender may lie on a card that others need: delete it, so that its "
+        "controller creates it anew and the extender places it, or accept its place and run the playbook again"
+    ),
+}
 
 
 def main():
@@ -161,27 +199,61 @@ def main():
         nodes={"type": "list", "elements": "str", "default": [], "aliases": ["node"]},
         min_free={"type": "str"},
         allocations={"type": "bool", "default": True},
+        bypassing={"type": "bool", "default": False},
+        kinds={"type": "list", "elements": "str", "default": []},
         wait_seconds={"type": "float", "default": 10},
         namespace={"type": "str", "default": "accelkit"},
     )
     given = module.params
-    findings, totals = call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
-    result = {"findings": findings, "totals": totals}
-    if given["allocations"]:
-        result["differences"], result["notes"] = call(
-            module, lambda api: compared(api, given["nodes"], given["namespace"], given["wait_seconds"])
+    if given["nodes"] or given["min_free"]:
+        # What is given wrong is reported before anything is waited for.
+        call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
+    compare = (
+        call(
+            module,
+            lambda api: compared(api, given["nodes"], given["namespace"], given["wait_seconds"]),
         )
-    wrong = findings + result.get("differences", [])
-    if wrong:
-        listing = "; ".join(each["message"] for each in wrong)
-        module.fail_json(msg=f"{_subject(findings)} inconsistent: {listing}", **result)
+        if given["allocations"]
+        else None
+    )
+    findings, totals = call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
+    differences, notes, lasting = compare or ([], [], None)
+    if given["bypassing"]:
+        differences = differences + call(module, bypassing)
+    findings = [each for each in findings if _counts(each, given["kinds"]) and _lasts(each, lasting)]
+    differences = [each for each in differences if _counts(each, given["kinds"])]
+    result = {"findings": findings, "totals": totals}
+    if compare is not None:
+        result["notes"] = notes
+    if compare is not None or given["bypassing"]:
+        result["differences"] = differences
+    if findings or differences:
+        listing = "; ".join(map(_describe, findings + differences))
+        steps = [step for kind, step in NEXT_STEPS.items() if kind in {each["kind"] for each in findings + differences}]
+        module.fail_json(
+            msg=". ".join([f"{_subject(findings, differences)} inconsistent: {listing}", *steps]), **result
+        )
     module.exit_json(changed=False, **result)
 
 
-def _subject(findings):
+def _counts(found, kinds):
+    return not kinds or found["kind"] in kinds
+
+
+def _lasts(found, lasting):
+    return lasting is None or found["kind"] == "low_free" or (found["node"], found["card"], found["kind"]) in lasting
+
+
+def _describe(found):
+    held = f", held by {', '.join(found['pods'])}" if found["kind"] in NAMED and found.get("pods") else ""
+    return f"{found['message']}{held}"
+
+
+def _subject(findings, differences):
     cards = len({(finding["node"], finding["card"]) for finding in findings})
     if not cards:
-        return "the observed allocation is"
+        past = {each["kind"] for each in differences} == {"bound_past_extender"}
+        return "the scheduling is" if past else "the observed allocation is"
     return "1 card is" if cards == 1 else f"{cards} cards are"
 
 

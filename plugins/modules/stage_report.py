@@ -16,7 +16,8 @@ author:
 description:
   - Judges, for each node, the stages from a bare node to a watched one, each with reason, evidence and next action.
   - It shows what C(accelkit verify) shows, and may write it into files that CI systems and browsers read.
-  - It does not fail where a stage failed; what failed is in RV(faults).
+  - It audits the cards too, as C(accelkit audit) does, and counts differences that last for 20 seconds.
+  - It does not fail where a stage failed, or the accounting differs; what failed is in RV(faults).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -102,6 +103,9 @@ report:
       description: One entry per stage, with the number of nodes by outcome.
       type: list
       elements: dict
+    accounting:
+      description: Outcome of the audit, with its V(differences), V(notes), and V(problem) where nothing was compared.
+      type: dict
     nodes:
       description: One entry per node, with its state and, in V(stages), what was found of each stage.
       type: list

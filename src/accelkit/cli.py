@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 
 from accelkit import __version__
 from accelkit.errors import AccelkitError
-from accelkit.logs import FORMAT
+from accelkit.logs import set_up_log
 
 # Each is imported when it is asked for, so that one does not wait for the libraries of all.
 _COMMANDS = {
@@ -71,4 +70,4 @@ class _Root(click.Group):
 )
 def main(log_level: str) -> None:
     """Share the accelerators of a Kubernetes cluster by memory and by card."""
-    logging.basicConfig(level=log_level.upper(), format=FORMAT, stream=sys.stderr)
+    set_up_log(log_level.upper())

@@ -13,6 +13,7 @@ AccelkitError
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
+    WaitError            what was waited for has not come in time
     NoExtenderError      the cluster has no extender that can be reached through its API server
   NotReadyError        the extender cannot decide now
   NotLeadingError      another replica of the extender answers
@@ -98,6 +99,22 @@ class SandboxError(AccelkitError):
 
 class ServiceError(AccelkitError):
     """One of our own services answered with an error or not at all."""
+
+
+class WaitError(ServiceError):
+    """What was waited for has not come in time.
+
+    Args:
+        seconds: how long it was waited for.
+        waiting: what is still waited for, as `3 of 5 nodes: a, b, c`.
+        sentence: what is wrong.
+        next_step: what the reader can do about it.
+    """
+
+    def __init__(self, seconds: float, waiting: str, sentence: str, *, next_step: str) -> None:
+        super().__init__(f"after {seconds:g} s {sentence}", next_step=next_step)
+        self.waiting = waiting
+        self.sentence = f"{sentence}; {next_step}"
 
 
 class NoExtenderError(ServiceError):

@@ -13,7 +13,7 @@ from enum import StrEnum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
@@ -134,6 +134,11 @@ class ErrorReporter:
         self._last = None
 
 
+def set_up_log(level: str) -> None:
+    """Log to stderr from this level on, unless the program logs already."""
+    logging.basicConfig(level=level, format=FORMAT, handlers=[_LogStream(sys.stderr)])
+
+
 def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stdout, and to `<folder>/<name>.log` where a folder is given, both in this format.
 
@@ -143,18 +148,83 @@ def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = L
     root = logging.getLogger()
     formatter = _JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter(FORMAT)
     for handler in root.handlers:
-        if type(handler) is logging.StreamHandler:
+        if isinstance(handler, _LogStream):
             handler.setStream(sys.stdout)
             handler.setFormatter(formatter)
     if folder is None:
         return
     try:
-        file = RotatingFileHandler(folder / f"{name}.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
+        file = _LogFile(folder / f"{name}.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
     except OSError as exc:
         log.warning("no log is kept in %s: %s; make the folder writable for uid of this service", folder, exc.strerror)
         return
     file.setFormatter(formatter)
     root.addHandler(file)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """One warning while lines cannot be written, where `logging` prints a traceback for each.
+
+    A log call that is wrong keeps its traceback.
+    """
+
+    _lost = 0
+    _warning = ""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a line; a warning goes to the other handlers, without this one's lock, which they may wait for."""
+        handled = super().handle(record)
+        warning, self._warning = self._warning, ""
+        if warning:
+            log.warning("%s", warning)
+        return handled
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and note whether it was written."""
+        lost = self._lost
+        super().emit(record)
+        if lost and lost == self._lost:
+            self._warning = f"{self._describe()} is written again, {lost} lines may be missing"
+            self._lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Note a warning for the first line that cannot be written."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError) and not (self.stream and self.stream.closed):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if self._lost == 1:
+            cause = error.strerror if isinstance(error, OSError) else "it is closed"
+            self._warning = (
+                f"cannot write {self._describe()}: {cause}. Free space, or make it writable: log lines are lost"
+            )
+
+    def _describe(self) -> str:
+        return "the log"
+
+
+class _LogStream(_Handler):
+    """Standard error or standard output; a stream that was closed before the start takes nothing."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None:
+            super().emit(record)
+
+    def _describe(self) -> str:
+        return "standard output" if self.stream is sys.stdout else "standard error"
+
+
+class _LogFile(_Handler, RotatingFileHandler):
+    """A file that is opened again where it could not be turned over."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        super().handleError(record)
+        if self.stream and self.stream.closed:
+            self.stream = None
+
+    def _describe(self) -> str:
+        return self.baseFilename
 
 
 class _TextFormatter(logging.Formatter):

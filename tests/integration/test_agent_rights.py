@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from impersonation import find_refusal
+from impersonation import acting_as_agent, find_refusal
 from test_node_agent import agent_of
 
 from accelkit.errors import ApiError
@@ -98,3 +98,47 @@ async def test_events_of_the_newer_group_are_judged_by_the_same_rule(cluster):
         finally:
             await cluster.api.delete(f"{rbac}/rolebindings/more")
             await cluster.api.delete(f"{rbac}/roles/more")
+
+
+CONFIG_MAP = "/api/v1/namespaces/accelkit/configmaps/node-1"
+LABELS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "allocations"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"finalizers": ["example.com/stay"]}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}},
+        {"metadata": {"labels": {"app.kubernetes.io/component": "other"}}},
+        {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}},
+        {"metadata": {"labels": {"example.com/other": "x"}}},
+        {"metadata": {"annotations": {"example.com/other": "x"}}},
+        {"immutable": True},
+    ],
+)
+async def test_of_its_config_map_an_agent_writes_data_alone(cluster, change):
+    async with agent_of(cluster, "node-1") as agent:
+        assert "the node agent" in await find_refusal(agent.patch(CONFIG_MAP, change))
+        assert await find_refusal(agent.patch(CONFIG_MAP, {"metadata": {"labels": LABELS}})) == ""
+
+
+async def test_a_config_map_is_made_by_an_agent_with_its_own_labels_and_no_finalizer(cluster):
+    folder = CONFIG_MAP.rpartition("/")[0]
+    async with acting_as_agent(cluster.sandbox.kubeconfig, "made-node") as agent:
+        for metadata in ({"finalizers": ["example.com/stay"]}, {"labels": {"example.com/other": "x"}}):
+            body = {"metadata": {"name": "made-node", **metadata}}
+            assert "the node agent" in await find_refusal(agent.post(folder, body))
+        await agent.post(folder, {"metadata": {"name": "made-node", "labels": LABELS}})
+    await cluster.api.delete(f"{folder}/made-node")
+
+
+async def test_labels_that_an_administrator_damaged_are_mended_by_the_agent(cluster):
+    damage = {
+        "metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "x", "team": "y"}, "annotations": {"a": "b"}}
+    }
+    await cluster.api.patch(CONFIG_MAP, damage)
+    async with agent_of(cluster, "node-1") as agent:
+        await agent.patch(CONFIG_MAP, {"metadata": {"labels": LABELS}})
+    metadata = (await cluster.get(CONFIG_MAP))["metadata"]
+    assert metadata["labels"] == {**LABELS, "team": "y"}
+    await cluster.api.patch(CONFIG_MAP, {"metadata": {"labels": {"team": None}, "annotations": {"a": None}}})

@@ -101,7 +101,7 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
         writer = StatusWriter(api, bed.node, {})
         writing = asyncio.create_task(writer.run())
         try:
-            writer.offer({bed.namespace: whole}, bed.node, "")
+            writer.offer({bed.namespace: whole}, "")
             async with asyncio.timeout(DEADLINE):
                 while not (stored := await bed.report()).get("caches"):
                     await asyncio.sleep(0.05)

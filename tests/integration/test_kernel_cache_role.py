@@ -185,8 +185,12 @@ async def holds_agents(sandbox: Sandbox, caches: str, uid: str) -> None:
         for owner in (of_other, {**of_other, "name": "node-2", "controller": True}, {**of_other, "kind": "ConfigMap"}):
             owned = {**kind, "metadata": {"name": "node-2", "ownerReferences": [owner]}}
             await is_refused(agent, reports, owned, by="no owner but its node")
+        for labels in ({"kubernetes.io/hostname": "node-1"}, {"accelkit.io/other": "node-2"}):
+            labelled = {**kind, "metadata": {"name": "node-2", "labels": labels}}
+            await is_refused(agent, reports, labelled, by="no label but its node's name")
         owner = {**of_other, "name": "node-2", "uid": uid}
-        await agent.post(reports, {**kind, "metadata": {"name": "node-2", "ownerReferences": [owner]}})
+        own = {"name": "node-2", "ownerReferences": [owner], "labels": {"kubernetes.io/hostname": "node-2"}}
+        await agent.post(reports, {**kind, "metadata": own})
         await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-2"}})
         with pytest.raises(ApiError, match="names no other node"):
             await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-1"}})

@@ -12,10 +12,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.audit.comparison import Audit
-from accelkit.audit.evidence import Ledger, audit_cluster
-from accelkit.errors import ServiceError
+from accelkit.audit.evidence import Ledger, ask_if_possible, audit_cluster
 from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
-from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -28,7 +26,8 @@ _DIFFERS = 3
 @click.command(
     "audit",
     short_help="Compare ledger, assignments, kubelets and cards.",
-    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something differs.",
+    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something "
+    "differs, or what a node's agent published cannot be read.",
 )
 @click.argument("nodes", nargs=-1)
 @click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
@@ -76,16 +75,8 @@ async def _audit(
         if isinstance(extender, Address):
             ledger: Ledger = partial(ask_extender, extender, None)
         else:
-            ledger = partial(_ask_if_possible, ProxiedExtender(api, namespace, extender))
+            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender))
         return await audit_cluster(api, namespace=namespace, seconds=wait_seconds, nodes=nodes, ledger=ledger)
-
-
-async def _ask_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
-    # Nobody named an extender: what else there is to compare is worth comparing without one.
-    try:
-        return await extender.ask()
-    except ServiceError as exc:
-        return exc
 
 
 def _table(found: Audit) -> RenderableType:

@@ -42,6 +42,8 @@ class AuditKind(StrEnum):
     KUBELET = "kubelet_differs"
     NOT_ALLOCATED = "not_allocated"
     NOT_PUBLISHED = "not_published"
+    UNREADABLE = "unreadable_allocations"
+    BYPASSING = "bound_past_extender"
     UNKNOWN_POD = "unknown_pod"
     UNHEALTHY_CARD = "unhealthy_card_in_use"
     CONSTRAINT = "constraint_broken"
@@ -72,7 +74,8 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     Attributes:
         assigned: nodes, cards and assignments, from the API server.
         pods: the pods with cards or an assignment that are bound and have not ended.
-        allocations: what the agent of each shared node passes on of its kubelet; an error where that is not known.
+        allocations: what the agent of each shared node passes on of its kubelet; an error where that cannot be read,
+            None where it passes nothing on.
         ledger: what the extender holds; why it does not tell; None where it was not asked.
         policies: the Topology Manager's policy of each kubelet that was asked.
         notes: what could not be asked.
@@ -80,7 +83,7 @@ class AuditEvidence(msgspec.Struct, frozen=True):
 
     assigned: Inspection
     pods: Sequence[CardPod]
-    allocations: Mapping[str, Allocations | AssignmentError]
+    allocations: Mapping[str, Allocations | AssignmentError | None]
     ledger: Inspection | ServiceError | None
     policies: Mapping[str, str]
     notes: Sequence[str] = ()
@@ -108,8 +111,15 @@ def audit(evidence: AuditEvidence) -> Audit:
     believed = [_believe(pod, views[pod.node]) for pod in evidence.pods if pod.node in views]
     findings += [_describe_disbelief(each) for each in believed if each.disbelieved]
     for node, allocations in sorted(evidence.allocations.items()):
+        if allocations is None:
+            notes.append(f"the kubelet of {node} is not compared: its agent passes nothing on")
+            continue
         if isinstance(allocations, AssignmentError):
-            notes.append(f"the kubelet of {node} is not compared: {allocations}")
+            message = (
+                f"the kubelet of {node} is not compared: {allocations}; its agent rewrites them every two minutes: "
+                "look at the agent's pod there"
+            )
+            findings.append(AuditFinding(node, "", "", AuditKind.UNREADABLE, message))
             continue
         findings += _compare_kubelet(node, allocations, believed)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:

@@ -6,19 +6,22 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from accelkit.audit.comparison import Audit, AuditEvidence, audit
+from accelkit.audit.comparison import Audit, AuditEvidence, AuditFinding, audit
 from accelkit.audit.kubelet_policies import read_policies
-from accelkit.errors import AssignmentError, ServiceError
+from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, read_cluster
+from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_config_maps_path
-from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
 from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
 
+# Node, card, pod, kind; the figures in its message may change while it lasts.
+Difference = tuple[str, str, str, str]
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
 
 
@@ -28,6 +31,7 @@ async def audit_cluster(
     namespace: str,
     seconds: float,
     nodes: frozenset[str] = frozenset(),
+    bare: bool = False,
     ledger: Ledger | None = None,
 ) -> Audit:
     """Return the audit of the named nodes, else of all with cards, with the differences that last for so many seconds.
@@ -37,6 +41,7 @@ async def audit_cluster(
         namespace: where accelkit runs.
         seconds: what is gone sooner was on its way, and is no difference.
         nodes: names.
+        bare: whether named nodes may have no cards.
         ledger: asks the extender, or says why it does not answer; None where it is not asked.
 
     Raises:
@@ -44,17 +49,36 @@ async def audit_cluster(
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
+    # On a busy cluster some difference is on its way at any time: one counts that each look found.
+    lasting: set[Difference] | None = None
     while True:
         evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
-        if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
+        if not bare and (unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes})):
             raise ServiceError(
                 f"there is no node with cards named {', '.join(unknown)}",
                 next_step="`accelkit inspect` lists the nodes with cards",
             )
         found = audit(evidence)
-        if not found.findings or time.monotonic() >= deadline:
-            return found
+        keys = {name_difference(each) for each in found.findings}
+        lasting = keys if lasting is None else lasting & keys
+        if not lasting or time.monotonic() >= deadline:
+            return Audit([each for each in found.findings if name_difference(each) in lasting], found.notes)
         await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def name_difference(found: AuditFinding) -> Difference:
+    """Return by what a difference is known again."""
+    return found.node, found.card, found.pod, found.kind
+
+
+async def ask_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
+    """Return what an extender's ledger holds, or why it cannot be asked: the other sides are compared without it."""
+    try:
+        return await extender.ask()
+    except ServiceError as exc:
+        return exc
+    except ApiError as exc:
+        return ServiceError(str(exc))
 
 
 async def gather(
@@ -81,11 +105,7 @@ async def gather(
     return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
-        {
-            node.name: allocations.get(node.name, AssignmentError("its agent passes nothing on"))
-            for node in chosen
-            if node.state == "shared"
-        },
+        {node.name: allocations.get(node.name) for node in chosen if node.state == "shared"},
         assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes)
         if isinstance(ledger, Inspection)
         else ledger,
@@ -97,15 +117,23 @@ async def gather(
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     """Return what the agent of each node passes on of its kubelet, or why that cannot be read.
 
+    A ConfigMap is found by its name alone: its labels may be damaged as well as its data.
+
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
-    found: dict[str, Allocations | AssignmentError] = {}
-    maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap, query={"labelSelector": selector})
-    for entry in maps:
-        try:
-            found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
-        except AssignmentError as exc:
-            found[entry.metadata.name] = exc
+    maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap)
+    return {entry.metadata.name: _read(entry) for entry in maps}
+
+
+def _read(entry: ConfigMap) -> Allocations | AssignmentError:
+    name, text = entry.metadata.name, (entry.data or {}).get(ALLOCATIONS_KEY)
+    if text is None:
+        return AssignmentError(f"ConfigMap {name} has no {ALLOCATIONS_KEY}")
+    try:
+        found = decode_allocations(text)
+    except AssignmentError as exc:
+        return exc
+    if found.node != name:
+        return AssignmentError(f"ConfigMap {name} holds allocations of node {found.node}")
     return found

@@ -286,7 +286,7 @@ class CacheAgent:
     def _report(self, world: World, plan: Plan) -> None:
         missed = self._read_missed(world, plan)
         reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
-        self._writer.offer(reports, world.node.hostname, world.node.uid)
+        self._writer.offer(reports, world.node.uid)
         self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
         self._metrics.free_bytes.set(world.disk.free_bytes)
         states = Counter(each.step for each in plan.progress.values())

@@ -9,7 +9,17 @@ from typing import Any
 
 from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
 from accelkit.cachecontroller.ownership import read_key
-from accelkit.cachecontroller.shown import CLAIMS, REFUSAL_SECONDS, ClaimPod, Kind, ObjectName, Refusal, Seen, SeenName
+from accelkit.cachecontroller.shown import (
+    CLAIMS,
+    REFUSAL_SECONDS,
+    ClaimPod,
+    Kind,
+    ObjectName,
+    Refusal,
+    Seen,
+    SeenName,
+    SeenNode,
+)
 from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 
 
@@ -27,7 +37,7 @@ class SeenObjects:
     ) -> None:
         self._mark, self._clock, self._home = mark, clock, home
         self.caches: dict[str, Cache] = {}
-        self.nodes: set[str] = set()
+        self.nodes: dict[str, str] = {}
         self._namespaces: dict[str, bool] = {}
         self._policies: dict[str, dict[str, Any]] = {}
         self._reports: dict[str, dict[str, CacheNode]] = defaultdict(dict)
@@ -165,16 +175,19 @@ class SeenObjects:
             if name in cache.namespaces:
                 self._mark(key)
 
-    def replace_nodes(self, nodes: list[SeenName]) -> None:
+    def replace_nodes(self, nodes: list[SeenNode]) -> None:
         """Take over the names of all nodes."""
-        self.nodes = {each.metadata.name for each in nodes}
+        self.nodes = {each.metadata.name: each.host for each in nodes}
         self._mark(None)
 
-    def take_node_event(self, kind: str, node: SeenName) -> None:
-        """Take over that a node came or went."""
-        name = node.metadata.name
-        if (kind == "DELETED") is (name in self.nodes):
-            self.nodes ^= {name}
+    def take_node_event(self, kind: str, node: SeenNode) -> None:
+        """Take over that a node came or went, or has another name as a host."""
+        name, known = node.metadata.name, node.metadata.name in self.nodes
+        if kind == "DELETED":
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = node.host
+        if known is not (name in self.nodes):
             for reports in self._reports.values():
                 self._mark_reported(reports.get(name))
 

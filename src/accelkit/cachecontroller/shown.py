@@ -142,9 +142,27 @@ class _NameMeta(ObjectIdentity, rename="camel"):
 
 
 class SeenName(msgspec.Struct):
-    """A Namespace or Node, of which only its being there counts."""
+    """A Namespace, of which only its being there counts."""
 
     metadata: _NameMeta
+
+
+_HostLabels = TypedDict("_HostLabels", {"kubernetes.io/hostname": str}, total=False)
+
+
+class _NodeMeta(ObjectIdentity, rename="camel"):
+    labels: _HostLabels | None = None
+
+
+class SeenNode(msgspec.Struct):
+    """A Node, of which only its names count."""
+
+    metadata: _NodeMeta
+
+    @property
+    def host(self) -> str:
+        """The value of its label kubernetes.io/hostname, by which pods prefer it."""
+        return (self.metadata.labels or {}).get("kubernetes.io/hostname", self.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)

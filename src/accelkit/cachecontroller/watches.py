@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from accelkit.cachecontroller.claim_pods import SeenPod, trim_pod
 from accelkit.cachecontroller.delivery import DeliveryMode, Watch
 from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, Seen, SeenName
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, Seen, SeenName, SeenNode
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
 from accelkit.gkm.objects import Cache, CacheNode, Delivery, SignerPolicyObject
@@ -46,7 +46,7 @@ class Watches:
             self._add(path, CacheNode, seen.replace_reports(of_cluster), seen.take_report_event)
         self._add(SIGNER_POLICIES, SignerPolicyObject, seen.replace_policies, seen.take_policy_event)
         self._add(_NAMESPACES, SeenName, seen.replace_namespaces, seen.take_namespace_event)
-        self._add(NODES, SeenName, seen.replace_nodes, seen.take_node_event)
+        self._add(NODES, SeenNode, seen.replace_nodes, seen.take_node_event)
         self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:

@@ -24,7 +24,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "verify",
     short_help="Report which stage each node has reached, from bare to watched.",
     epilog="Exit codes: 0 all stages passed or are not wanted, 1 an error that the message explains, 2 wrong usage, "
-    "3 something is stale or not known, 4 something failed.",
+    "3 something is stale or not known, 4 something failed or the accounting differs.",
 )
 @click.argument("nodes", nargs=-1)
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
@@ -52,10 +52,10 @@ def verify(  # noqa: PLR0917 - click passes options by name
     output: str,
     output_file: Path | None,
 ) -> None:
-    """Judge the stages of NODES, else of all that are shared or have cards; changes nothing.
+    """Judge the stages of NODES, else of all that are shared or have cards, and audit their cards; changes nothing.
 
-    All are judged before it ends. The checks that place pods are run by playbooks/verify.yml; here their last results
-    are shown.
+    All are judged before it ends. A difference of the accounting counts that lasts for 20 seconds. The checks that
+    place pods are run by playbooks/verify.yml; here their last results are shown.
     """
     report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
     wanted = ReportFormat(output)

@@ -6,22 +6,28 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from accelkit.audit.evidence import ask_if_possible, audit_cluster
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import Watched
 from accelkit.enablement.ownership.evidence import NodeOwner, Standing
 from accelkit.enablement.ownership.looking import look_at_owners
 from accelkit.enablement.reading import read_cluster
-from accelkit.enablement.report.make import make_report
-from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.report.make import add_accounting, make_report
+from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.enablement.watching import look_at_monitoring
 from accelkit.errors import ApiError
+from accelkit.inspection.extender_client import EXTENDER_SERVICE
+from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
 
 _AGAIN_SECONDS: Final = 1.0
+# By then the node agents have corrected what was on its way.
+SETTLE_SECONDS: Final = 20.0
 
 
 async def verify_cluster(
@@ -40,15 +46,34 @@ async def verify_cluster(
         ApiError: the API server gave no nodes, and none are named.
         ServiceError: no node is shared, and none are named.
     """
-    return await verify_stages(
-        api,
-        namespace=namespace,
-        nodes=nodes,
-        seconds=seconds,
-        watched=await look_at_monitoring(api, namespace, nodes),
-        holders=await _find_holders(api),
-        driver_mode=driver_mode,
+    stages, accounting = await asyncio.gather(
+        verify_stages(
+            api,
+            namespace=namespace,
+            nodes=nodes,
+            seconds=seconds,
+            watched=await look_at_monitoring(api, namespace, nodes),
+            holders=await _find_holders(api),
+            driver_mode=driver_mode,
+        ),
+        audit_accounting(api, namespace=namespace, nodes=nodes, seconds=max(seconds, SETTLE_SECONDS)),
     )
+    return add_accounting(stages, accounting)
+
+
+async def audit_accounting(
+    api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
+) -> Accounting:
+    """Return the audit of the named nodes, else of all with cards; without the rights for it, why it is not known."""
+    ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE))
+    try:
+        found = await audit_cluster(
+            api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes), bare=True, ledger=ledger
+        )
+    except ApiError as exc:
+        return Accounting(Outcome.UNKNOWN, problem=f"nothing could be compared: {exc}")
+    outcome = Outcome.FAIL if found.findings else Outcome.PASS
+    return Accounting(outcome, tuple(found.findings), tuple(found.notes))
 
 
 async def verify_stages(

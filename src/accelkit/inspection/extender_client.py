@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -29,12 +29,15 @@ SHOW_FREE = "`accelkit inspect --from-api` shows what is free"
 HOST_EXTENDER = "http://127.0.0.1:32766"
 
 
+EXTENDER_SERVICE: Final = "accelkit-extender"
+
+
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what it takes to reach the extender; `--extender` itself is each command's own."""
     for option in (
         click.option(
             "--service",
-            default="accelkit-extender",
+            default=EXTENDER_SERVICE,
             show_default=True,
             help="Without --extender: name of its Service, to which the API server proxies.",
         ),

@@ -7,11 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
-from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.errors import ApiError, WaitError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.pod import Node
+from accelkit.texts import list_some
 
 POLL_SECONDS: Final = 1.0
 _AT_ONCE: Final = 16
@@ -72,7 +73,7 @@ async def wait_until_no_problem(
         sentence: what is said of the nodes at the end; {count}, {all} and {list} are filled in.
 
     Raises:
-        ServiceError: something is wrong still.
+        WaitError: something is wrong still.
         ApiError: the API server refused or did not answer.
     """
     deadline = time.monotonic() + seconds
@@ -83,8 +84,10 @@ async def wait_until_no_problem(
             return found
         if time.monotonic() >= deadline:
             listing = "; ".join(f"{name}: {text}" for name, text in problems.items())
-            raise ServiceError(
-                f"after {seconds:g} s {sentence.format(count=len(problems), all=len(names), list=listing)}",
+            raise WaitError(
+                seconds,
+                f"{len(problems)} of {len(names)} nodes: {list_some(problems)}",
+                sentence.format(count=len(problems), all=len(names), list=listing),
                 next_step="look at the node agent's pods there and at the node's Ready condition",
             )
         await asyncio.sleep(POLL_SECONDS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from accelkit.install.agent_labels import FOREIGN_LABELS, find_foreign_labels, find_removable_labels
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
-from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
+from accelkit.model.label_record import LABELS_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.stage import STAGES_ANNOTATION
+from accelkit.node.own_node import MENDED_ANNOTATION
 from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect
@@ -24,6 +26,7 @@ SHARED: Final = "true"
 
 _ANNOTATIONS: Final = (
     *(INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FORMER_UNIT, FREED_AT_ANNOTATION, STAGES_ANNOTATION),
+    *(MENDED_ANNOTATION, FOREIGN_LABELS),
 )
 
 
@@ -57,9 +60,11 @@ class OwnedMetadata:
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
             missing["labels"] = {SHARE_LABEL: SHARED}
+            if node.find_annotation(FOREIGN_LABELS) is None:
+                missing["annotations"] = {FOREIGN_LABELS: find_foreign_labels(node)}
         if self._label and self._label not in (node.metadata.labels or {}):
             missing.setdefault("labels", {})[self._label] = "true"
-            missing["annotations"] = {SHARED_AS: self._label}
+            missing.setdefault("annotations", {})[SHARED_AS] = self._label
         advertised = read_advertised(node)
         foreign = {*self.resources, *(former if read_share_label(node) != SHARED else ())} - {*self._native}
         if foreign - advertised:
@@ -118,4 +123,4 @@ class OwnedMetadata:
         owned = {former: present[former]} if former in present else {}
         # Another value is what somebody else said.
         shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
-        return find_owned_labels(node) | shared | owned
+        return find_removable_labels(node) | shared | owned

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
+import os
 import re
+import subprocess
 import sys
 from datetime import datetime, timedelta
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 
 import pytest
 
-from accelkit.logs import FORMAT, ErrorReporter, Facts, LogFormat, RepeatLog, set_up_service_log
+from accelkit.logs import ErrorReporter, Facts, LogFormat, RepeatLog, set_up_log, set_up_service_log
 
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO accelkit.test test_logs.py:\d+ hello\n"
 
@@ -19,13 +23,21 @@ LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO accelkit.test test_logs.py:\d
 def root(monkeypatch):
     """The root logger with the handlers of a fresh process, writing to what was standard error."""
     logger = logging.getLogger()
-    handler = logging.StreamHandler(io.StringIO())
-    handler.setFormatter(logging.Formatter(FORMAT))
-    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "level", logging.INFO)
+    set_up_log("INFO")
     yield logger
     for each in logger.handlers:
-        each.close()
+        # A full disk and a stream that the test closed cannot be flushed.
+        with contextlib.suppress(OSError, ValueError):
+            each.close()
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A folder whose service.log lies on a full disk."""
+    (tmp_path / "service.log").symlink_to("/dev/full")
+    return tmp_path
 
 
 def said(caplog):
@@ -161,3 +173,96 @@ def test_what_users_write_steers_no_terminal_and_begins_no_line(root, tmp_path, 
     assert all(each.isprintable() for each in text.split("\n")[:-1])
     if log_format is LogFormat.JSON:
         assert len(text.splitlines()) == 3
+
+
+def test_a_full_log_disk_is_one_warning_and_no_traceback(root, capsys, full_disk):
+    set_up_service_log("service", full_disk)
+    for number in range(3):
+        logging.getLogger("accelkit.test").info("line %d", number)
+    output, errors = capsys.readouterr()
+    lines = output.splitlines()
+    (warned,) = (each for each in lines if " WARNING " in each)
+    assert f"cannot write {full_disk}/service.log: No space left on device. Free space" in warned
+    assert [each.rpartition(" ")[2] for each in lines if each is not warned] == ["0", "1", "2"]
+    assert errors == ""
+
+
+def test_a_log_disk_that_has_space_again_is_logged_and_its_next_failure_is_a_warning(root, full_disk, monkeypatch):
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", output)
+    set_up_service_log("service", full_disk)
+    (file,) = (each for each in root.handlers if isinstance(each, RotatingFileHandler))
+    log = logging.getLogger("accelkit.test")
+    log.info("lost")
+    log.info("lost")
+    with (full_disk / "other").open("wb") as space:
+        os.dup2(space.fileno(), file.stream.fileno())
+    log.info("written")
+    assert " written\n" in (full_disk / "other").read_text()
+    assert "service.log is written again, 3 lines may be missing" in output.getvalue()
+    with Path("/dev/full").open("wb") as full:
+        os.dup2(full.fileno(), file.stream.fileno())
+    log.info("lost")
+    assert output.getvalue().count("cannot write") == 2
+
+
+def test_a_log_file_that_was_closed_is_opened_again(root, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    set_up_service_log("service", tmp_path)
+    (file,) = (each for each in root.handlers if isinstance(each, RotatingFileHandler))
+    file.stream.close()
+    for number in range(2):
+        logging.getLogger("accelkit.test").info("line %d", number)
+    assert (tmp_path / "service.log").read_text().splitlines()[-1].endswith("line 1")
+
+
+def test_a_full_disk_of_standard_output_is_one_warning_in_the_log_file(root, monkeypatch, capsys, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        set_up_service_log("service", tmp_path)
+        for number in range(2):
+            logging.getLogger("accelkit.test").info("line %d", number)
+        text = (tmp_path / "service.log").read_text()
+        assert (text.count("cannot write standard output: No space left on device"), text.count(" line ")) == (1, 2)
+        assert capsys.readouterr().err == ""
+        with pytest.raises(OSError, match="No space"):
+            full.close()
+
+
+_LOG = """
+import logging, sys
+from pathlib import Path
+from accelkit.logs import set_up_log, set_up_service_log
+set_up_log("INFO")
+{before}
+logging.getLogger("accelkit.test").info("hello")
+Path(sys.argv[1]).write_text("went on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("redirect", "before"),
+    [
+        ("2>&-", ""),
+        ("2>/dev/full", ""),
+        ("", "sys.stderr.close()"),
+        ("", "import os; os.close(2)"),
+        (">&-", 'set_up_service_log("service", None)'),
+        (">/dev/full", 'set_up_service_log("service", None)'),
+        ("", 'sys.stdout.close(); set_up_service_log("service", None)'),
+    ],
+)
+def test_a_closed_or_full_stream_ends_no_program_and_prints_no_traceback(tmp_path, redirect, before):
+    ended, program = tmp_path / "ended", _LOG.format(before=before)
+    command = ["sh", "-c", f'exec "$0" "$@" {redirect}', sys.executable, "-c", program, ended]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.read_text() == "went on"
+    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stdout
+
+
+def test_a_log_call_that_is_wrong_keeps_its_traceback(tmp_path):
+    program = _LOG.format(before='logging.getLogger("accelkit.test").info("%d", "a")')
+    command = [sys.executable, "-c", program, tmp_path / "ended"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert "--- Logging error ---" in done.stderr

@@ -50,7 +50,7 @@ READING = {
 # Files and registries are theirs, and what they do in check mode is tested with these.
 ELSEWHERE = {"cache", "example_manifests"}
 # They wait for something that is under way, and ask for nothing in check mode.
-WAITING = {"node_discover", "node_driver"}
+WAITING = {"node_discover", "node_driver", "rollout_wait"}
 
 
 @pytest.fixture

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _inspection
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
 from accelkit.audit import evidence
-from accelkit.audit.comparison import AuditEvidence
+from accelkit.audit.comparison import AuditEvidence, AuditFinding
 from accelkit.errors import ApiError
-from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
+from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
 from accelkit.model.observed_allocations import Allocations, StrangeProcess
 
 GIB = 2**30
 ALLOCATIONS = Allocations("a", (), processes=())
 
 
-def card(name, capacity, used):
+def card(name, capacity, used, *pods):
     amounts = {"capacity_bytes": capacity * GIB, "used_bytes": used * GIB, "free_bytes": (capacity - used) * GIB}
     return CardView(
         id=name,
@@ -27,7 +29,7 @@ def card(name, capacity, used):
         whole=False,
         health="healthy",
         known=True,
-        shares=[],
+        shares=[ShareView("d", pod, pod, "c", 1, whole=False, compute=0, stage="bound") for pod in pods],
     )
 
 
@@ -38,7 +40,9 @@ def node(name, *cards):
 
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch, tmp_path):
-    cluster = assemble([node("a", card("a-0", 16, 4), card("a-1", 16, 14)), node("b", card("b-0", 16, 20))], GIB)
+    cluster = assemble(
+        [node("a", card("a-0", 16, 4), card("a-1", 16, 14)), node("b", card("b-0", 16, 20, "p", "q"))], GIB
+    )
 
     async def inspect(_api):
         return cluster
@@ -46,9 +50,8 @@ def _cluster(monkeypatch, tmp_path):
     async def gather(_api, *, namespace, nodes, ledger):
         assert (namespace, ledger) == ("accelkit", None)
         names = nodes or ("a", "b")
-        return AuditEvidence(
-            assemble([node(name) for name in names], GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {}
-        )
+        seen = [each for each in cluster.nodes if each.name in names]
+        return AuditEvidence(assemble(seen, GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {})
 
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
     monkeypatch.setattr(evidence, "gather", gather)
@@ -80,14 +83,18 @@ def test_info_of_one_node_sums_that_node(run_module):
 
 
 def test_check_names_every_card_over_capacity(run_module):
-    answer = run_module(memory_check, {})
+    answer = run_module(memory_check, {"wait_seconds": 0})
     assert answer["failed"]
-    assert answer["msg"] == "1 card is inconsistent: card b-0 of b has 16 GiB, its shares take 20 GiB"
+    sentence = (
+        "1 card is inconsistent: card b-0 of b has 16 GiB, its shares take 20 GiB, held by d/p, d/q. Delete pods of "
+    )
+    assert answer["msg"].startswith(sentence)
+    assert answer["findings"][0]["pods"] == ["d/p", "d/q"]
     assert [each["kind"] for each in answer["findings"]] == ["over_capacity"]
 
 
 def test_check_names_every_card_short_of_memory(run_module):
-    answer = run_module(memory_check, {"min_free": "4GiB"}, check=True)
+    answer = run_module(memory_check, {"min_free": "4GiB", "wait_seconds": 0}, check=True)
     assert answer["msg"].startswith("2 cards are inconsistent: card a-1 of a has 2 GiB left, less than 4 GiB; card b-0")
 
 
@@ -133,3 +140,37 @@ def test_an_api_server_that_refuses_is_one_sentence(run_module, monkeypatch):
 
     monkeypatch.setattr(_inspection, "inspect_cluster", refuse)
     assert run_module(memory_info, {})["msg"] == "nodes is forbidden"
+
+
+def test_a_card_that_was_over_capacity_for_a_moment_is_no_finding(run_module, monkeypatch):
+    async def settled(_api, *, namespace, nodes, ledger):
+        return AuditEvidence(assemble([node("b", card("b-0", 16, 16))], GIB), [], {"b": ALLOCATIONS}, None, {})
+
+    monkeypatch.setattr(evidence, "gather", settled)
+    assert not run_module(memory_check, {"nodes": ["b"]}).get("failed")
+
+
+def test_kinds_that_are_not_named_do_not_count(run_module):
+    assert not run_module(memory_check, {"kinds": ["unassigned_pod"], "wait_seconds": 0}).get("failed")
+    assert run_module(memory_check, {"kinds": ["over_capacity"], "wait_seconds": 0})["failed"]
+
+
+def test_pods_that_were_bound_past_the_extender_are_named_with_what_to_do(run_module, monkeypatch):
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+
+    async def start(_api):
+        return began
+
+    async def find(_api, since):
+        assert since is began
+        return [AuditFinding("a", "", "d/p", "bound_past_extender", "pod d/p was bound to a without the extender")]
+
+    monkeypatch.setattr(_inspection, "find_run_start", start)
+    monkeypatch.setattr(_inspection, "find_bypassing", find)
+    answer = run_module(memory_check, {"nodes": ["a"], "bypassing": True})
+    assert answer["msg"].startswith(
+        "the scheduling is inconsistent: pod d/p was bound to a without the extender. A pod that was bound without the "
+        "extender may lie on a card that others need: delete it"
+    )
+    assert [each["kind"] for each in answer["differences"]] == ["bound_past_extender"]
+    assert not run_module(memory_check, {"nodes": ["a"]}).get("failed")

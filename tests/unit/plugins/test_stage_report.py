@@ -7,8 +7,10 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _stages
 from ansible_collections.accelkit.kubernetes.plugins.modules import stage_report
 
+from accelkit.audit.comparison import AuditFinding
 from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat
-from accelkit.enablement.report.values import Cell, NodeReport, StageReport, StageSummary
+from accelkit.enablement.report.make import add_accounting
+from accelkit.enablement.report.values import Accounting, Cell, NodeReport, StageReport, StageSummary
 from accelkit.errors import ApiError
 from accelkit.model.stage import NodeState, Outcome, Stage
 
@@ -115,3 +117,23 @@ def test_an_api_server_that_refuses_is_one_sentence(monkeypatch, run_module):
 
 def test_the_formats_are_those_that_there_are():
     assert [each.value for each in ReportFormat] == stage_report.FORMATS
+
+
+@pytest.mark.parametrize(("outcome", "where"), [(Outcome.FAIL, "faults"), (Outcome.UNKNOWN, "doubts")])
+def test_what_the_audit_found_is_a_fault_and_what_it_could_not_compare_a_doubt(
+    finds, monkeypatch, run_module, outcome, where
+):
+    finds(Outcome.PASS)
+
+    async def verify(_api, **_given):
+        differs = (AuditFinding("a", "c", "", "over_capacity", "card c of a has 1 GiB"),)
+        differences = differs if outcome is Outcome.FAIL else ()
+        problem = "" if outcome is Outcome.FAIL else "no right"
+        return add_accounting(report(Outcome.PASS, "", 0), Accounting(outcome, differences, (), problem))
+
+    monkeypatch.setattr(_stages, "verify_cluster", verify)
+    answer = run_module(stage_report, {})
+    assert not answer.get("failed")
+    assert answer["report"]["outcome"] == outcome
+    assert [len(answer[each]) for each in ("faults", "doubts")] == ([1, 0] if where == "faults" else [0, 1])
+    assert answer[where][0].startswith(f"accounting: {outcome} (")

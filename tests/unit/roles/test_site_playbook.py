@@ -8,6 +8,8 @@ import pytest
 from rendering import ROOT
 from test_roles import load
 
+from accelkit.enablement.verifying import SETTLE_SECONDS
+
 PLAYS = load(ROOT / "playbooks/site.yml")
 IMPORT, INCLUDE = "ansible.builtin.import_role", "ansible.builtin.include_role"
 # Whose entry points that are imported expose their defaults to the play, which reads them.
@@ -95,3 +97,12 @@ def test_no_play_names_a_variable_as_its_files_of_variables_do(path):
         # Files of variables win over a play's own.
         named = {name for file in play.get("vars_files", []) for name in load(path.parent / file)}
         assert not named & set(play.get("vars", {})), play["name"]
+
+
+def test_the_last_play_judges_the_state_at_the_end():
+    (task,) = PLAYS[-1]["tasks"]
+    check = task["accelkit.kubernetes.memory_check"]
+    assert set(check["kinds"]) == {"over_capacity", "shared_whole_card", "unassigned_pod", "bound_past_extender"}
+    assert (check["bypassing"], task["when"]) == (True, "not ansible_check_mode")
+    # Node agents correct within 20 s.
+    assert check["wait_seconds"] > SETTLE_SECONDS

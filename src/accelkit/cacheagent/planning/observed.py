@@ -16,7 +16,6 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -160,14 +159,12 @@ class OwnNode:
     Attributes:
         facts: cards and CPU; cards are None where the node's inventory is unknown.
         cards: as its inventory has them.
-        hostname: by which labels name the node.
         uid: of the node.
         problem: why the inventory is unknown though there is one, as a sentence.
     """
 
     facts: NodeFacts
     cards: tuple[Card, ...] = ()
-    hostname: str = ""
     problem: str = ""
     uid: str = ""
 
@@ -187,15 +184,14 @@ class OwnNode:
 def read_own_node(node: Node) -> OwnNode:
     """Read what a node's inventory says; one that cannot be read leaves the cards unknown, not absent."""
     architecture = node.status.node_info.architecture or None
-    hostname = (node.metadata.labels or {}).get(HOSTNAME_LABEL, node.metadata.name)
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)
     if text is None:
-        return OwnNode(unknown, hostname=hostname, uid=node.metadata.uid)
+        return OwnNode(unknown, uid=node.metadata.uid)
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
         problem = f"the node's inventory cannot be used: {exc}"
-        return OwnNode(unknown, hostname=hostname, problem=problem, uid=node.metadata.uid)
+        return OwnNode(unknown, problem=problem, uid=node.metadata.uid)
     facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture, labels=node.metadata.labels)
-    return OwnNode(facts, cards, hostname, uid=node.metadata.uid)
+    return OwnNode(facts, cards, uid=node.metadata.uid)

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.cacheagent.planning.observed import HOSTNAME_LABEL
 from accelkit.cacheagent.reporting.bounds import bound_report
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
 from accelkit.errors import ApiError
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 # Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
 # costs: so most of the time nothing is written.
 _GATHER_SECONDS: Final = 0.05
+_LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
 _MOST_REST_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = (1.0, 30.0)
@@ -63,14 +63,13 @@ class StatusWriter:
         self._api, self._node, self._known = api, node, known
         self._on_failure = on_failure
         self._wanted: Mapping[str, NodeStatus] | None = None
-        self._hostname = node
         self._node_uid = ""
         self._wake = asyncio.Event()
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
-    def offer(self, wanted: Mapping[str, NodeStatus], hostname: str, node_uid: str) -> None:
+    def offer(self, wanted: Mapping[str, NodeStatus], node_uid: str) -> None:
         """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
-        self._wanted, self._hostname, self._node_uid = wanted, hostname or self._node, node_uid
+        self._wanted, self._node_uid = wanted, node_uid
         self._wake.set()
 
     async def run(self) -> None:
@@ -136,7 +135,9 @@ class StatusWriter:
         self._known[namespace] = _report.decode(answer).status
 
     async def _create(self, collection: str, namespace: str, path: str) -> NodeStatus:
-        metadata: dict[str, Any] = {"name": self._node, "labels": {HOSTNAME_LABEL: self._hostname}}
+        metadata: dict[str, Any] = {"name": self._node}
+        if len(self._node) <= _LONGEST_LABEL:
+            metadata["labels"] = {"kubernetes.io/hostname": self._node}
         if self._node_uid:
             # Kubernetes deletes it with the node, which no agent could do.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, NodeCacheStatus
 from accelkit.kernelcache.formats.recorded import bound_texts
 from accelkit.texts import list_some
-
-_HOST_LABEL: Final = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +43,22 @@ class NodeView:
         return next((each for each in found if each is not None and is_failure(each)), None)
 
 
-def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Collection[str]) -> list[NodeView]:
-    """Return what the nodes that exist say of a cache, by their names' order."""
+def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Mapping[str, str]) -> list[NodeView]:
+    """Return what the nodes that exist say of a cache, by their names' order.
+
+    Args:
+        cache: its object.
+        digest: that pods get.
+        reports: of any nodes.
+        nodes: those that exist, with the values of their label kubernetes.io/hostname.
+    """
     views = []
     for report in reports:
         name = report.metadata.name
         entries = report.status.caches.get(cache.metadata.name)
         if name in nodes and entries:
             former = tuple(entry for key, entry in entries.items() if key != digest)
-            host = (report.metadata.labels or {}).get(_HOST_LABEL, name)
-            views.append(NodeView(name, entries.get(digest), former, host))
+            views.append(NodeView(name, entries.get(digest), former, nodes[name]))
     return sorted(views, key=lambda view: view.node)
 
 

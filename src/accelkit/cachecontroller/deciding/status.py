@@ -95,7 +95,7 @@ def assemble_status(
     decision: Decision,
     states: Mapping[str, PvcStatus],
     shown: Shown,
-    nodes: Collection[str],
+    nodes: Mapping[str, str],
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
@@ -106,7 +106,7 @@ def assemble_status(
         decision: what pods get.
         states: by namespace, as the way of delivery has them.
         shown: reports, namespaces and pods.
-        nodes: those that exist.
+        nodes: those that exist, with their names as hosts.
         users: pods by digest, as the way of delivery has them; read where no node reports them.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.enablement.report.values import Cell, NodeReport, StageReport
+from accelkit.enablement.report.told import ACCOUNTING_STEP
+from accelkit.enablement.report.values import Accounting, Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome
 
 _SPECIFICATION: Final = "1.0.0"
@@ -27,6 +28,8 @@ _STATUSES: Final = {
 def write_ctrf(report: StageReport) -> str:
     """Return the JSON document."""
     tests = [_build_test(node, cell) for node in report.nodes for cell in node.stages]
+    if report.accounting is not None:
+        tests.append(_build_accounting(report.accounting))
     counts = Counter(test["status"] for test in tests)
     made_at = _milliseconds(report.made_at)
     document = {
@@ -39,7 +42,7 @@ def write_ctrf(report: StageReport) -> str:
             "summary": {
                 "tests": len(tests),
                 **{status: counts[status] for status in ("passed", "failed", "skipped", "pending", "other")},
-                "suites": len(report.nodes),
+                "suites": len(report.nodes) + (report.accounting is not None),
                 "start": made_at,
                 "stop": made_at,
             },
@@ -68,6 +71,19 @@ def _build_test(node: NodeReport, cell: Cell) -> dict[str, Any]:
         "rawStatus": cell.outcome.value,
         "type": "enablement",
         "extra": {key: value for key, value in extra.items() if value},
+    }
+
+
+def _build_accounting(found: Accounting) -> dict[str, Any]:
+    return {
+        "name": "accounting",
+        "status": _STATUSES[found.outcome],
+        "duration": 0,
+        "suite": ["accounting"],
+        "message": "; ".join(found.sentences),
+        "rawStatus": found.outcome.value,
+        "type": "accounting",
+        "extra": {"nextAction": ACCOUNTING_STEP} if found.sentences else {},
     }
 
 

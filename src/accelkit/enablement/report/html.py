@@ -15,7 +15,7 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from accelkit.enablement.report.told import SHOWN_NODES, Told, list_told
+from accelkit.enablement.report.told import SHOWN_NODES, Told, list_told, tell_accounting
 from accelkit.enablement.report.values import Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome, Stage
 
@@ -72,7 +72,8 @@ def _draw_to_do(report: StageReport) -> str:
         for each in list_told(report)
         if each.outcome is not Outcome.SKIPPED
     )
-    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or nobody wants it.</p>"
+    drawn += "".join(f"<li>{escape(sentence)}</li>" for sentence in tell_accounting(report))
+    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or is not wanted.</p>"
 
 
 def _draw_nodes(told: Told, numbers: Mapping[str, int]) -> str:

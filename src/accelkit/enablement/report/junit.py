@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from accelkit.enablement.report.values import Cell, NodeReport, StageReport
+from accelkit.enablement.report.told import ACCOUNTING_STEP
+from accelkit.enablement.report.values import Accounting, Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome
 
 _KINDS: Final = {
@@ -31,6 +32,8 @@ def write_junit(report: StageReport) -> str:
         suite = SubElement(root, "testsuite", {"name": _fit(node.name), "timestamp": made_at, **_count((node,))})
         for cell in node.stages:
             _add_case(suite, node, cell)
+    if report.accounting is not None:
+        _add_accounting(root, report.accounting)
     indent(root)
     return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -47,6 +50,23 @@ def _add_case(suite: Element, node: NodeReport, cell: Cell) -> None:
         return
     told = SubElement(case, _KINDS[cell.outcome], {**message, "type": cell.reason})
     told.text = _fit(f"{cell.outcome}: {cell.evidence}\nNext: {cell.next_action}")
+
+
+def _add_accounting(root: Element, found: Accounting) -> None:
+    kind = _KINDS.get(found.outcome)
+    counts = {"tests": "1", "failures": "0", "errors": "0", "skipped": "0", "time": "0.000"}
+    if kind is not None:
+        counts["failures" if kind == "failure" else "errors"] = "1"
+    suite = SubElement(root, "testsuite", {"name": "accounting", **counts})
+    case = SubElement(suite, "testcase", {"name": "accounting", "classname": "accounting", "time": "0.000"})
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(int(root.get(name, "0")) + int(counts[name])))
+    if kind is None:
+        SubElement(case, "system-out").text = _fit("\n".join(found.notes))
+        return
+    message = f"{len(found.differences)} differences" if found.differences else found.problem
+    told = SubElement(case, kind, {"message": _fit(message), "type": "Accounting"})
+    told.text = _fit("\n".join((*found.sentences, f"Next: {ACCOUNTING_STEP}")))
 
 
 def _count(nodes: tuple[NodeReport, ...]) -> dict[str, str]:

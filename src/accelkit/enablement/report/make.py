@@ -17,7 +17,15 @@ from accelkit import __version__
 from accelkit.enablement.facts.node_facts import ClusterFacts, list_node_facts
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
-from accelkit.enablement.report.values import Cell, NodeReport, StageReport, StageSummary, find_exit_code, find_worst
+from accelkit.enablement.report.values import (
+    Accounting,
+    Cell,
+    NodeReport,
+    StageReport,
+    StageSummary,
+    find_exit_code,
+    find_worst,
+)
 from accelkit.enablement.stages.judging import find_cause, judge_node, skip_for
 from accelkit.model.stage import MAX_EVIDENCE, NodeState, Outcome, Stage, StageResult
 from accelkit.texts import shorten
@@ -50,6 +58,18 @@ def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageRepor
         summary=tuple(_summarize(nodes)),
         nodes=tuple(sorted(nodes, key=lambda node: node.name)),
     )
+
+
+def add_accounting(report: StageReport, found: Accounting) -> StageReport:
+    """Return a report that counts what the audit of the nodes' cards found."""
+    outcome = find_worst((report.outcome, found.outcome))
+    clean = Accounting(
+        found.outcome,
+        tuple(msgspec.structs.replace(each, message=shorten(each.message, MAX_EVIDENCE)) for each in found.differences),
+        tuple(shorten(note, MAX_EVIDENCE) for note in found.notes),
+        shorten(found.problem, MAX_EVIDENCE),
+    )
+    return msgspec.structs.replace(report, outcome=outcome, exit_code=find_exit_code(outcome), accounting=clean)
 
 
 def _judge_all(cluster: ClusterFacts, now: float) -> list[NodeReport]:

@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.enablement.report.told import list_told
-from accelkit.enablement.report.values import StageReport
+from accelkit.enablement.report.told import ACCOUNTING_STEP, list_told
+from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
 # Words tell without colours; that of what failed is found at a glance.
@@ -35,6 +35,8 @@ def build_table(report: StageReport) -> RenderableType:
     parts = [*_draw_summary(report), Text(""), *_draw_nodes(report)]
     if told := list(_draw_told(report)):
         parts += [Text(""), *told]
+    if report.accounting is not None:
+        parts += [Text(""), *_draw_accounting(report.accounting)]
     return Group(*parts, Text(""), _draw_end(report))
 
 
@@ -66,6 +68,18 @@ def _draw_told(report: StageReport) -> Iterator[Text]:
         line.append(f"  {each.stage} {each.reason}: {each.evidence} [{each.listed}]", style="default")
         yield line
         yield Text(f"      {each.next_action}", style="bright_black")
+
+
+def _draw_accounting(found: Accounting) -> Iterator[Text]:
+    yield Text("accounting  ", style="bold").append(_WORDS[found.outcome], style=_STYLES[found.outcome])
+    for sentence in found.sentences:
+        yield Text(f"      {sentence}")
+    if found.sentences:
+        yield Text(f"      {ACCOUNTING_STEP}", style="bright_black")
+    if found.notes:
+        count = len(found.notes)
+        noted = f"{count} note{'' if count == 1 else 's'} on what was not compared: see `accelkit audit`"
+        yield Text(f"      {noted}", style="bright_black")
 
 
 def _draw_end(report: StageReport) -> Text:

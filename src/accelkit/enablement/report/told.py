@@ -34,6 +34,19 @@ class Told(msgspec.Struct, frozen=True):
         return f"stage {self.stage}: {found}; {self.next_action}"
 
 
+ACCOUNTING_STEP: Final = (
+    "`accelkit audit` says whether it lasts; the runbook of AccelkitLedgerDivergence says what to do"
+)
+
+
+def tell_accounting(report: StageReport) -> list[str]:
+    """Return what the audit found wrong, and what it could not compare at all, as sentences."""
+    found = report.accounting
+    if found is None:
+        return []
+    return [f"accounting: {found.outcome} ({sentence}); {ACCOUNTING_STEP}" for sentence in found.sentences]
+
+
 def list_told(report: StageReport) -> list[Told]:
     """Return what did not pass by itself: what failed first, then by stage."""
     found: defaultdict[tuple[Stage, Outcome, str, str, str], list[str]] = defaultdict(list)

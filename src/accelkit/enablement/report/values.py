@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.audit.comparison import AuditFinding
 from accelkit.model.stage import NodeState, Outcome, Stage
 
 REPORT_VERSION: Final = 1
@@ -56,6 +57,29 @@ class StageSummary(msgspec.Struct, frozen=True):
     counts: dict[Outcome, int]
 
 
+class Accounting(msgspec.Struct, frozen=True):
+    """The audit of the nodes' cards.
+
+    Attributes:
+        outcome: `fail` where something differs, `unknown` where nothing could be compared.
+        differences: between ledger, assignments, kubelets and cards.
+        notes: what could not be compared.
+        problem: why nothing could be compared.
+    """
+
+    outcome: Outcome
+    differences: tuple[AuditFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is not in order, each with its kind."""
+        if self.problem:
+            return (f"unknown: {self.problem}",)
+        return tuple(f"{each.kind}: {each.message}" for each in self.differences)
+
+
 class StageReport(msgspec.Struct, frozen=True):
     """A cluster.
 
@@ -67,6 +91,7 @@ class StageReport(msgspec.Struct, frozen=True):
         exit_code: 0, 3 or 4.
         summary: by stage, in their order.
         nodes: by name.
+        accounting: the audit of their cards; None where it was not asked for.
     """
 
     server: str
@@ -77,6 +102,7 @@ class StageReport(msgspec.Struct, frozen=True):
     summary: tuple[StageSummary, ...]
     nodes: tuple[NodeReport, ...]
     version: int = REPORT_VERSION
+    accounting: Accounting | None = None
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:

@@ -161,7 +161,7 @@ def test_broken_constraints_stay_visible():
 
 
 def test_what_could_not_be_compared_is_noted():
-    silent = {"n": AssignmentError("its agent passes nothing on")}
+    silent = {"n": None}
     found = audit(AuditEvidence(inspection([]), [], silent, None, {}, ["the kubelet of n does not answer"]))
     assert found.findings == []
     assert found.notes == [
@@ -169,6 +169,14 @@ def test_what_could_not_be_compared_is_noted():
         "the extender was not asked; give --extender to compare its ledger",
         "the kubelet of n is not compared: its agent passes nothing on",
     ]
+
+
+def test_allocations_that_exist_and_cannot_be_read_are_a_finding():
+    broken = {"n": AssignmentError("allocations cannot be read: JSON is malformed")}
+    seen = inspection([])
+    (found,) = audit(AuditEvidence(seen, [], broken, seen, {})).findings
+    assert (found.node, found.kind) == ("n", "unreadable_allocations")
+    assert found.message.startswith("the kubelet of n is not compared: allocations cannot be read: JSON is malformed; ")
 
 
 def test_a_finding_of_accounting_is_one_of_the_audit():

@@ -71,6 +71,13 @@ def test_where_nothing_differs_the_exit_code_is_0(cluster):
     assert result.stdout.splitlines() == [f"note  {NOT_ASKED}", "Nothing differs."]
 
 
+def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
+    cluster.api.put_config_map("n", {"allocations.json": "garbled"})
+    result = cluster.audit("--wait", "0")
+    assert result.exit_code == 3
+    assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: allocations cannot")
+
+
 def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
     cluster.observe(STRANGER, AGREED)
     result = cluster.audit("--wait", "0")

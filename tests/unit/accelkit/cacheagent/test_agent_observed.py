@@ -173,10 +173,10 @@ def read_node(annotations: dict[str, str] | None, labels: dict[str, str] | None 
 
 def test_a_nodes_cards_come_from_its_inventory():
     cards = (Card("b", "simulated", "x", GIB, index=1, target="cuda:90"), Card("c", "simulated", "x", GIB, index=3))
-    node = read_node({INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, cards))}, {"kubernetes.io/hostname": "h"})
+    node = read_node({INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, cards))})
     assert node.facts.gpus is not None
     assert [each.arch for each in node.facts.gpus] == ["90", None]
-    assert (node.facts.cpu_architecture, node.hostname) == ("arm64", "h")
+    assert node.facts.cpu_architecture == "arm64"
     assert node.number_of("gone") is None
 
 
@@ -187,6 +187,6 @@ def test_an_inventory_that_cannot_be_read_leaves_the_cards_unknown_and_says_so(t
     assert "inventory cannot be used" in node.problem
 
 
-def test_without_an_inventory_the_cards_are_unknown_and_the_name_is_the_hosts():
+def test_without_an_inventory_the_cards_are_unknown():
     node = read_node(None)
-    assert (node.facts.gpus, node.cards, node.hostname, node.problem) == (None, (), "n", "")
+    assert (node.facts.gpus, node.cards, node.problem) == (None, (), "")

@@ -128,15 +128,15 @@ async def test_a_report_is_made_labelled_and_deleted_when_nothing_is_to_be_told(
     monkeypatch.setattr(status_writer, "_GATHER_SECONDS", 0.0)
     cluster = Cluster()
     async with writing(cluster) as writer:
-        writer.offer({"team": status(), "": status()}, "host-0", "uid-1")
+        writer.offer({"team": status(), "": status()}, "uid-1")
         await until(lambda: all(cluster.stored.get(each, {}).get("status") for each in (path("team"), CLUSTER)))
         made = cluster.stored[path("team")]
         # Kubernetes deletes it with the node.
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-1"}
-        labels = {"kubernetes.io/hostname": "host-0"}
+        labels = {"kubernetes.io/hostname": "n"}
         assert made["metadata"] == {"name": "n", "labels": labels, "ownerReferences": [owner], "namespace": "team"}
         assert (made["kind"], cluster.stored[CLUSTER]["kind"]) == ("GKMCacheNode", "ClusterGKMCacheNode")
-        writer.offer({"team": status()}, "host-0", "uid-1")
+        writer.offer({"team": status()}, "uid-1")
         await until(lambda: CLUSTER not in cluster.stored)
         assert path("team") in cluster.stored
 
@@ -147,10 +147,10 @@ async def test_a_namespace_that_takes_no_report_holds_up_no_other(monkeypatch):
     cluster = Cluster()
     cluster.fails = lambda each: "/leaving/" in each
     async with writing(cluster) as writer:
-        writer.offer({"leaving": status()}, "h", "uid-1")
+        writer.offer({"leaving": status()}, "uid-1")
         await until(lambda: bool(cluster.calls))
         for pods in range(3):
-            writer.offer({"leaving": status(), "team": status(pods=pods)}, "h", "uid-1")
+            writer.offer({"leaving": status(), "team": status(pods=pods)}, "uid-1")
             await until(lambda pods=pods: len(_pods(cluster)) == pods and path("team") in cluster.stored)
     assert len([each for _, each in cluster.calls if "/leaving/" in each]) == 1
 
@@ -166,7 +166,7 @@ async def test_what_failed_is_written_when_its_time_has_come(monkeypatch):
     cluster = Cluster()
     cluster.fails = lambda _path: len(cluster.calls) < 4
     async with writing(cluster) as writer:
-        writer.offer({"team": status()}, "h", "uid-1")
+        writer.offer({"team": status()}, "uid-1")
         await until(lambda: bool(cluster.stored.get(path("team"), {}).get("status")))
 
 
@@ -174,10 +174,10 @@ async def test_a_report_that_somebody_deleted_is_made_again(monkeypatch):
     monkeypatch.setattr(status_writer, "_GATHER_SECONDS", 0.0)
     cluster, known = Cluster(), {}
     async with writing(cluster, known) as writer:
-        writer.offer({"team": status()}, "h", "uid-1")
+        writer.offer({"team": status()}, "uid-1")
         await until(lambda: bool(cluster.stored.get(path("team"), {}).get("status")))
         cluster.stored.clear()
         # As the watch tells.
         known.clear()
-        writer.offer({"team": status()}, "h", "uid-1")
+        writer.offer({"team": status()}, "uid-1")
         await until(lambda: bool(cluster.stored.get(path("team"), {}).get("status")))

@@ -7,7 +7,7 @@ import pytest
 
 from accelkit.cachecontroller.claim_pods import SeenPod
 from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenName
+from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenName, SeenNode
 from accelkit.gkm.names import CACHE_ANNOTATION
 from accelkit.gkm.objects import (
     Cache,
@@ -181,3 +181,13 @@ def test_caches_do_not_go_back_either(world):
     world.seen.take_cache(version("4"))
     world.seen.take_cache_event("DELETED", version("3"))
     assert world.seen.caches["team/c"].metadata.resource_version == "5"
+
+
+def test_the_host_of_a_node_is_what_the_node_says_whatever_a_report_says(world):
+    made = {"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "host", "other": "x"}}}
+    world.seen.replace_nodes([msgspec.convert(made, SeenNode)])
+    assert world.seen.nodes == {"n": "host"}
+    world.seen.take_node_event("MODIFIED", msgspec.convert({"metadata": {"name": "n"}}, SeenNode))
+    assert world.seen.nodes == {"n": "n"}
+    world.seen.take_node_event("DELETED", msgspec.convert({"metadata": {"name": "n"}}, SeenNode))
+    assert world.seen.nodes == {}

@@ -76,7 +76,7 @@ async def test_all_nodes_with_cards_are_shared_by_default():
     assert result.nodes == ("done", "known", "nfd")
     assert sorted(result.before) == ["known", "nfd"]
     assert result.before["nfd"] == {}
-    assert result.after["nfd"] == {"labels": {"accelkit.io/share": "true"}}
+    assert result.after["nfd"]["labels"] == {"accelkit.io/share": "true"}
     assert {
         path for path, each in api.objects.items() if each["metadata"]["labels"].get("accelkit.io/share") == "true"
     } == {build_node_path(name) for name in ("done", "known", "nfd")}
@@ -400,7 +400,7 @@ async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_no
     await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)
     left = api.objects[build_node_path("b")]
     assert left["status"]["capacity"] == {"cpu": "4", **OFFER}
-    assert left["metadata"]["annotations"] == {"other": "kept"}
+    assert left["metadata"]["annotations"] == {"other": "kept", "accelkit.io/foreign-labels": PRESENT}
     assert not (await share(api)).changed
 
 

@@ -11,7 +11,7 @@ from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Ref
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import SeenName
+from accelkit.cachecontroller.shown import SeenName, SeenNode
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import (
     Cache,
@@ -53,7 +53,7 @@ def entry(ready: bool = True, pods: int = 0, **conditions: tuple[bool | None, st
 def seen():
     objects = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
     objects.replace_namespaces([SeenName(ObjectMeta(name="team"))])
-    objects.replace_nodes([SeenName(ObjectMeta(name=f"n{number}")) for number in range(4)])
+    objects.replace_nodes([SeenNode(ObjectMeta(name=f"n{number}")) for number in range(4)])
     return objects
 
 
@@ -181,7 +181,7 @@ def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
     assert (counts.node_cnt, counts.node_in_use_cnt, counts.node_not_in_use_cnt) == (2, 1, 1)
     assert (counts.pod_running_cnt, counts.pod_outdated_cnt) == (2, 1)
     assert holds(assemble(cache(), seen), "Outdated") == ("True", "Outdated")
-    seen.take_node_event("DELETED", SeenName(ObjectMeta(name="n0")))
+    seen.take_node_event("DELETED", SeenNode(ObjectMeta(name="n0")))
     assert assemble(cache(), seen).counts.node_cnt == 1
 
 

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 
+from accelkit.enablement import verifying
 from accelkit.enablement.facts.node_facts import ClusterFacts, list_node_facts
 from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
 from accelkit.enablement.report.make import make_report
 from accelkit.enablement.stages.judging import judge_node
+from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
 from accelkit.kube.paths import NODES, PODS
@@ -28,6 +30,7 @@ from accelkit.model.stage import (
 )
 
 GIB = 2**30
+TOKENS_PATH = "serviceaccounts/accelkit-inspector/token"
 NOW = 1_900_000_000.0
 LABELS = {"accelkit.io/cards.count": "2", "nvidia.com/gpu.count": "2"}
 
@@ -144,6 +147,8 @@ class Enabled:
     def serve(self, api=None):
         """All of it on an API server."""
         api = FakeApi() if api is None else api
+        # Without an extender, its ledger is not compared.
+        api.fail(ApiError("there is none", status=404), "POST", TOKENS_PATH, times=None)
         for node in self.nodes.values():
             api.store(NODES, node.build())
             for pod in node.pods:
@@ -178,3 +183,8 @@ def told():
 @pytest.fixture
 def another_state():
     return NodeState("boot-0", "6.8.0-44", "550.54", "0" * 16)
+
+
+@pytest.fixture(autouse=True)
+def _settle_at_once(monkeypatch):
+    monkeypatch.setattr(verifying, "SETTLE_SECONDS", 0.0)

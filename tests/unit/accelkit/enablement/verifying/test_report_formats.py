@@ -241,7 +241,7 @@ def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_
 def test_a_page_without_faults_says_so(cluster):
     report = cluster.report()
     assert list_to_do(report) == []
-    assert "<p>Nothing: each stage passed, or nobody wants it.</p>" in write_report(report, ReportFormat.HTML)
+    assert "<p>Nothing: each stage passed, or is not wanted.</p>" in write_report(report, ReportFormat.HTML)
 
 
 def test_the_page_tells_every_cell(mixed):

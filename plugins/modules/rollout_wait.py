@@ -1,0 +1,102 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_wait
+short_description: Wait until a workload is rolled out
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Waits until all pods of a Deployment or a DaemonSet run as its template says.
+  - Every 15 seconds it shows which pods are not ready, and for how long it has waited.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  kind:
+    description:
+      - Kind of the workload.
+    type: str
+    choices: [DaemonSet, Deployment]
+    required: true
+  name:
+    description:
+      - Name of the workload, which its pods have in the label C(app.kubernetes.io/name).
+    type: str
+    required: true
+  namespace:
+    description:
+      - Namespace of the workload.
+    type: str
+    required: true
+  timeout:
+    description:
+      - How long to wait, in seconds.
+    type: int
+    default: 120
+"""
+
+EXAMPLES = r"""
+- name: Wait for the node agent
+  accelkit.kubernetes.rollout_wait:
+    kind: DaemonSet
+    name: accelkit-node-agent
+    namespace: accelkit
+    timeout: 300
+"""
+
+RETURN = r"""
+pods:
+  description: How many pods the workload has.
+  returned: success
+  type: int
+  sample: 3
+waiting_for:
+  description: Which pods were not ready at the end.
+  returned: when it is not rolled out in time
+  type: str
+  sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.install.rollouts import wait_for_rollout
+
+
+def main():
+    module = api_module(
+        kind={"type": "str", "choices": ["DaemonSet", "Deployment"], "required": True},
+        name={"type": "str", "required": True},
+        namespace={"type": "str", "required": True},
+        timeout={"type": "int", "default": 120},
+    )
+    given = module.params
+    found = call(
+        module,
+        lambda api: wait_for_rollout(api, given["kind"], given["namespace"], given["name"], seconds=given["timeout"]),
+    )
+    module.exit_json(changed=False, pods=found.wanted)
+
+
+if __name__ == "__main__":
+    main()

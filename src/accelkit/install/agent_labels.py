@@ -1,0 +1,60 @@
+"""Labels that a node agent's token can write on its node, and those of them that are removed with accelkit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from accelkit.install.guarded_keys import list_guarded_keys
+from accelkit.model.label_record import find_owned_labels, read_label_record
+from accelkit.model.pod import Node
+from accelkit.node.labels.cards import OURS
+from accelkit.node.labels.sources import FEATURE
+
+# Keys, joined by commas, that other programs or users had set when the node was shared first.
+FOREIGN_LABELS: Final = "accelkit.io/foreign-labels"
+# What Node Feature Discovery set, without its own prefix.
+_NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
+
+
+def find_foreign_labels(node: Node) -> str:
+    """Return the value of the annotation that keeps labels of other writers from being removed."""
+    ours = find_owned_labels(node)
+    return ",".join(key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(OURS)))
+
+
+def find_removable_labels(node: Node) -> dict[str, str]:
+    """Return the labels that go when the node is no longer shared.
+
+    These are the recorded ones, and those that a stolen token wrote without a record: of accelkit's own prefix, and, on
+    a node whose foreign labels are known, of the other keys. A recorded label that has another value is another
+    writer's. A record names no label that an agent cannot write.
+    """
+    recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS)
+    others = {*(foreign or "").split(","), *_list_of_nfd(node), *read_label_record(node)}
+    return {
+        key: value
+        for key, value in _list_writable(node).items()
+        if key in recorded or key.startswith(OURS) or (foreign is not None and key not in others)
+    }
+
+
+def _list_writable(node: Node) -> Mapping[str, str]:
+    return {key: value for key, value in (node.metadata.labels or {}).items() if _is_writable(key)}
+
+
+def _list_of_nfd(node: Node) -> set[str]:
+    names = (node.find_annotation(_NFD_ANNOTATION) or "").split(",")
+    return {name if "/" in name else f"{FEATURE}{name}" for name in names}
+
+
+def _is_writable(key: str) -> bool:
+    prefixes, keys = _load()
+    return key.startswith(prefixes) or key.rstrip("0123456789") in keys or key in keys
+
+
+@cache
+def _load() -> tuple[tuple[str, ...], frozenset[str]]:
+    guarded = list_guarded_keys()
+    return guarded.node_label_prefixes, frozenset(guarded.node_labels)

@@ -1,0 +1,130 @@
+"""Waits until the pods of a Deployment or DaemonSet run as its template says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import WaitError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.object_meta import ObjectIdentity
+from accelkit.texts import list_some
+
+PLURALS: Final = {"DaemonSet": "daemonsets", "Deployment": "deployments"}
+_POLL_SECONDS: Final = 1.0
+
+
+class _Metadata(msgspec.Struct):
+    generation: int = 0
+
+
+class _Spec(msgspec.Struct):
+    replicas: int = 1
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    observed_generation: int = 0
+    # Of a DaemonSet.
+    desired_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    # Of a Deployment.
+    replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+
+
+class _Workload(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _PodStatus(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: ObjectIdentity
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is."""
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """How many pods a workload wants, and how many run as its template says; `observed` is false for a former state."""
+
+    wanted: int
+    done: int
+    observed: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is to be waited for."""
+        return self.observed and self.done == self.wanted
+
+
+async def wait_for_rollout(api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float) -> Rollout:
+    """Wait until a workload is rolled out; its pods have its name in the label app.kubernetes.io/name.
+
+    Args:
+        api: an open client.
+        kind: DaemonSet or Deployment.
+        namespace: of it and its pods.
+        name: of it.
+        seconds: how long to wait.
+
+    Raises:
+        WaitError: it is not rolled out in time.
+        ApiError: the API server refused or did not answer.
+    """
+    deadline = time.monotonic() + seconds
+    path = build_object_path(build_collection_path("apps/v1", PLURALS[kind], namespace), name)
+    while True:
+        answer = await get_if_present(api, path)
+        found = None if answer is None else _judge(kind, msgspec.json.decode(answer, type=_Workload))
+        if found is not None and found.complete:
+            return found
+        if time.monotonic() >= deadline:
+            of = f"{kind} {namespace}/{name}"
+            waiting = f"{of} to exist" if found is None else await _describe(api, found, of, namespace, name)
+            raise WaitError(seconds, waiting, f"{of} is not rolled out", next_step="look at its pods and their events")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _judge(kind: str, found: _Workload) -> Rollout:
+    status = found.status
+    observed = status.observed_generation >= found.metadata.generation
+    if kind == "DaemonSet":
+        done = min(status.updated_number_scheduled, status.number_available)
+        return Rollout(status.desired_number_scheduled, done, observed)
+    # Pods of the former template still run where there are more than are wanted.
+    done = 0 if status.replicas > found.spec.replicas else min(status.updated_replicas, status.available_replicas)
+    return Rollout(found.spec.replicas, done, observed)
+
+
+async def _describe(api: ApiClient, found: Rollout, of: str, namespace: str, name: str) -> str:
+    query = {"labelSelector": f"app.kubernetes.io/name={name}"}
+    pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), _Pod, query=query)
+    waiting = sorted(pod.spec.node_name or f"{pod.metadata.name} (no node yet)" for pod in pods if not pod.ready)
+    where = f": {list_some(waiting)}" if waiting else ""
+    return f"{found.wanted - found.done} of {found.wanted} pods of {of}{where}"

@@ -1,0 +1,134 @@
+"""The audit in `accelkit verify`: its outcome counts, each format shows it, and its rights may be missing."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from accelkit.audit import evidence
+from accelkit.enablement import verifying
+from accelkit.enablement.report.formats import ReportFormat, write_report
+from accelkit.enablement.report.told import tell_accounting
+from accelkit.enablement.verifying import verify_cluster
+from accelkit.errors import ApiError
+from accelkit.kube.paths import PODS, build_config_maps_path
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, HeldDevices, HeldPod, encode_allocations
+
+GIB = 2**30
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.now += seconds
+
+
+MESSAGE = "card GPU-n-0 of n has 80 GiB, its shares take 81 GiB"
+
+
+def fill(api, *amounts):
+    """Put pods onto the node's first card; its kubelet gave each what it is assigned."""
+    for number, amount in enumerate(amounts):
+        assignment = encode_assignment(Assignment({"c": (Share("GPU-n-0", amount * GIB),)}))
+        annotations = {ASSIGNMENT_ANNOTATION: assignment}
+        metadata = {"name": f"p{number}", "namespace": "d", "uid": f"{number}", "annotations": annotations}
+        limits = {"resources": {"limits": {"accelkit.io/memory": str(amount)}}}
+        spec = {"nodeName": "n", "containers": [{"name": "c", **limits}]}
+        api.store(PODS, {"metadata": metadata, "spec": spec, "status": {"phase": "Running", "startTime": "now"}})
+    held = [
+        HeldPod("d", f"p{number}", {"c": HeldDevices({"GPU-n-0": amount})}) for number, amount in enumerate(amounts)
+    ]
+    data = {ALLOCATIONS_KEY: encode_allocations(Allocations("n", tuple(held), ()))}
+    api.store(build_config_maps_path("accelkit"), {"metadata": {"name": "n"}, "data": data})
+    return api
+
+
+async def test_a_card_over_capacity_is_no_pass_though_every_stage_passed(cluster):
+    report = await verify_cluster(fill(cluster.serve(), 41, 40), namespace="accelkit")
+    assert {node.outcome for node in report.nodes} == {"pass"}
+    assert (report.outcome, report.exit_code) == ("fail", 4)
+    assert [(each.kind, each.message) for each in report.accounting.differences] == [("over_capacity", MESSAGE)]
+
+
+async def test_what_agrees_is_in_order(cluster):
+    report = await verify_cluster(fill(cluster.serve(), 40, 40), namespace="accelkit")
+    assert (report.exit_code, report.accounting.outcome, report.accounting.differences) == (0, "pass", ())
+    assert any(note.startswith("the ledger is not compared") for note in report.accounting.notes)
+
+
+async def test_without_the_right_to_read_what_is_compared_it_is_not_known(cluster):
+    api = fill(cluster.serve(), 41, 40)
+    api.fail(ApiError("configmaps is forbidden", status=403), path=build_config_maps_path("accelkit"), times=None)
+    report = await verify_cluster(api, namespace="accelkit")
+    assert (report.outcome, report.exit_code) == ("unknown", 3)
+    assert report.accounting.problem == "nothing could be compared: configmaps is forbidden"
+
+
+async def test_differences_of_nodes_that_are_not_named_do_not_count(enabled):
+    api = fill(enabled("n", "m").serve(), 41, 40)
+    assert (await verify_cluster(api, namespace="accelkit", nodes=["m"])).exit_code == 0
+    assert (await verify_cluster(api, namespace="accelkit", nodes=["n"])).exit_code == 4
+
+
+async def test_a_difference_that_is_on_its_way_is_waited_for(cluster, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(verifying, "SETTLE_SECONDS", 20.0)
+    monkeypatch.setattr(evidence, "time", clock)
+    monkeypatch.setattr(evidence, "asyncio", clock)
+    api = fill(cluster.serve(), 41, 40)
+
+    def end(_request):
+        if clock.now >= 3:
+            api.objects["/api/v1/namespaces/d/pods/p1"]["status"]["phase"] = "Succeeded"
+            fill(api, 41)
+
+    api.before.append(end)
+    report = await verify_cluster(api, namespace="accelkit")
+    assert (report.exit_code, clock.now) == (0, 3)
+
+
+@pytest.fixture
+async def over(cluster):
+    return await verify_cluster(fill(cluster.serve(), 41, 40), namespace="accelkit")
+
+
+async def test_the_text_names_each_difference_and_the_next_step(over):
+    text = write_report(over, ReportFormat.TEXT)
+    assert "accounting  FAIL" in text
+    assert f"      over_capacity: {MESSAGE}\n" in text
+    assert "`accelkit audit`" in text
+    assert text.rstrip().endswith("1 of 1 node in order; worst: fail")
+
+
+async def test_each_document_has_it(over):
+    assert json.loads(write_report(over, ReportFormat.JSON))["accounting"]["differences"][0]["message"] == MESSAGE
+    assert f"(over_capacity: {MESSAGE})" in write_report(over, ReportFormat.HTML)
+    root = ET.fromstring(write_report(over, ReportFormat.JUNIT).encode())  # noqa: S314 - our own document
+    failures = root.findall("./testsuite[@name='accounting']/testcase/failure")
+    assert (root.get("failures"), [each.get("type") for each in failures]) == ("1", ["Accounting"])
+    assert MESSAGE in failures[0].text
+    assert int(root.get("tests")) == len(root.findall(".//testcase"))
+    document = json.loads(write_report(over, ReportFormat.CTRF))["results"]
+    assert [test["status"] for test in document["tests"] if test["name"] == "accounting"] == ["failed"]
+    assert (document["summary"]["failed"], document["summary"]["tests"]) == (1, len(document["tests"]))
+    assert tell_accounting(over)[0].startswith(f"accounting: fail (over_capacity: {MESSAGE}); ")
+
+
+@pytest.mark.parametrize("wanted", [ReportFormat.JUNIT, ReportFormat.CTRF, ReportFormat.TEXT])
+async def test_what_is_not_known_is_neither_green_nor_red(cluster, wanted):
+    api = cluster.serve()
+    api.fail(ApiError("no right", status=403), path=PODS, times=None)
+    text = write_report(await verify_cluster(api, namespace="accelkit"), wanted)
+    assert "nothing could be compared: no right" in text
+    if wanted is ReportFormat.JUNIT:
+        root = ET.fromstring(text.encode())  # noqa: S314 - our own document
+        assert (root.get("failures"), root.get("errors")) == ("0", "1")
