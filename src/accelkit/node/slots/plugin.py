@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,7 @@ class SlotPlugin(DevicePlugin):
         pods: this node's pods that were assigned slots of the resource.
         on_allocate: called after each allocation.
         count: told the result of each allocation.
+        is_managed: whether kube-scheduler is known to call the extender for the resource.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class SlotPlugin(DevicePlugin):
         pods: SlotPods,
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
+        is_managed: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(
             root,
@@ -65,6 +68,7 @@ class SlotPlugin(DevicePlugin):
             other=("", PreferredAllocation(whole=True)),
             on_allocate=on_allocate,
             count=count,
+            is_managed=is_managed,
         )
         self._per_card = per_card
         self._vendors = vendors
@@ -112,6 +116,7 @@ def make_slot_plugins(
     per_card: int,
     on_allocate: Callable[[], None],
     build_counter: Callable[[str], Callable[[str], None]],
+    is_managed: Callable[[str], bool] = lambda _resource: True,
 ) -> list[SlotPlugin]:
     """Return what serves each of the resources by which GAS counts cards; nothing where no card has slots."""
     labels = DIALECT.card_labels
@@ -124,6 +129,7 @@ def make_slot_plugins(
             pods=SlotPods(pods, resource),
             on_allocate=on_allocate,
             count=build_counter(resource),
+            is_managed=partial(is_managed, resource),
         )
         for resource in (DIALECT.resources.counts if per_card else ())
     ]
