@@ -235,10 +235,10 @@ def installed():
     """A sandbox on which site.yml has run while pods waited for cards; `waited` is what became of these."""
     sandbox = Sandbox()
     try:
-        # Cards of 16 GiB; a few stay free for the checks of nodes at the end of site.yml.
+        # Cards of 16 and 32 GiB; a few stay free for the checks of nodes at the end of site.yml.
         sizes = {
             "shares": (12, {"accelkit.io/memory": "8"}, 12),
-            "too-large": (2, {"accelkit.io/memory": "20"}, 0),
+            "too-large": (2, {"accelkit.io/memory": "40"}, 0),
             "whole": (2, {"accelkit.io/cards": "1"}, 2),
         }
         sandbox.waited = WaitingWorkloads(sandbox, sizes)

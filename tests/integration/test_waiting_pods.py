@@ -26,7 +26,7 @@ async def test_pods_that_wait_for_a_change_of_dialect_are_placed_by_the_extender
             sandbox,
             {
                 "shares": (2, {"enflame.com/gcu-memory": "9"}, 2),
-                "too-large": (2, {"enflame.com/gcu-memory": "20"}, 0),
+                "too-large": (2, {"enflame.com/gcu-memory": "40"}, 0),
                 "whole": (2, {"enflame.com/gcu-count": "1"}, 2),
             },
         )
@@ -41,7 +41,7 @@ async def test_pods_that_wait_for_a_change_of_dialect_are_placed_by_the_extender
         others.check()
         await native.settle()
         native.check()
-        more = WaitingWorkloads(sandbox, {"more": (4, {"accelkit.io/memory": "16"}, 2)})
+        more = WaitingWorkloads(sandbox, {"more": (2, {"accelkit.io/memory": "16"}, 2)})
         await more.create()
         sandbox.playbook("site.yml")
         await more.settle()
