@@ -18,6 +18,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.assigned_pod import Key
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.device_plugin.device_list import HEALTHY
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.discovery import FoundCard
@@ -103,9 +104,9 @@ class SlotPlugin(DevicePlugin):
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # What is in use is not taken back by a kubelet that does not answer.
+            # What is in use is not taken back by a kubelet that does not answer, and what was not offered stays so.
             devices = self._devices.devices
-            return frozenset(each.ID for each in devices)
+            return frozenset(each.ID for each in devices if each.health == HEALTHY)
         return frozenset(device_id for ids in held.values() for device_id in ids)
 
 
