@@ -69,6 +69,10 @@ class InventoryError(AccelkitError):
     """A node's inventory annotation cannot be used; its cards are unknown, not absent."""
 
 
+class ManagedResourcesError(AccelkitError):
+    """The record of managed resources cannot be used; what it lists is unknown."""
+
+
 class AssignmentError(AccelkitError):
     """An assignment annotation cannot be used."""
 

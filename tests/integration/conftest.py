@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from cache_definitions import CacheKinds
 from ports import free_port
+from waiting_workloads import WaitingWorkloads
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -231,10 +232,20 @@ def defined(cache_kinds):
 
 @pytest.fixture(scope="session")
 def installed():
-    """A sandbox on which site.yml has run."""
+    """A sandbox on which site.yml has run while pods waited for cards; `waited` is what became of these."""
     sandbox = Sandbox()
     try:
+        # Cards of 16 and 32 GiB; a few stay free for the checks of nodes at the end of site.yml.
+        sizes = {
+            "shares": (12, {"accelkit.io/memory": "8"}, 12),
+            "too-large": (2, {"accelkit.io/memory": "40"}, 0),
+            "whole": (2, {"accelkit.io/cards": "1"}, 2),
+        }
+        sandbox.waited = WaitingWorkloads(sandbox, sizes)
+        asyncio.run(sandbox.waited.create())
         sandbox.playbook("site.yml")
+        asyncio.run(sandbox.waited.settle())
+        asyncio.run(sandbox.waited.delete())
         yield sandbox
     finally:
         sandbox.down()

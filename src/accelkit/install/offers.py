@@ -7,6 +7,7 @@ from collections.abc import Collection
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.install.owned_metadata import read_share_label
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.model.pod import Node
 from accelkit.model.units import format_unit
 from accelkit.vendors.dialect import Dialect
@@ -32,12 +33,7 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
         raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
     if not inventory.cards:
         return "its agent found no card"
-    allocatable = node.status.allocatable or {}
-    resources = (dialect.resources.memory, dialect.resources.cards)
-    absent = [name for name in resources if allocatable.get(name, "0") == "0"]
-    if dialect.resources.memory in absent and all(card.memory_bytes is None for card in inventory.cards):
-        return _describe_unknown_memory(inventory)
-    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
+    return _find_absent(node, inventory, dialect)
 
 
 def find_library_problems(node: Node) -> tuple[str, ...]:
@@ -75,6 +71,21 @@ def has_cards(node: Node) -> bool:
         return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
     except InventoryError:
         return False
+
+
+def _find_absent(node: Node, inventory: Inventory, dialect: Dialect) -> str | None:
+    allocatable = node.status.allocatable or {}
+    resources = (dialect.resources.memory, dialect.resources.cards)
+    absent = [name for name in resources if allocatable.get(name, "0") == "0"]
+    withheld = set(inventory.withheld or ())
+    if held_back := [name for name in resources if name in withheld]:
+        return (
+            f"its agent withholds {' and '.join(held_back)}, because the ConfigMap {MANAGED_RESOURCES_NAME} does not "
+            "say that every kube-scheduler calls the extender for it"
+        )
+    if dialect.resources.memory in absent and all(card.memory_bytes is None for card in inventory.cards):
+        return _describe_unknown_memory(inventory)
+    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
 
 
 def _describe_unknown_memory(inventory: Inventory) -> str:

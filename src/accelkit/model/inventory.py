@@ -50,6 +50,8 @@ class Inventory(msgspec.Struct, frozen=True):
         library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
         cdi: the kinds of CDI devices by which containers are given cards, sorted; empty for plain device nodes.
         network: the node's network cards; left out where there are none.
+        withheld: resources that the agent does not offer, because the cluster's record does not say that every
+            kube-scheduler calls the extender for them; left out where there are none.
     """
 
     unit_bytes: int
@@ -63,6 +65,7 @@ class Inventory(msgspec.Struct, frozen=True):
     library_problems: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
     network: Network | msgspec.UnsetType = msgspec.UNSET
+    withheld: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def told_unit_bytes(self) -> int:

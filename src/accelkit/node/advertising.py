@@ -81,6 +81,7 @@ class Advertising:
         self._unit: int | None = None
         self._shown: tuple[Sequence[FoundCard], int] | None = None
         self._topology: tuple[str, ...] = ()
+        self._withheld: tuple[str, ...] = ()
         self._errors = ErrorReporter(log, logging.ERROR)
 
     @property
@@ -156,6 +157,7 @@ class Advertising:
             log.info("showing %d cards in units of %s", len(found), format_unit(unit))
         for plugin in self._plugins:
             await plugin.show(found, unit, in_use)
+        withheld = self._list_withheld()
         former, self._shown, self._unit = self._unit, (found, unit), unit
         rest = self._end_unit(former) if former not in (None, unit) else 0.0
         self._pods.learn_cards(self._build_cards(found, unit))
@@ -163,9 +165,25 @@ class Advertising:
         waiting = self._told if unit != self._told else 0
         # After the kubelet knows: the extender places pods of a unit as soon as it is published.
         await self._node.publish(
-            msgspec.structs.replace(inventory, unit_bytes=unit, next_unit_bytes=waiting, former_units=self._history)
+            msgspec.structs.replace(
+                inventory,
+                unit_bytes=unit,
+                next_unit_bytes=waiting,
+                former_units=self._history,
+                withheld=withheld or msgspec.UNSET,
+            )
         )
         return unit == self._told
+
+    def _list_withheld(self) -> tuple[str, ...]:
+        withheld = tuple(plugin.resource for plugin in self._plugins if not plugin.offered)
+        if withheld != self._withheld:
+            log.info(
+                "withholding resources=%s: not all kube-schedulers are known to call the extender for them",
+                ",".join(withheld) or "none",
+            )
+        self._withheld = withheld
+        return withheld
 
     def _begin(self) -> None:
         inventory = self._node.inventory

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from accelkit.node.host_files import wait_for_host_files
 from accelkit.node.kubelet import list_pod_resources
 from accelkit.node.labels import NodeLabels
 from accelkit.node.library_report import LibraryReport
+from accelkit.node.managed_resources import ManagedResourcesWatch
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
@@ -58,6 +60,8 @@ COMPONENT = "accelkit-node-agent"
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
+# How long an agent that starts waits for the record of managed resources.
+_RECORD_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class AgentOptions:
         gas_slots: how many times each card can be given by GAS's resources; 0 where they are not served.
         cgroup_limits: whether pods are held to their memory by limits of their cgroups.
         memory_factor: how many times its memory the shares of a card may take together.
+        managed_resources: name of the ConfigMap that lists the resources which may be offered; empty for all.
     """
 
     node: str
@@ -89,6 +94,7 @@ class AgentOptions:
     former_unit_bytes: int | None = None
     gas_slots: int = 0
     memory_factor: float = 1.0
+    managed_resources: str = ""
 
 
 async def run(options: AgentOptions) -> None:
@@ -107,9 +113,13 @@ async def run(options: AgentOptions) -> None:
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         dialect = load_dialect(options.dialect)
-        wake = asyncio.Event()
+        wake, look = asyncio.Event(), asyncio.Event()
+        managed = None
+        if options.managed_resources and options.namespace:
+            managed = ManagedResourcesWatch(api, options.namespace, options.managed_resources, look.set)
+        is_managed = managed.lists if managed else _is_always_managed
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
-        plugins = _make_plugins(options, dialect, pods, metrics, wake)
+        plugins = _make_plugins(options, dialect, pods=pods, metrics=metrics, wake=wake, is_managed=is_managed)
         slot_pods = NodePods(api, options.node, DIALECT, on_change=wake.set)
         slots = make_slot_plugins(
             options.root,
@@ -117,6 +127,7 @@ async def run(options: AgentOptions) -> None:
             per_card=options.gas_slots,
             on_allocate=wake.set,
             build_counter=metrics.build_allocation_counter,
+            is_managed=is_managed,
         )
         plugins = [*plugins, *slots]
         node = OwnNode(api, options.node)
@@ -157,6 +168,7 @@ async def run(options: AgentOptions) -> None:
         loops = (
             pods.reflector.run(),
             *([slot_pods.reflector.run()] if slots else []),
+            *([managed.reflector.run()] if managed else []),
             *([card_watch.run(advertising.list_found_cards)] if options.metrics_port else []),
             _watch_cards(
                 options,
@@ -170,6 +182,8 @@ async def run(options: AgentOptions) -> None:
                 labels=NodeLabels(api, options.node, options.namespace, options.root),
                 reconciler=reconciler,
                 found_any=found_any,
+                managed=managed,
+                look=look,
             ),
             keep_registered(options.root, plugins, found_any),
             compare_with_kubelet(
@@ -216,8 +230,18 @@ async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, objec
         raise failures.exceptions[0] from failures
 
 
+def _is_always_managed(_resource: str) -> bool:
+    return True
+
+
 def _make_plugins(
-    options: AgentOptions, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
+    options: AgentOptions,
+    dialect: Dialect,
+    *,
+    pods: NodePods,
+    metrics: Metrics,
+    wake: asyncio.Event,
+    is_managed: Callable[[str], bool],
 ) -> Sequence[DevicePlugin]:
     memory, cards = dialect.resources.memory, dialect.resources.cards
     allocations = {
@@ -237,6 +261,7 @@ def _make_plugins(
             count=metrics.build_allocation_counter(resource),
             environment=dialect.environment,
             mps=options.mps,
+            is_managed=partial(is_managed, resource),
         )
         for resource, other in ((memory, cards), (cards, memory))
     ]
@@ -255,12 +280,18 @@ async def _watch_cards(
     labels: NodeLabels,
     reconciler: Reconciler,
     found_any: asyncio.Event,
+    managed: ManagedResourcesWatch | None,
+    look: asyncio.Event,
 ) -> None:
     """Look at the cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
     if options.await_host_files:
         await wait_for_host_files(options.root)
     # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
     await pods.reflector.synced.wait()
+    if managed is not None:
+        # So that an agent that restarts does not withhold for a moment what the node offers.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(managed.reflector.synced.wait(), _RECORD_SECONDS)
     in_use, known = frozenset[str](), load_usable_profiles()
     while True:
         settled = True
@@ -296,7 +327,9 @@ async def _watch_cards(
                 await labels.update([each.card for each in cards])
             if advertising.shown:
                 found_any.set()
-        await asyncio.sleep(_LOOK_SECONDS if settled else _UNIT_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(look.wait(), _LOOK_SECONDS if settled else _UNIT_SECONDS)
+        look.clear()
 
 
 async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:

@@ -54,6 +54,11 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     help="Where what the kubelet shows is passed on for `accelkit audit`; without it nothing is.",
 )
 @click.option(
+    "--managed-resources",
+    help="ConfigMap in the namespace that lists the resources for which every kube-scheduler calls the extender; the "
+    "agent offers no others. Without it the agent offers all.",
+)
+@click.option(
     "--steering/--no-steering",
     default=True,
     show_default=True,
@@ -122,6 +127,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     dialect: str,
     kubeconfig: Path | None,
     namespace: str | None,
+    managed_resources: str | None,
     steering: bool,  # noqa: FBT001 - click passes options by name
     health_checks: str,
     metrics_port: int,
@@ -138,6 +144,10 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir, LogFormat(log_format))
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
+    if managed_resources and not namespace:
+        raise ConfigurationError(
+            "--managed-resources names a ConfigMap without its namespace", next_step="set --namespace or POD_NAMESPACE"
+        )
     options = AgentOptions(
         node_name,
         host_root,
@@ -155,6 +165,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         gas_slots=gas_slots,
         former_unit_bytes=parse_unit(former_unit) if former_unit else None,
         memory_factor=memory_factor,
+        managed_resources=managed_resources or "",
     )
     asyncio.run(run(options))
 

@@ -37,6 +37,8 @@ CHANGES = {
     "forget checks": ("stage_check", {"state": "absent"}),
     "prune": ("object_prune", {"component": "extender", "namespaces": ["accelkit"]}),
     "certificates": ("tls_authority", {"namespace": "accelkit", "names": ["accelkit-extender.accelkit.svc"]}),
+    "record": ("managed_resources", {}),
+    "forget record": ("managed_resources", {"state": "absent"}),
     "lift": ("remediation_undo", {}),
     "adopt": ("gcushare_adopt", {}),
 }
@@ -72,6 +74,8 @@ def api():
     labels["app.kubernetes.io/component"] = "extender"
     config_map = {"metadata": {"name": "left", "namespace": "accelkit", "uid": "1", "labels": labels}, "data": {}}
     found.store("/api/v1/namespaces/accelkit/configmaps", config_map)
+    record = {"metadata": {"name": "accelkit-managed-resources", "namespace": "accelkit"}, "data": {}}
+    found.store("/api/v1/namespaces/accelkit/configmaps", record)
     container = {"name": "main", "resources": {"limits": {"accelkit.io/cards": "1"}}}
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {"containers": [container]}}
     pod["spec"]["nodeName"] = "a"

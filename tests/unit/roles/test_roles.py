@@ -17,6 +17,7 @@ from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
 from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 from accelkit.install.guarded_keys import list_guarded_keys
 from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.model.pod import FENCED_AT_ANNOTATION
 from accelkit.node.discovery.libraries import DRIVER_ROOTS
 from accelkit.placement.policies import Policy
@@ -114,6 +115,7 @@ def documents(role, template="objects.yaml.j2", **changed):
         variables["__device_plugin_deep_read_only"] = variables.pop("deep_read_only", True)
         variables["__device_plugin_corrections"] = variables["device_plugin_corrections"]
         variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment"]
+        variables["__device_plugin_managed_resources"] = MANAGED_RESOURCES_NAME
     if role == "extender":
         variables["__extender_resources"] = ["accelkit.io/memory"]
         variables["__extender_wake"] = variables["extender_wake"] and variables["__extender_admission"]
@@ -366,8 +368,11 @@ def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bound
     reads = {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch"), ("events", "create")}
     assert rights(made["ClusterRole"]) == reads | {("pods", "patch")}
     owned = {(resource, verb) for resource in ("configmaps", "nodefeatures") for verb in ("create", "patch")}
-    assert rights(made["Role"]) == owned
+    assert rights(made["Role"]) == owned | {("configmaps", verb) for verb in ("get", "list", "watch")}
+    [read] = [rule for rule in made["Role"]["rules"] if "get" in rule["verbs"]]
+    assert read["resourceNames"] == [MANAGED_RESOURCES_NAME]
     assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-node-agent"
+    assert rights(objects("device_plugin", device_plugin_await_scheduler=False)["Role"]) == owned
     without = objects("device_plugin", device_plugin_corrections=False)
     assert rights(without["ClusterRole"]) == reads
     # The right to patch nodes is there still, and so are its bounds.
@@ -484,7 +489,7 @@ def test_the_node_agent_sees_its_host_below_one_root(root, below):
     found, spec = container("device_plugin", device_plugin_log_folder="", device_plugin_host_root=root)
     assert found["args"] == [
         *["node-agent", "--unit", "1GiB", "--dialect", "native"],
-        *["--await-host-files", "--metrics-port", "32765"],
+        *["--await-host-files", "--managed-resources", MANAGED_RESOURCES_NAME, "--metrics-port", "32765"],
     ]
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     assert mounted(found, spec) == {

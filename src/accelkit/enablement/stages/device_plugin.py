@@ -12,6 +12,7 @@ from accelkit.enablement.facts.pod_standing import Standing, find_standing
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, unknown
+from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.model.stage import StageResult
 from accelkit.model.units import format_unit
 from accelkit.vendors.advertised import read_advertised
@@ -63,10 +64,9 @@ def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
 
 
 def _describe_absent(facts: NodeFacts, absent: list[str]) -> str:
-    capacity = facts.node.status.capacity or {}
-    return "; ".join(
-        f"{name} is allocatable 0 of a capacity of {capacity[name]}"
-        if name in capacity
-        else f"{name} is not registered"
-        for name in absent
-    )
+    capacity, withheld = facts.node.status.capacity or {}, facts.cards.withheld or ()
+    said = dict.fromkeys(absent, "is not registered")
+    said |= {name: f"is allocatable 0 of a capacity of {capacity[name]}" for name in absent if name in capacity}
+    because = f"is withheld, because the ConfigMap {MANAGED_RESOURCES_NAME} does not list it; run site.yml"
+    said |= {name: because for name in absent if name in withheld}
+    return "; ".join(f"{name} {what}" for name, what in said.items())

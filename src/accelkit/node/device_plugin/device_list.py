@@ -16,23 +16,24 @@ from accelkit.node.devices import BASE, DeviceIds
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 from accelkit.texts import count_cards
 
-_HEALTHY = "Healthy"
+HEALTHY = "Healthy"
 _UNHEALTHY = "Unhealthy"
 
 
 def build_device_list(
-    cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = ()
+    cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = (), offered: bool = True
 ) -> api.ListAndWatchResponse:
     """Return what the kubelet is told of the cards.
 
     Devices of a card that takes no new shares are unhealthy, but not those in use: what a node can allocate must never
-    fall below what its pods hold.
+    fall below what its pods hold. The same holds for all cards while the resource is not offered.
 
     Args:
         cards: the node's cards.
         whole: whether the devices are whole cards, or units of memory.
         unit_bytes: one unit of memory.
         in_use: the device IDs that containers hold.
+        offered: whether new pods may be given devices.
 
     Raises:
         DevicePluginError: the message is longer than the kubelet takes.
@@ -42,7 +43,7 @@ def build_device_list(
         topology = _topology(card)
         for device_id in [card.id] if whole else ids.list_memory_ids(card, unit_bytes):
             # What is unknown stays: only a card known to be bad is taken out.
-            health = _HEALTHY if card.placeable or device_id in in_use else _UNHEALTHY
+            health = HEALTHY if (offered and card.placeable) or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
         raise DevicePluginError(

@@ -22,7 +22,7 @@ from accelkit.node.assigned_pod import AssignedPods, Key
 from accelkit.node.device_plugin.allocation_log import AllocationLog
 from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes, list_holdings
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
-from accelkit.node.device_plugin.device_list import build_device_list
+from accelkit.node.device_plugin.device_list import HEALTHY, build_device_list
 from accelkit.node.device_plugin.pending_allocations import Devices, list_assigned_cards
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
 from accelkit.node.devices import DeviceIds
@@ -65,6 +65,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         count: told the result of each allocation, `granted` or `refused`.
         environment: what a container is told beside its vendor's variables, as a dialect has it.
         mps: folders of NVIDIA's MPS control daemon.
+        is_managed: whether kube-scheduler is known to call the extender for the resource.
     """
 
     def __init__(
@@ -81,11 +82,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         count: Callable[[str], None] = lambda _result: None,
         environment: Mapping[str, str] = MappingProxyType({}),
         mps: MpsFolders = DEFAULT_MPS,
+        is_managed: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._is_managed = is_managed
+        # Whether new pods may be given devices, as the kubelet was last told.
+        self.offered = True
         self._environment = environment
         self._mps = mps
         self._root = root
-        self._resource = resource
+        self.resource = self._resource = resource
         self._whole = whole
         self._pods = pods
         self._allocations = allocations
@@ -107,6 +112,11 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Where this plugin serves."""
         return self._root / PLUGIN_FOLDER / self.endpoint
 
+    @property
+    def withheld(self) -> bool:
+        """Whether the kubelet need not know the resource: it is not offered, and no container holds a device."""
+        return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
+
     async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
         """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
 
@@ -116,8 +126,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             DevicePluginError: there are more devices than the kubelet takes.
         """
         found = [found.card for found in cards]
-        devices = build_device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
+        offered = self._is_managed()
+        devices = build_device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use, offered=offered)
         async with self._changed:
+            self.offered = offered
             self._cards, self._allocations.unit_bytes = cards, unit_bytes
             self._allocations.ids = DeviceIds(card.id for card in found)
             if devices == self._devices:

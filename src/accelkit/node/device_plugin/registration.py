@@ -17,20 +17,25 @@ _SOCKETS_SECONDS = 1.0
 
 
 async def keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:
-    """Serve and register, again whenever the kubelet has restarted or our sockets are gone."""
+    """Serve and register, again whenever the kubelet has restarted or our sockets are gone.
+
+    A plugin whose resource is withheld waits. One that has registered stays registered when its resource is withheld
+    later: its list of devices says so, and the kubelet does not forget what pods hold.
+    """
     # Not before the cards are known: an empty list would tell the kubelet that there are none.
     await found_any.wait()
-    registered: tuple[int, int] | None = None
+    registered: dict[str, tuple[int, int]] = {}
     while True:
         kubelet = _read_identity(root / KUBELET_SOCKET)
-        whole = all(plugin.socket.exists() for plugin in plugins)
-        if kubelet is not None and (kubelet != registered or not whole):
+        for plugin in plugins:
+            known = registered.get(plugin.resource)
+            if kubelet is None or (known is None and plugin.withheld) or (known == kubelet and plugin.socket.exists()):
+                continue
             try:
-                for plugin in plugins:
-                    await plugin.start()
-                registered = kubelet
+                await plugin.start()
+                registered[plugin.resource] = kubelet
             except DevicePluginError as exc:
-                registered = None
+                registered.pop(plugin.resource, None)
                 log.warning("%s", exc)
         await asyncio.sleep(_SOCKETS_SECONDS)
 

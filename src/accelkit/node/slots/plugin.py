@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.assigned_pod import Key
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.device_plugin.device_list import HEALTHY
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.discovery import FoundCard
@@ -43,6 +45,7 @@ class SlotPlugin(DevicePlugin):
         pods: this node's pods that were assigned slots of the resource.
         on_allocate: called after each allocation.
         count: told the result of each allocation.
+        is_managed: whether kube-scheduler is known to call the extender for the resource.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class SlotPlugin(DevicePlugin):
         pods: SlotPods,
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
+        is_managed: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(
             root,
@@ -65,6 +69,7 @@ class SlotPlugin(DevicePlugin):
             other=("", PreferredAllocation(whole=True)),
             on_allocate=on_allocate,
             count=count,
+            is_managed=is_managed,
         )
         self._per_card = per_card
         self._vendors = vendors
@@ -99,9 +104,9 @@ class SlotPlugin(DevicePlugin):
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # What is in use is not taken back by a kubelet that does not answer.
+            # What is in use is not taken back by a kubelet that does not answer, and what was not offered stays so.
             devices = self._devices.devices
-            return frozenset(each.ID for each in devices)
+            return frozenset(each.ID for each in devices if each.health == HEALTHY)
         return frozenset(device_id for ids in held.values() for device_id in ids)
 
 
@@ -112,6 +117,7 @@ def make_slot_plugins(
     per_card: int,
     on_allocate: Callable[[], None],
     build_counter: Callable[[str], Callable[[str], None]],
+    is_managed: Callable[[str], bool] = lambda _resource: True,
 ) -> list[SlotPlugin]:
     """Return what serves each of the resources by which GAS counts cards; nothing where no card has slots."""
     labels = DIALECT.card_labels
@@ -124,6 +130,7 @@ def make_slot_plugins(
             pods=SlotPods(pods, resource),
             on_allocate=on_allocate,
             count=build_counter(resource),
+            is_managed=partial(is_managed, resource),
         )
         for resource in (DIALECT.resources.counts if per_card else ())
     ]

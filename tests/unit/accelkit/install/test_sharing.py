@@ -416,3 +416,11 @@ async def test_nodes_of_others_are_neither_labelled_nor_looked_at():
     assert (await share(api, leave_out=["b"])).nodes == ("a",)
     assert "accelkit.io/share" not in api.objects[build_node_path("b")]["metadata"]["labels"]
     assert list(await list_unexamined(api, leave_out=["b"])) == ["a"]
+
+
+async def test_waiting_for_offers_names_the_resource_that_an_agent_withholds():
+    card = Card(id="card-0", vendor="v", model="m", memory_bytes=2**34)
+    withheld = encode_inventory(Inventory(2**30, (card,), withheld=("accelkit.io/memory",)))
+    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=withheld, offer=OFFER))
+    with pytest.raises(ServiceError, match=r"its agent withholds accelkit.io/memory, because the ConfigMap"):
+        await share(api, wait_seconds=1e-6)

@@ -43,6 +43,9 @@ def pod(unit, *, admitted=True):
 class Node:
     """One node's API, plugin, kubelet and pods."""
 
+    resource = MEMORY
+    offered = True
+
     def __init__(self, tmp_path, monkeypatch):
         self.api = FakeApi()
         self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
@@ -321,3 +324,14 @@ async def test_a_unit_stays_while_pods_hold_devices_in_as_many_as_can_be_remembe
     node.pods = [SharingPod("d", f"p{n}", 4, f"2026-01-01T00:00:0{n}Z") for n in range(MAX_FORMER_UNITS)]
     assert not await node.agent(1).update([found("a", 16)])
     assert (node.published.unit_bytes, len(node.published.former_units)) == (4, MAX_FORMER_UNITS)
+
+
+async def test_withheld_resources_are_published_with_the_cards_until_they_are_offered(node):
+    agent = node.agent(GIB)
+    node.offered = False
+    await agent.update([found("a", 16 * GIB)])
+    assert node.published.withheld == (MEMORY,)
+    assert [card.id for card in node.published.cards] == ["a"]
+    node.offered = True
+    await agent.update([found("a", 16 * GIB)])
+    assert "withheld" not in node.annotations[INVENTORY_ANNOTATION]

@@ -109,6 +109,14 @@ def test_a_resource_that_the_kubelet_does_not_know_is_not_registered(cluster):
     assert evidence == "accelkit.io/cards is not registered; accelkit.io/memory is not registered"
 
 
+def test_withheld_resource_is_reported_with_its_cause(cluster):
+    cluster.node.allocatable, cluster.node.capacity = {"accelkit.io/cards": "2"}, {"accelkit.io/cards": "2"}
+    cluster.node.inventory["withheld"] = ("accelkit.io/memory",)
+    evidence = cluster.judge()[PLUGIN].evidence
+    said = "accelkit.io/memory is withheld, because the ConfigMap accelkit-managed-resources does not list it"
+    assert evidence == f"{said}; run site.yml"
+
+
 def test_cards_of_unknown_memory_are_offered_whole(cluster):
     for index in range(2):
         cluster.node.change_card(index, memory_bytes=None)

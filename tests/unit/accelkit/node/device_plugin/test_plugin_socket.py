@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import tempfile
@@ -19,6 +20,7 @@ from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
+from accelkit.node.device_plugin.registration import keep_registered
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES, list_held_devices, list_pod_resources
 from accelkit.vendors.profiles import load_profiles
@@ -123,6 +125,75 @@ async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steer
         sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
     assert len(sent.devices) == (2 if whole else 4)
     await plugin.stop()
+
+
+async def list_devices(kubelet, endpoint):
+    async with kubelet.dial(endpoint) as dialled:
+        sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
+    return {device.ID: device.health for device in sent.devices}
+
+
+async def test_kubelet_learns_of_unmanaged_resource_only_after_it_is_managed(kubelet):
+    managed, found_any = set(), asyncio.Event()
+    plugins = [
+        plugin_of(kubelet, whole=whole, is_managed=lambda name=name: name in managed)
+        for whole, name in ((False, MEMORY), (True, WHOLE))
+    ]
+    found_any.set()
+    for plugin in plugins:
+        await plugin.show(CARDS, 2)
+    keeping = asyncio.create_task(keep_registered(kubelet.root, plugins, found_any))
+    try:
+        # The second plugin is registered by the same loop, and the first one is not.
+        managed.add(WHOLE)
+        await plugins[1].show(CARDS, 2)
+        await until(lambda: kubelet.registered)
+        managed.add(MEMORY)
+        await plugins[0].show(CARDS, 2)
+        await until(lambda: len(kubelet.registered) == 2)
+    finally:
+        keeping.cancel()
+        for plugin in plugins:
+            await plugin.stop()
+    assert [request.resource_name for request in kubelet.registered] == [WHOLE, MEMORY]
+
+
+async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubelet_restart(kubelet):
+    managed, found_any = {MEMORY}, asyncio.Event()
+    plugin = plugin_of(kubelet, is_managed=lambda: MEMORY in managed)
+    found_any.set()
+    await plugin.show(CARDS, 2)
+    keeping = asyncio.create_task(keep_registered(kubelet.root, [plugin], found_any))
+    try:
+        await until(lambda: kubelet.registered)
+        held = unit("a", 0)
+        managed.clear()
+        await plugin.show(CARDS, 2, {held})
+        assert not plugin.offered
+        listed = await list_devices(kubelet, plugin.endpoint)
+        assert {name for name, health in listed.items() if health == "Healthy"} == {held}
+        assert len(listed) == 4
+        # A kubelet that starts removes all sockets in its folder and makes its own anew.
+        plugin.socket.unlink()
+        await until(lambda: len(kubelet.registered) == 2)
+        assert (await list_devices(kubelet, plugin.endpoint))[held] == "Healthy"
+    finally:
+        keeping.cancel()
+        await plugin.stop()
+
+
+async def test_agent_that_starts_while_resource_is_withdrawn_registers_what_pods_hold(kubelet):
+    plugin = plugin_of(kubelet, is_managed=lambda: False)
+    await plugin.show(CARDS, 2)
+    assert plugin.withheld
+    await plugin.show(CARDS, 2, {unit("b", 1)})
+    assert not plugin.withheld
+
+
+async def until(accept):
+    async with asyncio.timeout(30):
+        while not accept():
+            await asyncio.sleep(0.05)
 
 
 async def test_a_plugin_that_ends_leaves_no_socket_and_starts_again(kubelet):

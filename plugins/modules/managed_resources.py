@@ -1,0 +1,171 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: managed_resources
+short_description: Record for which resources every kube-scheduler calls the extender
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Writes the ConfigMap C(accelkit-managed-resources). A node agent offers a resource to pods only while this record
+    lists it.
+  - Run it after every kube-scheduler was configured. Where the API server shows a kube-scheduler on a node that is not
+    in O(schedulers), the module adds no resource and returns the reason.
+  - The module sees a kube-scheduler only if it runs as a pod in C(kube-system). You have to name the others.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - V(present) writes the record.
+      - V(absent) deletes the record. Node agents then offer nothing to new pods.
+    type: str
+    choices: [present, absent]
+    default: present
+  namespace:
+    description:
+      - Namespace of the record, which is that of the node agents.
+    type: str
+    default: accelkit
+  resources:
+    description:
+      - Extended resources for which the schedulers call the extender.
+    type: list
+    elements: str
+    default: [accelkit.io/memory, accelkit.io/cards]
+  schedulers:
+    description:
+      - Names of the nodes whose kube-scheduler was configured.
+      - Without it, the module does not ask the API server which nodes run a kube-scheduler.
+    type: list
+    elements: str
+  complete:
+    description:
+      - Whether every known kube-scheduler was configured. With V(false), the module removes resources from the record
+        and adds none.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Record that all schedulers call the extender
+  accelkit.kubernetes.managed_resources:
+    schedulers: [control-plane-1, control-plane-2, control-plane-3]
+
+- name: Find the resources that are recorded or offered, and not wanted any more
+  accelkit.kubernetes.managed_resources:
+    resources: [accelkit.io/memory, accelkit.io/cards]
+  check_mode: true
+  register: managed
+
+- name: Withdraw all resources
+  accelkit.kubernetes.managed_resources:
+    state: absent
+"""
+
+RETURN = r"""
+resources:
+  description: The resources that the record lists now.
+  returned: success
+  type: list
+  elements: str
+  sample: [accelkit.io/cards, accelkit.io/memory]
+recorded:
+  description: The resources that the record listed before; null if there was no readable record.
+  returned: success
+  type: list
+  elements: str
+  sample: null
+offered:
+  description: By resource, the nodes whose kubelets offer it through a node agent.
+  returned: success
+  type: dict
+  sample: {accelkit.io/memory: [node-1]}
+former:
+  description: Resources that are recorded or offered, and not in O(resources).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+former_dialects:
+  description: Dialects whose pods ask for these.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+problem:
+  description: Which kube-scheduler may not call the extender, so that no resource is added; empty if none is known.
+  returned: success
+  type: str
+  sample: ''
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# _api reports a missing accelkit before anything of this is called.
+with suppress(ImportError):
+    from accelkit.install.managed_resources import forget_managed, record_managed
+
+
+def main():
+    module = api_module(
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        namespace={"type": "str", "default": "accelkit"},
+        resources={
+            "type": "list",
+            "elements": "str",
+            "default": ["accelkit.io/memory", "accelkit.io/cards"],
+        },
+        schedulers={"type": "list", "elements": "str"},
+        complete={"type": "bool", "default": True},
+    )
+    result = call(module, lambda api: _apply(api, module))
+    recorded = None if result.recorded is None else list(result.recorded)
+    missing = sorted(set(module.params["resources"]) - set(result.resources))
+    if result.problem and missing and not module.check_mode:
+        module.warn(f"{', '.join(missing)} not added to the record of managed resources: {result.problem}")
+    module.exit_json(
+        changed=result.changed,
+        recorded=recorded,
+        resources=list(result.resources),
+        offered={name: list(nodes) for name, nodes in result.offered.items()},
+        former=list(result.former),
+        former_dialects=list(result.former_dialects),
+        problem=result.problem,
+        diff={"before": {"resources": recorded}, "after": {"resources": list(result.resources)}},
+    )
+
+
+async def _apply(api, module):
+    given = module.params
+    if given["state"] == "absent":
+        return await forget_managed(api, namespace=given["namespace"], check=module.check_mode)
+    return await record_managed(
+        api,
+        namespace=given["namespace"],
+        resources=given["resources"],
+        schedulers=given["schedulers"],
+        complete=given["complete"],
+        check=module.check_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Writes the record of the resources for which every kube-scheduler calls the extender, and says what may leave it.
+
+The record is written after the schedulers were configured, and shrinks before they are. Node agents offer a resource
+only while it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ManagedResourcesError
+from accelkit.install.nodes import list_nodes
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
+from accelkit.kube.objects import delete_if_present, get_if_present, patch_or_create
+from accelkit.kube.paths import build_collection_path, build_config_maps_path, build_object_path
+from accelkit.model.managed_resources import (
+    MANAGED_RESOURCES_LABELS,
+    MANAGED_RESOURCES_NAME,
+    ManagedResources,
+    decode_managed_resources,
+    encode_managed_resources,
+)
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.vendors.advertised import read_advertised
+from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
+
+_SCHEDULER: Final = "kube-scheduler"
+_INCOMPLETE: Final = "this run did not configure every kube-scheduler; run site.yml without --limit and --tags"
+
+
+@dataclass(frozen=True)
+class Management:
+    """What the cluster records and offers, and what was done about it.
+
+    Attributes:
+        changed: whether the record was (in check mode: would be) written or deleted.
+        recorded: the resources that the record listed before; None where it does not exist or cannot be read.
+        resources: those that it lists now.
+        offered: by resource, the nodes that offer it by an agent of ours, sorted.
+        former: resources that are recorded or offered, and no longer wanted.
+        former_dialects: the dialects whose pods ask for these.
+        problem: which kube-scheduler may not call the extender, so that nothing is added; empty where none is known of.
+    """
+
+    changed: bool
+    recorded: Sequence[str] | None
+    resources: Sequence[str]
+    offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    former: Sequence[str] = ()
+    former_dialects: Sequence[str] = ()
+    problem: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+async def record_managed(
+    api: ApiClient,
+    *,
+    namespace: str,
+    resources: Collection[str],
+    schedulers: Collection[str] | None = None,
+    complete: bool = True,
+    check: bool = False,
+) -> Management:
+    """Write the record: the wanted resources, or what of them it lists already where a scheduler is not covered.
+
+    Args:
+        api: an open client.
+        namespace: of the record.
+        resources: those for which the schedulers were configured.
+        schedulers: names of the nodes whose kube-scheduler was configured; None not to compare them with the cluster.
+        complete: whether every scheduler that is known of was configured; otherwise nothing is added.
+        check: write nothing.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    found = await _read(api, namespace, resources)
+    wanted = tuple(sorted(set(resources)))
+    added = set(wanted) - {*(found.recorded or ())}
+    problem = _INCOMPLETE if not complete else await _find_uncovered(api, schedulers)
+    new = tuple(sorted(set(wanted) - added)) if problem else wanted
+    changed = found.recorded is None or tuple(found.recorded) != new
+    if changed and not check:
+        data = encode_managed_resources(ManagedResources(new))
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": MANAGED_RESOURCES_NAME, "labels": MANAGED_RESOURCES_LABELS},
+            "data": data,
+        }
+        patch = {"metadata": {"labels": MANAGED_RESOURCES_LABELS}, "data": data}
+        await patch_or_create(api, build_config_maps_path(namespace), MANAGED_RESOURCES_NAME, patch, body)
+    return replace(found, changed=changed, resources=new, problem=problem)
+
+
+async def forget_managed(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
+    """Delete the record, so that no agent offers anything to new pods.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    path = _build_path(namespace)
+    present = await get_if_present(api, path) is not None
+    if present and not check:
+        await delete_if_present(api, path)
+    return Management(changed=present, recorded=None, resources=())
+
+
+async def _read(api: ApiClient, namespace: str, resources: Collection[str]) -> Management:
+    recorded = await _read_record(api, namespace)
+    offered: dict[str, list[str]] = {}
+    native = load_own_dialect("native").resources
+    for name, node in sorted((await list_nodes(api)).items()):
+        allocatable = node.status.allocatable or {}
+        for resource in {native.memory, native.cards, *read_advertised(node)}:
+            if allocatable.get(resource, "0") != "0":
+                offered.setdefault(resource, []).append(name)
+    former = sorted({*(recorded or ()), *offered} - set(resources))
+    dialects = [each.name for each in load_usable_dialects() if set(each.resources.asking) & set(former)]
+    return Management(
+        changed=False,
+        recorded=recorded,
+        resources=(),
+        offered=dict(sorted(offered.items())),
+        former=former,
+        former_dialects=sorted(dialects),
+    )
+
+
+async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:
+    text = await get_if_present(api, _build_path(namespace))
+    if text is None:
+        return None
+    try:
+        return decode_managed_resources(msgspec.json.decode(text, type=_ConfigMap).data or {}).resources
+    except ManagedResourcesError:
+        # It is written anew.
+        return None
+
+
+async def _find_uncovered(api: ApiClient, schedulers: Collection[str] | None) -> str:
+    """Return which kube-scheduler was not configured; empty where none is known of.
+
+    The API server shows only those that run as pods.
+    """
+    if schedulers is None:
+        return ""
+    pods, _ = await list_all(api, build_collection_path("v1", "pods", "kube-system"), _Pod)
+    shown = {
+        pod.spec.node_name
+        for pod in pods
+        if pod.metadata.name == f"{_SCHEDULER}-{pod.spec.node_name}" and pod.status.phase not in {"Succeeded", "Failed"}
+    }
+    if missing := sorted(shown - set(schedulers)):
+        return (
+            f"kube-scheduler also runs on {', '.join(missing)}, which this run did not configure; "
+            "add the host to the group accelkit_control_plane"
+        )
+    return ""
+
+
+def _build_path(namespace: str) -> str:
+    return build_object_path(build_config_maps_path(namespace), MANAGED_RESOURCES_NAME)

@@ -1,0 +1,67 @@
+"""The record of the resources for which every kube-scheduler calls the extender: one ConfigMap in accelkit's namespace.
+
+The installer writes it after it has configured the schedulers. A node agent offers a resource only while the record
+lists it, so no pod is placed before the extender counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ManagedResourcesError
+from accelkit.texts import shorten
+
+MANAGED_RESOURCES_NAME: Final = "accelkit-managed-resources"
+MANAGED_RESOURCES_KEY: Final = "managed.json"
+MANAGED_RESOURCES_VERSION: Final = 1
+MANAGED_RESOURCES_LABELS: Final = {
+    "app.kubernetes.io/name": "accelkit",
+    "app.kubernetes.io/component": "managed-resources",
+    "app.kubernetes.io/part-of": "accelkit",
+    "app.kubernetes.io/managed-by": "ansible",
+}
+_MAX_BYTES: Final = 64 * 1024
+
+
+class ManagedResources(msgspec.Struct, frozen=True):
+    """The content of the record.
+
+    Attributes:
+        resources: names of extended resources, sorted.
+    """
+
+    resources: tuple[str, ...]
+    version: int = MANAGED_RESOURCES_VERSION
+
+
+_managed = msgspec.json.Decoder(ManagedResources)
+
+
+def encode_managed_resources(managed: ManagedResources) -> dict[str, str]:
+    """Return the data of the ConfigMap."""
+    return {MANAGED_RESOURCES_KEY: msgspec.json.encode(managed).decode()}
+
+
+def decode_managed_resources(data: Mapping[str, str]) -> ManagedResources:
+    """Read the data of the ConfigMap.
+
+    Raises:
+        ManagedResourcesError: it is missing, too long, malformed or of another version.
+    """
+    text = data.get(MANAGED_RESOURCES_KEY, "")
+    if len(text) > _MAX_BYTES:
+        raise ManagedResourcesError(f"the record of managed resources has {len(text)} characters")
+    try:
+        managed = _managed.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise ManagedResourcesError(f"the record of managed resources cannot be read: {shorten(str(exc))}") from exc
+    if managed.version != MANAGED_RESOURCES_VERSION:
+        raise ManagedResourcesError(
+            f"the record of managed resources has version {managed.version}, and this program reads version "
+            f"{MANAGED_RESOURCES_VERSION}",
+            next_step="run site.yml with the version of accelkit that runs in the cluster",
+        )
+    return managed

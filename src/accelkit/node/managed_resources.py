@@ -1,0 +1,85 @@
+"""A watch of the record of managed resources: which resources the agent may offer to new pods.
+
+- No ConfigMap, or a resource that it does not list: not offered.
+- A ConfigMap that cannot be read, or an API server that does not answer: the last known state stays. After a restart of
+  the agent nothing is known, so nothing is offered until the API server answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from accelkit.errors import ManagedResourcesError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_config_maps_path
+from accelkit.kube.reflector import Reflector
+from accelkit.logs import ErrorReporter
+from accelkit.model.managed_resources import decode_managed_resources
+from accelkit.model.object_meta import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    data: dict[str, str] | None = None
+
+
+class ManagedResourcesWatch:
+    """The resources that the cluster's record lists.
+
+    Args:
+        api: an open client.
+        namespace: of the ConfigMap.
+        name: of the ConfigMap.
+        on_change: called after each change of the list.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, name: str, on_change: Callable[[], None]) -> None:
+        self._name = name
+        self._on_change = on_change
+        self._resources: frozenset[str] | None = None
+        self._errors = ErrorReporter(log)
+        self.reflector: Reflector[_ConfigMap] = Reflector(
+            api,
+            build_config_maps_path(namespace),
+            _ConfigMap,
+            query={"fieldSelector": f"metadata.name={name}"},
+            on_replace=self._replace,
+            on_event=self._follow,
+        )
+
+    def lists(self, resource: str) -> bool:
+        """Return whether the record lists a resource."""
+        return resource in (self._resources or ())
+
+    def _replace(self, found: Sequence[_ConfigMap]) -> None:
+        if not found:
+            self._take(frozenset(), f"ConfigMap {self._name} does not exist:")
+        for each in found:
+            self._read(each)
+
+    def _follow(self, kind: str, config_map: _ConfigMap) -> None:
+        if kind == "DELETED":
+            self._take(frozenset(), f"ConfigMap {self._name} was deleted:")
+        else:
+            self._read(config_map)
+
+    def _read(self, config_map: _ConfigMap) -> None:
+        try:
+            managed = decode_managed_resources(config_map.data or {})
+        except ManagedResourcesError as exc:
+            self._errors.report(str(exc), f"ConfigMap {self._name}: {exc}; the resources that were offered stay")
+            return
+        self._errors.clear()
+        self._take(frozenset(managed.resources), f"ConfigMap {self._name} lists")
+
+    def _take(self, resources: frozenset[str], source: str) -> None:
+        if resources == self._resources:
+            return
+        self._resources = resources
+        log.info("managed resources changed: %s %s", source, ", ".join(sorted(resources)) or "none")
+        self._on_change()
