@@ -38,6 +38,12 @@ _raw:
       type: list
       elements: str
       sample: [NVIDIA_VISIBLE_DEVICES]
+    runtime_defaults:
+      description: >-
+        Environment variables with which a vendor's container runtime gives a container all cards, each with the
+        variable that prevents it wherever it is set.
+      type: dict
+      sample: {CUDA_VERSION: NVIDIA_VISIBLE_DEVICES}
     runtime_annotations:
       description: How annotations of pods begin by which plug-ins of the container runtime are told cards.
       type: list
@@ -84,6 +90,7 @@ class LookupModule(LookupBase):
             {
                 "assignments": list(found.assignments),
                 "runtime_variables": list(found.runtime_variables),
+                "runtime_defaults": dict(found.runtime_defaults),
                 "runtime_annotations": list(found.runtime_annotations),
                 "node_annotations": list(found.node_annotations),
                 "node_labels": list(found.node_labels),

@@ -1,4 +1,4 @@
-"""Merge patches (RFC 7386) and JSON patches (RFC 6902), as far as they are sent."""
+"""Merge patches (RFC 7386), strategic ones of conditions, and JSON patches (RFC 6902), as far as they are sent."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def merge(target: Any, patch: Any) -> Any:
         else:
             merged[key] = merge(merged.get(key), value)
     return merged
+
+
+def merge_strategically(target: Any, patch: Any) -> Any:
+    """Return `target` with a strategic merge patch in it: as `merge`, and conditions are merged by their types."""
+    conditions = patch.get("status", {}).get("conditions")
+    if conditions is None:
+        return merge(target, patch)
+    by_type = {each["type"]: each for each in target.get("status", {}).get("conditions") or ()}
+    for each in conditions:
+        by_type.pop(each["type"], None)
+        if each.get("$patch") != "delete":
+            by_type[each["type"]] = each
+    return merge(target, patch | {"status": patch["status"] | {"conditions": list(by_type.values())}})
 
 
 def apply_operations(target: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:

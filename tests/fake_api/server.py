@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import msgspec
-from fake_api.patches import PatchError, apply_operations, merge
+from fake_api.patches import PatchError, apply_operations, merge, merge_strategically
 from fake_api.places import Place, place, selected
 
 from accelkit.errors import ApiError
@@ -251,7 +251,8 @@ class FakeApi(ApiClient):
                 raise ApiError(str(exc), status=422, reason="Invalid") from exc
         else:
             self._require(path, request.body.get("metadata", {}))
-            changed = merge(self.objects[path], request.body)
+            merged = merge_strategically if request.kind == "strategic" else merge
+            changed = merged(self.objects[path], request.body)
         if request.query.get("dryRun") == "All":
             return msgspec.json.encode(changed)
         return self._keep(path, changed)

@@ -214,8 +214,9 @@ FROM_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']
         {"name": VISIBLE, **FROM_FIELD},
         {"name": "HABANA_VISIBLE_DEVICES", "value": "0"},
         {"name": VISIBLE, "value": "$(NONE)"},
+        {"name": "NVIDIA_IMEX_CHANNELS", "value": "0"},
     ],
-    ids=["all", "by a field", "another vendor's", "by another variable"],
+    ids=["all", "by a field", "another vendor's", "by another variable", "by a channel"],
 )
 async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster, tenant, variable):
     refusal = "containers name no cards to the container runtime"
@@ -235,6 +236,34 @@ async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster
         await tenant.post(PODS, pod(f"harmless-{number}", limits=SHARE, env=[{"name": VISIBLE, "value": value}]))
 
 
+@pytest.mark.parametrize("version", [{"value": "12.4.1"}, FROM_FIELD], ids=["a value", "by a field"])
+async def test_a_container_without_a_share_is_not_one_of_an_old_image(cluster, tenant, version):
+    variable = {"name": "CUDA_VERSION", **version}
+    refusal = "a container without a share gets all cards by CUDA_VERSION"
+
+    def with_sidecar(name, *env, limits=None):
+        sharing = pod(name, limits=SHARE)
+        sidecar = {"name": "sidecar", "image": "busybox", "env": list(env), "resources": {"limits": limits or {}}}
+        sharing["spec"]["containers"].append(sidecar)
+        return sharing
+
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, with_sidecar("p", variable))
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, with_sidecar("p", variable, limits={"accelkit.io/memory": "0Gi"}))
+    init = [{"name": "i", "image": "busybox", "env": [variable]}]
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, pod(limits=SHARE, initContainers=init))
+    # The device plugin names the cards of a container with a share.
+    await tenant.post(PODS, pod(limits=SHARE, env=[variable]))
+    extra = {"name": "debug", "image": "busybox", "env": [variable]}
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.patch(f"{PODS}/p/ephemeralcontainers", {"spec": {"ephemeralContainers": [extra]}})
+    await tenant.post(PODS, with_sidecar("beside", variable, {"name": VISIBLE, "value": "void"}))
+    await tenant.post(PODS, with_sidecar("empty", {"name": "CUDA_VERSION", "value": ""}))
+    await tenant.post(PODS, pod("plain", env=[variable]))
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -243,6 +272,8 @@ async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster
         "cdi.k8s.io/c0",
         "devices.noderesource.dev/container.c0",
         "io.kubernetes.cri-o.Devices",
+        "devices.crio.io",
+        "devices.crio.io/c0",
     ],
 )
 async def test_nor_by_annotations_that_plugins_of_the_runtime_obey(cluster, tenant, key):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
+from functools import partial
 from pathlib import Path
 
 import click
 
+from accelkit.defragmentation.applying import HOLD_MARGIN_SECONDS, Applier
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.defragmentation.table import build_plan_table
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.disruptions.evictions import evict
-from accelkit.model.pod import PodRef
+from accelkit.model.hold import MOST_HOLD_SECONDS
 from accelkit.output import output_option, print_value
 from accelkit.placement.sharing.rules import SharingRules
 from accelkit.placement.sharing.rules_text import parse_rules
@@ -24,13 +25,26 @@ from accelkit.plugins.policies import list_policy_names, load_policy
 from accelkit.vendors.dialects import list_dialect_names
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_NOT_BOUND = 3
 
 
-@click.command("defrag", short_help="Plan evictions that let pods in that wait for cards.")
+@click.command(
+    "defrag",
+    short_help="Plan evictions that let pods in that wait for cards.",
+    epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 3 a pod was not bound in time.",
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and change nothing; the default.")
-@click.option("--apply", "applies", is_flag=True, help="Print the plan, ask, and evict.")
+@click.option("--apply", "applies", is_flag=True, help="Print the plan, ask, evict, and wait for the result.")
 @click.option("--yes", is_flag=True, help="With --apply: do not ask.")
 @click.option("--most-evictions", type=click.IntRange(min=1), default=10, show_default=True, help="Of the whole plan.")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.IntRange(min=10, max=MOST_HOLD_SECONDS - 2 * HOLD_MARGIN_SECONDS),
+    default=300,
+    show_default=True,
+    help="With --apply: for so many seconds the freed cards are held, until the pods are bound.",
+)
 @click.option(
     "--policy",
     type=click.Choice(list_policy_names()),
@@ -57,6 +71,7 @@ def defrag(  # noqa: PLR0917 - click passes options by name
     applies: bool,  # noqa: FBT001 - the same
     yes: bool,  # noqa: FBT001 - the same
     most_evictions: int,
+    wait_seconds: int,
     policy: str,
     dialects: tuple[str, ...],
     sharing_rules: Path | None,
@@ -73,7 +88,7 @@ def defrag(  # noqa: PLR0917 - click passes options by name
     async def read(api: ApiClient) -> Plan:
         return Planner(await read_cluster(api, dialects, rules), load_policy(policy), most_evictions).plan()
 
-    asyncio.run(_run(kubeconfig, read, output, applies=applies, yes=yes))
+    asyncio.run(_run(kubeconfig, read, output, applies=applies, yes=yes, wait_seconds=wait_seconds))
 
 
 def _read_rules(path: Path) -> SharingRules:
@@ -86,7 +101,13 @@ def _read_rules(path: Path) -> SharingRules:
 
 
 async def _run(
-    kubeconfig: Path | None, read: Callable[[ApiClient], Awaitable[Plan]], output: str, *, applies: bool, yes: bool
+    kubeconfig: Path | None,
+    read: Callable[[ApiClient], Awaitable[Plan]],
+    output: str,
+    *,
+    applies: bool,
+    yes: bool,
+    wait_seconds: int,
 ) -> None:
     async with ApiClient(load_connection(kubeconfig)) as api:
         plan = await read(api)
@@ -95,33 +116,6 @@ async def _run(
             return
         if not yes:
             click.confirm(f"Evict {plan.evictions} pods now?", abort=True, err=True)
-        await _apply(api, plan)
-
-
-async def _apply(api: ApiClient, plan: Plan) -> None:
-    """Evict, step by step.
-
-    Raises:
-        ApiError: an eviction was refused; what comes after it is not tried.
-    """
-    for step in plan.steps:
-        pods = [PodRef(each.namespace, each.pod, each.uid) for each in step.evictions]
-        for dry_run in (True, False):
-            for pod in pods:
-                await _evict(api, pod, dry_run=dry_run)
-                if not dry_run:
-                    click.echo(f"evicted {pod} for {step.namespace}/{step.pod}", err=True)
-
-
-async def _evict(api: ApiClient, pod: PodRef, *, dry_run: bool) -> None:
-    try:
-        await evict(api, pod, dry_run=dry_run)
-    except ApiError as exc:
-        if exc.not_found:
-            return
-        budget = " by a PodDisruptionBudget" if exc.status == HTTPStatus.TOO_MANY_REQUESTS else ""
-        raise ApiError(
-            f"evicting {pod} is refused{budget}: {exc.message}",
-            status=exc.status,
-            next_step="run `accelkit defrag --plan` again: the cluster is not what it was",
-        ) from exc
+        bound = await Applier(api, partial(click.echo, err=True), wait_seconds).apply(plan)
+        if not bound:
+            sys.exit(_NOT_BOUND)

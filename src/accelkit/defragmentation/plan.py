@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from accelkit.defragmentation.reading import ReadCluster
+from accelkit.defragmentation.rules import find_rule, list_refusals
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.holding import Holding
 from accelkit.ledger.situations import list_candidates, take_situation
@@ -126,7 +127,7 @@ class Planner:
                 return self._tell(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
-            return "no permitted evictions would free its cards" if nodes else "no node suits it, whatever its cards"
+            return self._explain(pending.pod, nodes) if nodes else "no node suits it, whatever its cards"
         node, victims = best
         if len(victims) > self._left:
             return f"the limit of evictions is reached; {len(victims)} more would be needed"
@@ -170,7 +171,7 @@ class Planner:
         situation = take_situation(entry, request)
         bound = self._cluster.feed.list_bound(node)
         for _ in range(_ROUNDS):
-            candidates = list_candidates(situation, bound, lambda pod: self._may_leave(pod, pending.pod.priority))
+            candidates = list_candidates(situation, bound, lambda pod: not self._find_rule(pod, pending.pod))
             found = find_victims(situation, request, self._policy, candidates, Budget(STEPS_PER_NODE))
             if not found:
                 return None
@@ -183,11 +184,21 @@ class Planner:
             bound = [each for each in bound if each.ref.uid not in refused]
         return None
 
-    def _may_leave(self, pod: CardPod, priority: int) -> bool:
-        read = self._cluster.pods.get(pod.ref.uid)
-        if read is None or pod.ref.uid in self._gone or pod.priority > priority or not read.replaced:
-            return False
-        return not self._cluster.budgets.protects(pod.ref, read.metadata.labels or {})
+    def _find_rule(self, pod: CardPod, waiting: CardPod) -> str:
+        if pod.ref.uid in self._gone:
+            return "this plan evicts it already"
+        return find_rule(pod, self._cluster.pods.get(pod.ref.uid), waiting, self._cluster.budgets)
+
+    def _explain(self, waiting: CardPod, nodes: Iterable[str]) -> str:
+        """Return why no evictions would help, with the rules that forbid some."""
+        bound = (pod for node in nodes for pod in self._cluster.feed.list_bound(node))
+        refusals = list_refusals((pod, self._find_rule(pod, waiting) or self._find_bar(pod, waiting)) for pod in bound)
+        return "no permitted evictions would free its cards" + (f" ({refusals})" if refusals else "")
+
+    @staticmethod
+    def _find_bar(pod: CardPod, waiting: CardPod) -> str:
+        only_moved = pod.priority >= waiting.priority or not waiting.preempts
+        return "its priority is not lower, so it may only move to another node" if only_moved else ""
 
     def _find_excess(self, found: Iterable[Candidate]) -> set[str]:
         pods = [*self._gone.values(), *(each.holder.pod for each in found)]

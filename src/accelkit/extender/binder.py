@@ -62,6 +62,7 @@ class Binder:
         opens_at: binds wait until then, on the clock of `time.monotonic`.
         readiness: says whether a Binding may be sent now.
         admit: holds the bind of a pod that asks for cards until it may go on; None where none is held.
+        on_released: called with the UID of each pod whose reservation is released, in the same turn.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Binder:
         container_limits: bool = False,
         readiness: Readiness,
         admit: Callable[[PodRef, str], Awaitable[None]] | None = None,
+        on_released: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._on_released = on_released
         self._readiness = readiness
         self._admit = admit
         self._opens_at = opens_at
@@ -233,7 +236,7 @@ class Binder:
                 self._readiness.check_binding()
             except (NotLeadingError, NotReadyError):
                 if self._ours(ref):
-                    self._ledger.release(ref.uid)
+                    self._release(ref)
                 raise
             try:
                 await write_binding(self._api, ref, node, annotations, version=version)
@@ -265,7 +268,7 @@ class Binder:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
         elif not (failure.conflict or failure.not_found):
             if ours:
-                self._ledger.release(ref.uid)
+                self._release(ref)
             raise BindingError(sentence) from failure
         if held is not None:
             # Counted from the last Binding sent: any of them may still take effect.
@@ -276,7 +279,7 @@ class Binder:
             # The reservation stays; the settling task goes on asking.
             raise BindingError(sentence) from failure
         except PodGoneError:
-            self._ledger.release(ref.uid)
+            self._release(ref)
             raise
         if pod.spec.node_name:
             self._take_bound(ref, pod, node)
@@ -292,7 +295,11 @@ class Binder:
         """Note that the only Binding of a pod was refused; `again` says that another one follows."""
         self._unsettled.pop(ref.uid, None)
         if not again:
-            self._ledger.release(ref.uid)
+            self._release(ref)
+
+    def _release(self, ref: PodRef) -> None:
+        self._ledger.release(ref.uid)
+        self._on_released(ref.uid)
 
     def _ours(self, ref: PodRef) -> bool:
         # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
@@ -342,7 +349,7 @@ class Binder:
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
         if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
             log_release(held)
-            self._ledger.release(ref.uid)
+            self._release(ref)
             self._unsettled.pop(ref.uid, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from accelkit.extender.preemption.holds import Holds
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Holding
 from accelkit.ledger.ledger import Ledger
@@ -19,16 +20,19 @@ class PodWatch:
     Args:
         ledger: who holds what.
         feed: brings it up to date.
+        holds: claims the cards that are held for pods, before anything else is answered.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, holds: Holds) -> None:
         self._ledger = ledger
         self._feed = feed
+        self._holds = holds
 
     def take_event(self, kind: str, pod: Pod) -> None:
         """Take over one change of a pod."""
         held = self._ledger.find_holding(pod.metadata.uid)
         self._feed.take_pod_event(kind, pod)
+        self._holds.note(pod.metadata.uid)
         if held is not None:
             self._log_if_released(held)
 
@@ -36,6 +40,7 @@ class PodWatch:
         """Take over a complete list of pods of this version; return the holdings younger than it."""
         before = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
         young = self._feed.replace_pods(pods, version)
+        self._holds.review()
         for held in before:
             self._log_if_released(held)
         return young

@@ -20,6 +20,7 @@ from accelkit.extender.leadership import TAKEOVER_SECONDS, Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.pod_watch import PodWatch
 from accelkit.extender.preemption.evictor import Evictor
+from accelkit.extender.preemption.holds import Holds
 from accelkit.extender.preemption.refusals import Refusals
 from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.readiness import Readiness
@@ -124,6 +125,7 @@ class _Service:
         )
         self._events = Events(api, "accelkit-extender", socket.gethostname())
         self._groups = self._make_groups(options, api)
+        self._holds = Holds(ledger, self._feed, options.policy)
         self._binder = Binder(
             api,
             ledger,
@@ -133,11 +135,12 @@ class _Service:
             container_limits=options.container_limits,
             readiness=self._readiness,
             admit=self._groups.admit if self._groups else None,
+            on_released=self._holds.note,
         )
         self._fence = Fence(
             api, self._feed, may_write=self._readiness.leads, take=self._binder.take_read, on_fenced=self._binder.open
         )
-        feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed)
+        feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
         # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
@@ -194,6 +197,7 @@ class _Service:
         """Serve until `stop` is set, or a part fails."""
         log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
+        work.append(self._holds.run())
         if self._lists is not None:
             work.append(self._lists.run())
         if self._rules is not None:
@@ -259,9 +263,9 @@ class _Service:
     def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:
         feed, stages, take = self._feed, self._stages, self._pod_watch.take_event
         if self._groups is not None:
-            nodes = self._groups.watch_nodes(stages.replace, stages.take_event)
+            nodes = self._groups.watch_nodes(self._replace_grouped_nodes, stages.take_event)
             return nodes, self._groups.watch_pods(self._replace_pods, take)
-        watch = NodeWatch(feed, stages)
+        watch = NodeWatch(feed, stages, on_replace=self._holds.review)
         return Reflector(api, NODES, Node, on_replace=watch.replace, on_event=watch.take_event), Reflector(
             api,
             PODS,
@@ -271,6 +275,10 @@ class _Service:
             on_event=take,
             on_unreadable=feed.take_unreadable_pod,
         )
+
+    def _replace_grouped_nodes(self, nodes: list[Node]) -> None:
+        self._stages.replace(nodes)
+        self._holds.review()
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods, self._pods.version):

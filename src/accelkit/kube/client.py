@@ -37,9 +37,19 @@ _PAGE_TIMEOUTS = 6
 _FIRST_REFUSAL = 300
 
 
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+
+
 class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
+    details: _Details | None = None
     # What a service of ours answers through the API server's proxy has no reason.
     error: str = ""
 
@@ -234,7 +244,11 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
         decoded = msgspec.json.decode(answer, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
-    return ApiError(decoded.message or decoded.error or f"HTTP {status}", status=status, reason=decoded.reason)
+    message = decoded.message or decoded.error or f"HTTP {status}"
+    # Only this cause stands nowhere in the message: it names the PodDisruptionBudget.
+    causes = decoded.details.causes or () if decoded.details else ()
+    budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget" and cause.message]
+    return ApiError(" ".join([message, *budgets]), status=status, reason=decoded.reason)
 
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
 """Keeps cards for a pod for which others are evicted, from the eviction until its Binding.
 
-A claim is charged at once, beside what those who leave still hold: so nobody else fits what they free. It says nothing
-of what the API server knows, and does not outlive this process.
+A claim is charged at once, beside what those who leave still hold: so nobody else fits what they free. It does not
+outlive this process, unless a condition of the pod asks for it again (`accelkit.extender.preemption.holds`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from accelkit.model.host_amounts import HostAmounts, read_node_amounts, read_pod
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.observed_versions import ObservedVersions
-from accelkit.model.pod import SCHEDULED, ConfigMap, Node, Pod, PodRef
+from accelkit.model.pod import HOLD_CONDITION, SCHEDULED, ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.placement.sharing.rules import SharingRules
@@ -167,8 +167,12 @@ class LedgerFeed:
         self._reader.trim(pod)
         status = pod.status
         status.container_statuses = status.init_container_statuses = None
-        # Of a pod that is bound nobody asks whether it can be scheduled.
-        kept = [] if pod.spec.node_name else [each for each in status.conditions or () if each.type == SCHEDULED]
+        # A bound pod needs neither of the two.
+        conditions = () if pod.spec.node_name else status.conditions or ()
+        kept = [each for each in conditions if each.type in {SCHEDULED, HOLD_CONDITION}]
+        for each in kept:
+            if each.type == SCHEDULED:
+                each.message = None
         status.conditions = kept or None
 
     def replace_pods(self, pods: list[Pod], version: str = "") -> list[Holding]:

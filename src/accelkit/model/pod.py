@@ -17,6 +17,8 @@ from accelkit.model.object_meta import ObjectMeta
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 # The condition by which kube-scheduler says what it found.
 SCHEDULED: Final = "PodScheduled"
+# Carries the hold of cards that are freed for a pod.
+HOLD_CONDITION: Final = "accelkit.io/cards-held"
 # The preemptionPolicy of pods for which nobody is evicted.
 NEVER_PREEMPTS: Final = "Never"
 # When a new leader made Bindings of the former one fail that name an older version of the pod.
@@ -69,6 +71,7 @@ class PodCondition(msgspec.Struct, omit_defaults=True):
     type: str
     status: str
     reason: str | None = None
+    message: str | None = None
 
 
 class ContainerState(msgspec.Struct, omit_defaults=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
+from accelkit.model.hold import Hold, find_hold
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
 from accelkit.model.pod import CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
@@ -51,6 +52,7 @@ class CardPod(msgspec.Struct, frozen=True):
         ending: whether it is being deleted.
         static: whether a kubelet runs it from a file, so that an eviction would end nothing.
         leaves_by: of one that is being deleted, until when it is expected to leave, in seconds since 1970.
+        hold: the cards that are held for it while other pods are evicted; None for none.
     """
 
     ref: PodRef
@@ -71,6 +73,7 @@ class CardPod(msgspec.Struct, frozen=True):
     ending: bool = False
     static: bool = False
     leaves_by: float = 0.0
+    hold: Hold | None = None
 
     @property
     def admitted(self) -> bool:
@@ -188,6 +191,7 @@ class PodReader:
             pod.metadata.deletion_timestamp is not None,
             MIRROR_ANNOTATION in annotations,
             pod.metadata.leaves_by if pod.metadata.deletion_timestamp is not None else 0.0,
+            None if pod.spec.node_name else find_hold(pod.status.conditions or ()),
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:

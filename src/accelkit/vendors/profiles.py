@@ -96,6 +96,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             runtime learns what memory a container may take of each of its cards, as `4096Mi`.
         host_services: programs of the driver that run on the host and keep cards open.
         runtime_variables: what a hook of the vendor's container runtime obeys: with it a container names its cards.
+        runtime_defaults: variables with which that hook gives a container all cards, each with the variable that
+            prevents it wherever it is set.
         runtime_annotations: how annotations of pods begin that a plug-in of the container runtime obeys.
         plugin_resources: extended resources by which other device plugins give the cards, or parts of them; one that
             ends with `*` stands for all that begin so.
@@ -114,6 +116,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     container_limits: tuple[str, ...] = ()
     host_services: tuple[str, ...] = ()
     runtime_variables: tuple[str, ...] = ()
+    runtime_defaults: dict[str, str] = {}
     runtime_annotations: tuple[str, ...] = ()
     plugin_resources: tuple[str, ...] = ()
     name: str = ""
@@ -238,6 +241,11 @@ def list_presence_labels() -> frozenset[str]:
 def list_runtime_variables() -> tuple[str, ...]:
     """Return the variables by which containers name cards to any vendor's container runtime, sorted."""
     return tuple(sorted({name for profile in load_profiles().values() for name in profile.runtime_variables}))
+
+
+def find_runtime_defaults() -> dict[str, str]:
+    """Return the variables with which a vendor's runtime gives all cards, each with the one that prevents it."""
+    return {name: other for profile in load_profiles().values() for name, other in profile.runtime_defaults.items()}
 
 
 def list_runtime_annotations() -> tuple[str, ...]:

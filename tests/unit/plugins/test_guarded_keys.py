@@ -8,7 +8,8 @@ from accelkit.install.guarded_keys import list_guarded_keys
 def test_the_lookup_gives_lists_as_templates_need_them():
     (found,) = LookupModule().run([])
     assert found["assignments"] == list(list_guarded_keys().assignments)
-    assert {type(keys) for keys in found.values()} == {list}
+    assert {type(keys) for keys in found.values()} == {list, dict}
+    assert found["runtime_defaults"] == {"CUDA_VERSION": "NVIDIA_VISIBLE_DEVICES"}
 
 
 def test_a_template_reads_them(play):

@@ -20,7 +20,7 @@ _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _OTHER_NAME = ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _UTF8_STRING = 0x0C
 _LONG_LENGTH = 0x80
-# What an authority may be limited to where those below it sign code.
+# The extended key usages that include signing code.
 _SIGNING_CODE = frozenset({ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 
 
@@ -34,13 +34,15 @@ def check_path(
 ) -> list[x509.Certificate]:
     """Build a path from a certificate to a trusted one, valid at a moment, and check what it may be used for.
 
+    An absent key usage never restricts a certificate (RFC 5280, section 4.2.1.3), as in cosign and containers/image.
+
     Args:
         certificate: the signer's.
         chain: untrusted certificates that came along.
         authorities: who is trusted.
         at: the moment.
-        private: whether an ordinary authority's certificates are read as cosign reads them: where they name no usage
-            at all, they are not limited. What they do name counts in any case.
+        private: whether the extended key usage of the signer's certificate is read as cosign reads it: an absent
+            extension and `anyExtendedKeyUsage` do not restrict the certificate.
 
     Returns:
         The path above the certificate, its issuer first.
@@ -57,8 +59,7 @@ def check_path(
     # The defaults demand the usage of TLS clients; that of code signing is checked below.
     usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
     above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
-    if private:
-        above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
+    above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
     leaf = ExtensionPolicy.permit_all().may_be_present(*usage)
     builder = PolicyBuilder().store(Store(list(authorities.roots))).time(at)
     verifier = builder.extension_policies(ca_policy=above, ee_policy=leaf).build_client_verifier()
@@ -85,13 +86,14 @@ def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *
                 RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not for signing code"
             )
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
-    if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
+    if isinstance(key_usage, x509.KeyUsage) and not key_usage.digital_signature:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
     if extended is None:
         if private:
             return
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate does not say that it is for signing code")
-    if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
+    accepted = _SIGNING_CODE if private else {ExtendedKeyUsageOID.CODE_SIGNING}
+    if not isinstance(extended, x509.ExtendedKeyUsage) or accepted.isdisjoint(extended):
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
 
 

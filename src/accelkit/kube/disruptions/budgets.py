@@ -70,11 +70,13 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
         selector: whom it covers of its namespace; None for nobody.
         allowed: how many more evictions are allowed now.
         disrupted: names of pods that count as evicted already.
+        name: of the budget; empty for one that stands for all of its namespace.
     """
 
     selector: _Selector | None
     allowed: int = 0
     disrupted: frozenset[str] = frozenset()
+    name: str = ""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
         """Return whether a pod of its namespace counts in it."""
@@ -102,7 +104,8 @@ class _Namespace:
             self.budgets = [_PROTECTS_ALL]
         elif self.budgets != [_PROTECTS_ALL]:
             disrupted = frozenset(status.disrupted_pods or ())
-            self.budgets.append(DisruptionBudget(_selector.decode(written), status.disruptions_allowed, disrupted))
+            selector, name = _selector.decode(written), budget.metadata.name
+            self.budgets.append(DisruptionBudget(selector, status.disruptions_allowed, disrupted, name))
 
 
 class DisruptionBudgets:
@@ -132,8 +135,16 @@ class DisruptionBudgets:
 
         So it would be where several budgets cover the pod: the API server evicts no such pod.
         """
+        return bool(self.find_rule(pod, labels))
+
+    def find_rule(self, pod: PodRef, labels: Mapping[str, str]) -> str:
+        """Return why a pod's eviction would be refused, with the names of budgets; empty where it would not be."""
         covering = self._list_covering(pod, labels)
-        return len(covering) > 1 or any(not each.allows(pod) for each in covering)
+        if covering == [_PROTECTS_ALL]:
+            return "the PodDisruptionBudgets of its namespace are too long to read"
+        if len(covering) > 1:
+            return f"several PodDisruptionBudgets cover it, such as {covering[0].name} and {covering[1].name}"
+        return "".join(f"PodDisruptionBudget {each.name} protects it" for each in covering if not each.allows(pod))
 
     def find_excess(self, pods: Iterable[tuple[PodRef, Mapping[str, str]]]) -> set[str]:
         """Return the UIDs of those pods that could not be evicted after the ones before them."""

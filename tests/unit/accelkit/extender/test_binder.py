@@ -132,6 +132,15 @@ async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
     assert await world.bind() == ""
 
 
+async def test_a_reservation_that_is_released_is_told_at_once(world, monkeypatch):
+    world.create()
+    free = []
+    monkeypatch.setattr(world.binder, "_on_released", lambda uid: free.append((uid, world.used())))
+    world.api.before_post = [ApiError("pods/binding is forbidden", status=403)]
+    await world.bind()
+    assert free == [("uid-p", {})]
+
+
 async def test_identical_binds_at_once_make_one_write(world):
     world.create()
     world.api.gate.clear()

@@ -10,6 +10,7 @@ import pytest
 
 from accelkit.errors import ApiError
 from accelkit.extender.pod_watch import PodWatch
+from accelkit.extender.preemption.holds import Holds
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.logs import Facts
@@ -55,7 +56,7 @@ async def test_a_filter_with_another_result_is_told(world, told):
 async def test_a_bind_tells_the_cards_and_a_release_what_is_free_again(world, told):
     world.create()
     assert await world.bind() == ""
-    watch = PodWatch(world.ledger, world.feed)
+    watch = PodWatch(world.ledger, world.feed, Holds(world.ledger, world.feed, Policy.BINPACK))
     pod = msgspec.convert(world.api.pods["p"], Pod)
     watch.take_event("MODIFIED", pod)
     watch.take_event("DELETED", pod)
@@ -71,7 +72,7 @@ async def test_a_bind_tells_the_cards_and_a_release_what_is_free_again(world, to
 async def test_what_a_list_does_not_show_any_more_is_released(world, told):
     world.create()
     assert await world.bind() == ""
-    watch = PodWatch(world.ledger, world.feed)
+    watch = PodWatch(world.ledger, world.feed, Holds(world.ledger, world.feed, Policy.BINPACK))
     watch.replace([msgspec.convert(world.api.pods["p"], Pod)])
     assert [event for event, _ in told()] == ["bound"]
     watch.replace([])

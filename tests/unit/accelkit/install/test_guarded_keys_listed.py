@@ -50,5 +50,6 @@ def test_what_users_write_is_not_guarded():
     keys = list_guarded_keys()
     assert not {"accelkit.io/request", "gas-allow", "gas-deny", "gas-same-gpu"} & set(keys.assignments)
     assert {"accelkit.io/assignment", "gas-container-tiles", "gas-container-cards"} < set(keys.assignments)
+    assert keys.runtime_defaults == {"CUDA_VERSION": "NVIDIA_VISIBLE_DEVICES"}
     # Read by programs, not by a runtime.
     assert "CUDA_VISIBLE_DEVICES" not in keys.runtime_variables

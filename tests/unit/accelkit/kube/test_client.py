@@ -142,6 +142,15 @@ async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
             "pods is forbidden",
             "Forbidden",
         ),
+        (
+            (
+                b'{"message": "Cannot evict pod.", "details": {"causes": [{"reason": "Other"},'
+                b'{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1."}]}}'
+            ),
+            "Cannot evict pod. The disruption budget b needs 1.",
+            "",
+        ),
+        (b'{"message": "no", "details": {"causes": null}}', "no", ""),
         # A service of ours, through the API server's proxy.
         (b'{"error": "there is no node x"}', "there is no node x", ""),
         (b"<html>a proxy</html>", "<html>a proxy</html>", ""),

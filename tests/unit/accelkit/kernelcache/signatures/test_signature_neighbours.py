@@ -95,6 +95,33 @@ async def test_it_does_not_count_where_the_authority_is_trusted_as_a_whole(stand
     assert await stand.reason(policy(plain())) == RejectionReason.UNTRUSTED_ROOT
 
 
+async def test_leaf_and_authorities_without_key_usage_are_not_restricted(stand, form):
+    sign_plainly(stand, form, key_usage=None)
+    assert await stand.verify(policy(plain(subject=PERSON)))
+
+
+@pytest.mark.parametrize("leaf", ["digital_signature", None])
+@pytest.mark.parametrize("above", [(), ("key_cert_sign",)], ids=["authority without", "authority with"])
+async def test_key_usage_may_be_absent_where_the_authority_is_trusted_as_a_whole(stand, form, leaf, above):
+    authority = CertificateAuthority.new("whole", around=SIGNER.at, limited_to=None, key_usages=above)
+    sign_plainly(stand, form, authority=authority, usage=ExtendedKeyUsageOID.CODE_SIGNING, key_usage=leaf)
+    assert await stand.verify(policy(plain(authority)))
+
+
+async def test_a_named_subject_may_use_a_certificate_for_any_usage(stand, form):
+    sign_plainly(stand, form, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+    assert await stand.verify(policy(plain(subject=PERSON)))
+    assert await stand.reason(policy(plain())) == RejectionReason.UNTRUSTED_ROOT
+
+
+@pytest.mark.parametrize("signer", [{}, {"subject": PERSON}], ids=["whole authority", "named subject"])
+@pytest.mark.parametrize("leaf", ["digital_signature", None])
+async def test_an_authority_whose_key_usage_excludes_certificates_is_refused(stand, form, signer, leaf):
+    unable = CertificateAuthority.new("unable", around=SIGNER.at, limited_to=None, key_usages=("digital_signature",))
+    sign_plainly(stand, form, authority=unable, usage=ExtendedKeyUsageOID.CODE_SIGNING, key_usage=leaf)
+    assert await stand.reason(policy(plain(unable, **signer))) == RejectionReason.UNTRUSTED_ROOT
+
+
 async def test_it_does_not_count_for_another_subject(stand, form):
     sign_plainly(stand, form)
     assert await stand.reason(policy(plain(subject="else@acme.example"))) == RejectionReason.IDENTITY_MISMATCH

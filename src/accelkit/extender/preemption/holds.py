@@ -1,0 +1,94 @@
+"""Claims the cards that are held for pods by the condition on them, until each pod is bound, gone or too late; no I/O.
+
+The condition is written before the first eviction, so each watch and each list of pods shows it before the cards are
+free. Both replicas of the extender read it, and a replica that starts again reads it with the first list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from accelkit.ledger.claims import claim
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.logs import Facts, RepeatLog
+from accelkit.model.hold import Hold
+from accelkit.placement.misfit import MisfitError
+from accelkit.placement.policies import AnyPolicy
+
+log = logging.getLogger(__name__)
+
+_TURN_SECONDS: Final = 0.5
+
+
+class Holds:
+    """The claims that pods' conditions ask for.
+
+    Args:
+        ledger: where the claims are made.
+        feed: knows the pods that wait.
+        policy: ranks cards where the pod does not say.
+        wall_clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
+        # The node of each claim that was made here.
+        self._claimed: dict[str, str] = {}
+        self._repeats = RepeatLog(log)
+
+    async def run(self) -> None:
+        """Review all holds until cancelled: they end by time, and what did not fit may fit later."""
+        while True:
+            await asyncio.sleep(_TURN_SECONDS)
+            self.review()
+
+    def review(self) -> None:
+        """Review the hold of each pod, as after a list of pods or nodes."""
+        held = (uid for uid, each in self._feed.pending.items() if each.pod.hold is not None)
+        for uid in {*self._claimed, *held}:
+            self.note(uid)
+
+    def note(self, uid: str) -> None:
+        """Review the hold of one pod, as after an event of it."""
+        pending, node = self._feed.pending.get(uid), self._claimed.get(uid)
+        hold = None if pending is None else self._find_hold(pending)
+        held = self._ledger.find_holding(uid)
+        if node is not None and (held is None or held.stage is not Stage.CLAIMED or held.node != node):
+            # It is bound, being bound, or gone.
+            del self._claimed[uid]
+            node = None
+        if node is not None and (hold is None or hold.node != node):
+            del self._claimed[uid]
+            self._ledger.release(uid)
+            log.info(Facts("hold ended", uid=uid, node=node))
+        if pending is not None and hold is not None and self._ledger.find_holding(uid) is None:
+            self._claim(pending, hold)
+
+    def _find_hold(self, pending: Pending) -> Hold | None:
+        hold = pending.pod.hold
+        if hold is None or pending.request is None or pending.pod.ending:
+            return None
+        return hold if hold.lasts(self._wall_clock()) else None
+
+    def _claim(self, pending: Pending, hold: Hold) -> None:
+        pod = pending.pod
+        if pending.request is None:
+            return
+        try:
+            claim(self._ledger, pod.ref, hold.node, pending.request, self._policy, gone=hold.evicted, labels=pod.labels)
+        except MisfitError as exc:
+            reason = exc.misfit.reason
+            self._repeats.warn(
+                pod.ref.uid, f"cannot hold cards of node {hold.node} for pod {pod.ref}: {reason}. Tried again."
+            )
+            return
+        self._claimed[pod.ref.uid] = hold.node
+        log.info(Facts("cards held", pod=str(pod.ref), uid=pod.ref.uid, node=hold.node, until=hold.until.isoformat()))

@@ -1,0 +1,53 @@
+"""The hold of cards for a pod, as `accelkit defrag` writes it on the pod's status before it evicts other pods.
+
+A condition of the pod carries it. Users who may edit pods cannot write it, because the API server keeps `pods/status`
+apart; it ends with the pod, and each replica of the extender reads it from the watch of pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from accelkit.model.pod import HOLD_CONDITION, PodCondition
+
+# A hold that lasts longer is not valid, so that a mistake cannot block a card for days.
+MOST_HOLD_SECONDS: Final = 3600
+_MOST_BYTES: Final = 16 << 10
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Cards that are held for a pod.
+
+    Attributes:
+        node: where.
+        until: when the hold ends, with a time zone.
+        evicted: UIDs of the pods that are evicted for it.
+    """
+
+    node: str
+    until: datetime
+    evicted: tuple[str, ...] = ()
+
+    def lasts(self, now: float) -> bool:
+        """Return whether the hold is valid at a time in seconds since 1970."""
+        return self.until.tzinfo is not None and 0 < self.until.timestamp() - now <= MOST_HOLD_SECONDS
+
+    def build_condition(self) -> dict[str, str]:
+        """Return the condition that carries the hold."""
+        message = msgspec.json.encode(self).decode()
+        return {"type": HOLD_CONDITION, "status": "True", "reason": "Defragmentation", "message": message}
+
+
+def find_hold(conditions: Iterable[PodCondition]) -> Hold | None:
+    """Return the hold that a pod's conditions carry; None without one, and where it is not valid JSON of a hold."""
+    for each in conditions:
+        if each.type == HOLD_CONDITION and each.status == "True" and len(each.message or "") <= _MOST_BYTES:
+            try:
+                return msgspec.json.decode(each.message or "", type=Hold)
+            except (msgspec.MsgspecError, RecursionError):
+                return None
+    return None
