@@ -30,6 +30,7 @@ PATIENCE = {
     "reserved_without_bind": 90.0,
     "pod_lost": 0.5,
     "not_bound": 60.0,
+    "never_calm": 0.0,
     "audit_disagrees": 0.0,
     "process_ended": 0.0,
     "footprint_grows": 0.0,
@@ -79,34 +80,35 @@ def check(facts: Facts, *, expected: Mapping[str, str] | None = None, exact_kube
 
 
 def _check_kubelets(facts: Facts) -> Iterator[Violation]:
-    nodes_of: dict[str, list[str]] = defaultdict(list)
     pods = {pod.uid: pod for pod in facts.pods}
+    nodes_of: dict[str, list[str]] = defaultdict(list)
     for name, given in sorted(facts.given.items()):
-        node = facts.nodes.get(name)
-        if node is None:
-            continue
-        owners: dict[tuple[str, str], set[str]] = defaultdict(set)
-        amounts: dict[str, dict[str, int]] = defaultdict(dict)
-        for uid, containers in given.items():
-            pod = pods.get(uid)
-            # Pods that have ended hold nothing, whatever a kubelet has not forgotten yet.
-            if pod is not None and not pod.holds:
-                continue
+        # Pods that have ended hold nothing, whatever a kubelet has not forgotten yet.
+        holding = {uid: held for uid, held in given.items() if uid not in pods or pods[uid].holds}
+        for uid in holding:
             nodes_of[uid].append(name)
-            for resources in containers.values():
-                for resource, devices in resources.items():
-                    for device in devices:
-                        owners[resource, device].add(uid)
-            for card, amount in count_given(node, pod, containers).items():
-                amounts[card][uid] = amount
-        for (resource, device), uids in owners.items():
-            if len(uids) > 1:
-                yield Violation("device_given_twice", name, pod=_name(uids, pods), detail=f"{device} of {resource}")
-        for card, by_pod in amounts.items():
-            yield from _check_card("given_over_capacity", node, card, {_name({u}, pods): a for u, a in by_pod.items()})
+        if (node := facts.nodes.get(name)) is not None:
+            yield from _check_kubelet(node, holding, pods)
     for uid, names in nodes_of.items():
         if len(names) > 1:
             yield Violation("given_on_two_nodes", pod=_name({uid}, pods), detail=", ".join(names))
+
+
+def _check_kubelet(node: Node, given: Mapping[str, Given], pods: Mapping[str, Pod]) -> Iterator[Violation]:
+    owners: dict[tuple[str, str], set[str]] = defaultdict(set)
+    amounts: dict[str, dict[str, int]] = defaultdict(dict)
+    for uid, containers in given.items():
+        for resources in containers.values():
+            for resource, devices in resources.items():
+                for device in devices:
+                    owners[resource, device].add(uid)
+        for card, amount in count_given(node, pods.get(uid), containers).items():
+            amounts[card][_name({uid}, pods)] = amount
+    for (resource, device), uids in owners.items():
+        if len(uids) > 1:
+            yield Violation("device_given_twice", node.name, pod=_name(uids, pods), detail=f"{device} of {resource}")
+    for card, by_pod in amounts.items():
+        yield from _check_card("given_over_capacity", node, card, by_pod)
 
 
 def _check_assignments(facts: Facts) -> Iterator[Violation]:

@@ -31,10 +31,7 @@ class Room:
 
     def place(self, pod: Pod) -> bool:
         """Take what a pod asks for on some node; False where no node surely has it."""
-        for node in self._nodes.values():
-            if self._place_on(node, pod):
-                return True
-        return False
+        return any(self._place_on(node, pod) for node in self._nodes.values())
 
     def _charge(self, facts: Facts, pod: Pod) -> None:
         node = facts.nodes.get(pod.node)

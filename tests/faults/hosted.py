@@ -75,7 +75,7 @@ async def run_agents(settings: HostedSettings) -> None:
     stops: list[Callable[[], Any]] = []
     loop = asyncio.get_running_loop()
     # Each agent asks to be told of SIGTERM, and a loop tells one only.
-    loop.add_signal_handler = lambda _number, callback: stops.append(callback)  # type: ignore[method-assign, assignment]
+    setattr(loop, "add_signal_handler", lambda _number, callback: stops.append(callback))  # noqa: B010 - a method
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: [loop.call_soon_threadsafe(stop) for stop in stops])
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,6 @@
-"""A cluster whose every process can be killed, stopped or cut off: real etcd, API server and kube-scheduler, our services.
+"""A cluster whose every process can be killed, stopped or cut off.
+
+etcd, API server, controller manager and kube-scheduler are the real ones.
 
 Two extenders stand behind a Service as they are shipped, with TLS and HTTP/2; nodes are simulated by kubelets that
 speak the real protocols to real node agents. Each process but etcd has its own way to the API server, a `Gate`.
@@ -12,7 +14,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -268,7 +270,7 @@ def parse_unit(unit: str) -> int:
 
 
 @contextlib.contextmanager
-def open_folders() -> AsyncIterator[tuple[Path, Path]]:
+def open_folders() -> Iterator[tuple[Path, Path]]:
     """Make a folder for the laboratory's files, and one with a short name for unix sockets."""
     with tempfile.TemporaryDirectory(prefix="akl-") as folder:
         roots = Path(folder) / "n"

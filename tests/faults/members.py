@@ -1,4 +1,4 @@
-"""A process of the laboratory: started again whenever it ends, as a kubelet or systemd does, and signalled by faults."""
+"""A process of the laboratory: started again whenever it ends, as by a kubelet or systemd, and signalled by faults."""
 
 from __future__ import annotations
 

@@ -75,6 +75,10 @@ class Observer:
         if not found:
             self._history.forget()
 
+    def follow_faults(self, broken: bool) -> None:
+        """Take that something is broken, or that nothing is any more."""
+        self.quiet_since = None if broken else time.monotonic()
+
     def report(self, violation: Violation) -> None:
         """Take a violation that is overdue."""
         self._history.note(f"VIOLATION {violation}")
@@ -84,7 +88,7 @@ class Observer:
         """Return what `accelkit audit` finds wrong with the accounts; None where it cannot tell."""
         pki = self._laboratory.paths.pki
         command = [
-            *(sys.executable, "-m", "accelkit", "audit", "-o", "json", "--wait", "0", "--namespace", NAMESPACE),
+            *(sys.executable, "-m", "accelkit", "audit", "-o", "json", "--wait", "20", "--namespace", NAMESPACE),
             *("--kubeconfig", str(self._laboratory.admin)),
             *("--extender", f"https://127.0.0.1:{self._laboratory.service_port}"),
             *("--ca", str(pki / "extender-ca.crt"), "--cert", str(pki / "client.crt")),

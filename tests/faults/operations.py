@@ -89,7 +89,7 @@ class Operations:
         """Return the pods of a step, by the chance that the schedule drew."""
         known = sorted(self.expected.items(), key=lambda each: each[1])
         count = min(len(known), step.arguments["count"])
-        return random.Random(step.chance).sample(known, count)  # noqa: S311 - no secret
+        return random.Random(step.chance).sample(known, count)
 
     async def _try(self, method: str, path: str, body: object) -> Any:
         api = self._laboratory.api
@@ -109,14 +109,10 @@ def _path(pod: str) -> str:
 
 def build_spec(kind: str, size: int) -> dict[str, Any]:
     """Return the spec of a pod that asks for so many units, or for whole cards, in one way or another."""
-    if kind == "cards":
-        containers, inits = {"main": {CARDS: 1 + size % 2}}, {}
-    elif kind == "two":
-        containers, inits = {"main": {MEMORY: size}, "beside": {MEMORY: 1}}, {}
-    elif kind == "init":
-        containers, inits = {"main": {MEMORY: size}}, {"first": {MEMORY: max(1, size // 2)}}
-    else:
-        containers, inits = {"main": {MEMORY: size}}, {}
+    containers = {"main": {CARDS: 1 + size % 2}} if kind == "cards" else {"main": {MEMORY: size}}
+    if kind == "two":
+        containers["beside"] = {MEMORY: 1}
+    inits = {"first": {MEMORY: max(1, size // 2)}} if kind == "init" else {}
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,

@@ -17,17 +17,19 @@ import random
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from faults.checker import Violation  # noqa: E402 - found by the path above
+from faults.faulting import Faulting  # noqa: E402
 from faults.history import History  # noqa: E402
 from faults.laboratory import Laboratory, Shape, open_folders  # noqa: E402
 from faults.observer import Observer  # noqa: E402
 from faults.operations import Operations  # noqa: E402
-from faults.schedule import plan_round  # noqa: E402
+from faults.schedule import Step, plan_round  # noqa: E402
 
 STORM_SECONDS = 20.0
 CALM_SECONDS = 150.0
@@ -35,81 +37,113 @@ CALM_SECONDS = 150.0
 ROUND_SECONDS = 30.0
 
 
-async def run_storm(options: argparse.Namespace, results: Path) -> list[Violation]:
-    """Run rounds until the time is over or an invariant is violated; return what was violated."""
-    history = History(results / "history.txt")
+class Storm:
+    """One storm on one laboratory."""
+
+    def __init__(self, laboratory: Laboratory, history: History, options: argparse.Namespace) -> None:
+        self._laboratory = laboratory
+        self._history = history
+        self._options = options
+        self._operations = Operations(laboratory, options.pods, history.note)
+        self._observer = Observer(laboratory, history, lambda: self._operations.expected)
+        self._faulting = Faulting(laboratory, history.note, self._observer.follow_faults)
+
+    async def run(self) -> list[Violation]:
+        """Run rounds until the time is over or an invariant is violated; return what was violated."""
+        looking = asyncio.create_task(self._observer.run())
+        deadline = time.monotonic() + self._options.seconds
+        try:
+            for number in itertools.count():
+                if number and time.monotonic() + ROUND_SECONDS > deadline:
+                    break
+                await self._run_round(number)
+                if self._observer.overdue:
+                    self._explain()
+                    break
+        finally:
+            looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await looking
+        print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(self._faulting.counts.items())))
+        return self._observer.overdue
+
+    async def _run_round(self, number: int) -> None:
+        options = self._options
+        processes = -(-options.nodes // self._laboratory.shape.nodes_per_process)
+        steps = plan_round(
+            options.seed, number, STORM_SECONDS, options.burst, processes=processes, fault_seconds=options.fault_seconds
+        )
+        await self._perform(steps)
+        ended = time.monotonic()
+        await self._calm_down()
+        seconds = time.monotonic() - ended
+        if not self._observer.overdue:
+            await self._compare_with_audit()
+        faults = sum(map(self._faulting.knows, steps))
+        pods = len(self._observer.facts.pods) if self._observer.facts else 0
+        print(
+            f"round {number}: {len(steps) - faults} operations, {faults} faults, {pods} pods,"
+            f" clean after {seconds:.1f} s",
+            flush=True,
+        )
+        await self._operations.clean_up()
+
+    async def _perform(self, steps: Sequence[Step]) -> None:
+        began = time.monotonic()
+        tasks = []
+        for step in steps:
+            await asyncio.sleep(max(0.0, began + step.at - time.monotonic()))
+            if self._observer.overdue:
+                break
+            self._history.note(f"step {step}")
+            performer = self._faulting if self._faulting.knows(step) else self._operations
+            tasks.append(asyncio.create_task(performer.perform(step)))
+        await asyncio.gather(*tasks)
+        await self._faulting.wait_until_mended()
+        self._history.note("calm")
+
+    async def _calm_down(self) -> None:
+        """Wait until everything holds, or does not in time."""
+        observer, ended = self._observer, time.monotonic()
+        looks = observer.looks
+        # A look that began before the end says nothing yet.
+        while not observer.overdue and (observer.found or observer.looks < looks + 2):
+            if time.monotonic() - ended > CALM_SECONDS:
+                what = f"not clean after {CALM_SECONDS:.0f} s: {[str(each) for each in observer.found or ()]}"
+                observer.report(Violation("never_calm", detail=what))
+            await asyncio.sleep(0.2)
+
+    async def _compare_with_audit(self) -> None:
+        findings = await self._observer.audit()
+        if findings is None:
+            what = "the audit cannot tell, and everything can be read"
+            self._observer.report(Violation("audit_disagrees", detail=what))
+        elif findings and not self._observer.found:
+            what = f"the checker finds nothing, the audit {findings}"
+            self._observer.report(Violation("audit_disagrees", detail=what))
+
+    def _explain(self) -> None:
+        for line in self._history.explain(self._observer.overdue):
+            print(line)
+        for violation in self._observer.overdue:
+            print(f"VIOLATION {violation}")
+        keep_logs(self._laboratory, self._options.results)
+
+
+async def run_storm(options: argparse.Namespace) -> list[Violation]:
+    """Run a storm on a laboratory of its own; return what was violated."""
+    history = History(options.results / "history.txt")
     with open_folders() as (folder, roots):
         laboratory = Laboratory(Shape(nodes=options.nodes), folder, roots)
         try:
             async with laboratory.run():
                 print(f"ready after {history.seconds:.0f} s: {options.nodes} nodes", flush=True)
-                return await storm(laboratory, history, options)
+                return await Storm(laboratory, history, options).run()
         except BaseException:
-            keep_logs(laboratory, results)
+            keep_logs(laboratory, options.results)
             raise
         finally:
             history.close()
-
-
-async def storm(laboratory: Laboratory, history: History, options: argparse.Namespace) -> list[Violation]:
-    operations = Operations(laboratory, options.pods, history.note)
-    observer = Observer(laboratory, history, lambda: operations.expected)
-    looking = asyncio.create_task(observer.run())
-    deadline = time.monotonic() + options.seconds
-    try:
-        for number in itertools.count():
-            if time.monotonic() + ROUND_SECONDS > deadline and number:
-                break
-            await run_round(number, observer, operations, history, options)
-            if observer.overdue:
-                for line in history.explain(observer.overdue):
-                    print(line)
-                for violation in observer.overdue:
-                    print(f"VIOLATION {violation}")
-                keep_logs(laboratory, options.results)
-                break
-    finally:
-        looking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await looking
-    return observer.overdue
-
-
-async def run_round(
-    number: int, observer: Observer, operations: Operations, history: History, options: argparse.Namespace
-) -> None:
-    steps = plan_round(options.seed, number, STORM_SECONDS, options.burst)
-    began = time.monotonic()
-    tasks = []
-    for step in steps:
-        await asyncio.sleep(max(0.0, began + step.at - time.monotonic()))
-        if observer.overdue:
-            break
-        history.note(f"step {step}")
-        tasks.append(asyncio.create_task(operations.perform(step)))
-    await asyncio.gather(*tasks)
-    ended = time.monotonic()
-    looks = observer.looks
-    # A look that began before the end says nothing yet.
-    while not observer.overdue and (observer.found or observer.looks < looks + 2):
-        if time.monotonic() - ended > CALM_SECONDS:
-            observer.report(Violation("not_bound", detail=f"not clean after {CALM_SECONDS:.0f} s: {observer.found}"))
-        await asyncio.sleep(0.2)
-    clean = time.monotonic() - ended
-    pods = len(observer.facts.pods) if observer.facts else 0
-    if not observer.overdue:
-        await compare_with_audit(observer)
-    print(f"round {number}: {len(steps)} steps, {pods} pods, clean after {clean:.1f} s", flush=True)
-    await operations.clean_up()
-
-
-async def compare_with_audit(observer: Observer) -> None:
-    findings = await observer.audit()
-    if findings is None:
-        observer.report(Violation("audit_disagrees", detail="the audit cannot tell, and everything can be read"))
-    # What changed meanwhile was nothing of ours: the checker still finds nothing.
-    elif findings and not observer.found:
-        observer.report(Violation("audit_disagrees", detail=f"the checker finds nothing, the audit {findings}"))
 
 
 def keep_logs(laboratory: Laboratory, results: Path) -> None:
@@ -123,11 +157,12 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--pods", type=int, default=150, help="that exist at most")
     parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
+    parser.add_argument("--fault-seconds", type=float, default=6.0, help="between faults, on average; 0 for none")
     parser.add_argument("--results", type=Path, help="folder for history and logs; default: build/storms/SEED")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     options.results = options.results or REPOSITORY / "build/storms" / str(options.seed)
-    violations = asyncio.run(run_storm(options, options.results))
+    violations = asyncio.run(run_storm(options))
     if violations:
         print(f'again by: make storms STORMS="{describe_again(options)}"')
         print(f"history and logs: {options.results}")
@@ -135,9 +170,8 @@ def main() -> int:
 
 
 def describe_again(options: argparse.Namespace) -> str:
-    return " ".join(
-        f"--{name} {getattr(options, name):g}" for name in ("seed", "seconds", "nodes", "pods", "burst")
-    ).replace(f"{options.seed:g}", str(options.seed), 1)
+    names = ("seed", "seconds", "nodes", "pods", "burst", "fault_seconds")
+    return " ".join(f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""Breaks processes and connections of the laboratory for a while, and mends them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+
+from faults.gate import Gate
+from faults.laboratory import LEASE, REPLICAS, Laboratory
+from faults.members import Member
+from faults.schedule import FAULTS, Step
+
+from accelkit.errors import ApiError
+
+
+class Faulting:
+    """Performs the faults of a schedule.
+
+    Attributes:
+        counts: how often each fault was done, by its name and that of its target.
+    """
+
+    def __init__(self, laboratory: Laboratory, note: Callable[[str], None], on_change: Callable[[bool], None]) -> None:
+        self.laboratory = laboratory
+        self._note = note
+        self._on_change = on_change
+        self._leader = REPLICAS[0]
+        # Members under a fault: another one would end with it.
+        self._broken: set[str] = set()
+        self.counts: dict[str, int] = {}
+
+    def knows(self, step: Step) -> bool:
+        return step.action in FAULTS
+
+    async def perform(self, step: Step) -> None:
+        """Break what the step names, wait for its seconds, and mend it."""
+        name = await self._find(step)
+        if name in self._broken:
+            self._note(f"left out: {name} is under another fault")
+            return
+        self.counts[f"{step.action} {step.arguments['target']}"] = (
+            self.counts.get(f"{step.action} {step.arguments['target']}", 0) + 1
+        )
+        async with self._broken_for(step, name):
+            await asyncio.sleep(step.arguments["seconds"])
+
+    async def wait_until_mended(self) -> None:
+        """Wait until every process serves again."""
+        for member in self.laboratory.members.values():
+            await member.ready()
+
+    @contextlib.asynccontextmanager
+    async def _broken_for(self, step: Step, name: str) -> AsyncIterator[None]:
+        self._broken.add(name)
+        self._on_change(True)
+        self._note(f"fault {step.action} {name} for {step.arguments['seconds']} s")
+        member, gate = self.laboratory.members[name], self.laboratory.gates.get(name)
+        try:
+            if gate is not None and step.action in GATE_FAULTS:
+                GATE_FAULTS[step.action](gate, step.arguments.get("delay", 0.0))
+            elif step.action == "compact":
+                await asyncio.to_thread(self._compact)
+            elif step.action in MEMBER_FAULTS:
+                MEMBER_FAULTS[step.action](member)
+            yield
+        finally:
+            if gate is not None:
+                if step.action == "stall" and step.arguments.get("reset"):
+                    gate.cut()
+                gate.mend()
+            member.allow()
+            with contextlib.suppress(TimeoutError):
+                await member.ready()
+            self._note(f"mended {step.action} {name}")
+            self._broken.discard(name)
+            if not self._broken:
+                self._on_change(False)
+
+    async def _find(self, step: Step) -> str:
+        """Return the member that a step means: which extender leads, only the cluster knows."""
+        target = str(step.arguments["target"])
+        if target not in ("leader", "follower"):
+            return target
+        with contextlib.suppress(ApiError, LookupError):
+            self._leader = (await self.laboratory.read(LEASE))["spec"]["holderIdentity"] or self._leader
+        (other,) = (name for name in REPLICAS if name != self._leader)
+        return self._leader if target == "leader" else other
+
+    def _compact(self) -> None:
+        """Have etcd forget all former revisions, so that nothing can be read from an older one."""
+        etcd = f"http://127.0.0.1:{self.laboratory.ports.etcd}/v3/kv"
+        key = base64.b64encode(b"/").decode()
+        with contextlib.suppress(OSError):
+            answer = _ask(f"{etcd}/range", {"key": key})
+            revision = answer["header"]["revision"]
+            _ask(f"{etcd}/compaction", {"revision": revision})
+            self._note(f"etcd forgot what was before revision {revision}")
+
+
+def _ask(url: str, body: dict[str, str]) -> dict[str, dict[str, str]]:
+    request = urllib.request.Request(url, json.dumps(body).encode())  # noqa: S310 - etcd of our own
+    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - the same
+        found: dict[str, dict[str, str]] = json.load(answer)
+        return found
+
+
+def _slow(gate: Gate, delay: float) -> None:
+    gate.delay_seconds = delay
+
+
+def _delay_watches(gate: Gate, delay: float) -> None:
+    gate.watch_delay_seconds = delay
+
+
+def _lose_requests(gate: Gate, _delay: float) -> None:
+    gate.loses_requests = True
+
+
+def _lose_answers(gate: Gate, _delay: float) -> None:
+    gate.loses_answers = True
+
+
+GATE_FAULTS: dict[str, Callable[[Gate, float], None]] = {
+    "cut": lambda gate, _: gate.shut(),
+    "stall": lambda gate, _: gate.stall(),
+    "slow": _slow,
+    "late_watches": _delay_watches,
+    "drop_watches": lambda gate, _: gate.drop_watches(),
+    "expire_watches": lambda gate, _: gate.expire_watches(),
+    "lose_requests": _lose_requests,
+    "lose_answers": _lose_answers,
+}
+MEMBER_FAULTS: dict[str, Callable[[Member], None]] = {
+    "kill": lambda member: member.kill(),
+    "terminate": lambda member: member.kill(signal.SIGTERM),
+    "stop": lambda member: member.send(signal.SIGSTOP),
+}
