@@ -66,7 +66,7 @@ def check(facts: Facts, *, expected: Mapping[str, str] | None = None, exact_kube
     """
     return sorted(
         {
-            *_check_kubelets(facts),
+            *_check_kubelets(facts, exact=exact_kubelets),
             *_check_assignments(facts),
             *_check_given(facts, exact_kubelets=exact_kubelets),
             *_check_ledger(facts),
@@ -79,12 +79,12 @@ def check(facts: Facts, *, expected: Mapping[str, str] | None = None, exact_kube
     )
 
 
-def _check_kubelets(facts: Facts) -> Iterator[Violation]:
+def _check_kubelets(facts: Facts, *, exact: bool) -> Iterator[Violation]:
     pods = {pod.uid: pod for pod in facts.pods}
     nodes_of: dict[str, list[str]] = defaultdict(list)
     for name, given in sorted(facts.given.items()):
         # Pods that have ended hold nothing, whatever a kubelet has not forgotten yet.
-        holding = {uid: held for uid, held in given.items() if uid not in pods or pods[uid].holds}
+        holding = {uid: held for uid, held in given.items() if (pods[uid].holds if uid in pods else exact)}
         for uid in holding:
             nodes_of[uid].append(name)
         if (node := facts.nodes.get(name)) is not None:

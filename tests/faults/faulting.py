@@ -8,7 +8,7 @@ import contextlib
 import json
 import signal
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from faults.gate import Gate
 from faults.laboratory import LEASE, REPLICAS, Laboratory
@@ -17,18 +17,35 @@ from faults.schedule import FAULTS, Step
 
 from accelkit.errors import ApiError
 
+NAMED_UNITS = ("1GiB", "512MiB", "2GiB")
+POLICIES = ("binpack", "spread", "fragmentation", "topology")
+
 
 class Faulting:
     """Performs the faults of a schedule.
+
+    Args:
+        laboratory: what is broken.
+        note: takes a line for the history.
+        on_change: called with whether something is broken now.
+        on_removal: called with the name of a node that is about to be deleted.
 
     Attributes:
         counts: how often each fault was done, by its name and that of its target.
     """
 
-    def __init__(self, laboratory: Laboratory, note: Callable[[str], None], on_change: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        note: Callable[[str], None],
+        *,
+        on_change: Callable[[bool], None],
+        on_removal: Callable[[str], Awaitable[None]],
+    ) -> None:
         self.laboratory = laboratory
         self._note = note
         self._on_change = on_change
+        self._on_removal = on_removal
         self._leader = REPLICAS[0]
         # Members under a fault: another one would end with it.
         self._broken: set[str] = set()
@@ -39,13 +56,14 @@ class Faulting:
 
     async def perform(self, step: Step) -> None:
         """Break what the step names, wait for its seconds, and mend it."""
+        if step.action in ("change_unit", "change_policy"):
+            await self._change_options(step)
+            return
         name = await self._find(step)
         if name in self._broken:
             self._note(f"left out: {name} is under another fault")
             return
-        self.counts[f"{step.action} {step.arguments['target']}"] = (
-            self.counts.get(f"{step.action} {step.arguments['target']}", 0) + 1
-        )
+        self._count(step)
         async with self._broken_for(step, name):
             await asyncio.sleep(step.arguments["seconds"])
 
@@ -67,6 +85,9 @@ class Faulting:
                 await asyncio.to_thread(self._compact)
             elif step.action in MEMBER_FAULTS:
                 MEMBER_FAULTS[step.action](member)
+            elif step.action == "remove_node":
+                member.kill()
+                await self._remove_node(name, step)
             yield
         finally:
             if gate is not None:
@@ -90,6 +111,43 @@ class Faulting:
             self._leader = (await self.laboratory.read(LEASE))["spec"]["holderIdentity"] or self._leader
         (other,) = (name for name in REPLICAS if name != self._leader)
         return self._leader if target == "leader" else other
+
+    def _count(self, step: Step) -> None:
+        what = f"{step.action} {step.arguments['target']}"
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    async def _remove_node(self, host: str, step: Step) -> None:
+        """Delete a node whose kubelet has just ended; it registers anew when it starts."""
+        nodes = [
+            spec.name for spec in self.laboratory.specs if self.laboratory.name_host("kubelets", spec.name) == host
+        ]
+        chosen = nodes[int(step.chance * len(nodes))]
+        self._note(f"removing {chosen}")
+        await self._on_removal(chosen)
+        with contextlib.suppress(ApiError):
+            await self.laboratory.api.delete(f"/api/v1/nodes/{chosen}")
+
+    async def _change_options(self, step: Step) -> None:
+        """Start our services again with another unit, or another policy, one after the other."""
+        shape = self.laboratory.shape
+        names = [name for name in self.laboratory.members if name.startswith(("agents", "extender"))]
+        if step.action == "change_unit":
+            shape.unit = [each for each in NAMED_UNITS if each != shape.unit][int(step.chance * 2)]
+        else:
+            shape.policy = [each for each in POLICIES if each != shape.policy][int(step.chance * 3)]
+            names = list(REPLICAS)
+        self._count(step)
+        self._note(f"fault {step.action}: unit {shape.unit}, policy {shape.policy}")
+        for name in names:
+            while name in self._broken:
+                await asyncio.sleep(0.1)
+            self._broken.add(name)
+            self._on_change(True)
+            member = self.laboratory.members[name]
+            await member.restart()
+            self._broken.discard(name)
+        if not self._broken:
+            self._on_change(False)
 
     def _compact(self) -> None:
         """Have etcd forget all former revisions, so that nothing can be read from an older one."""

@@ -93,6 +93,15 @@ class Member:
         self._may_run.clear()
         self.send(number)
 
+    async def restart(self) -> None:
+        """End it in order, and wait until it serves again."""
+        starts = self._starts
+        self.send(signal.SIGTERM)
+        async with asyncio.timeout(READY_SECONDS):
+            while self._starts == starts:
+                await asyncio.sleep(0.1)
+        await self.ready()
+
     def allow(self) -> None:
         """Let it run again."""
         self._may_run.set()

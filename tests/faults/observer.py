@@ -84,11 +84,12 @@ class Observer:
         self._history.note(f"VIOLATION {violation}")
         self.overdue.append(violation)
 
-    async def audit(self) -> list[dict[str, Any]] | None:
+    async def audit(self, *, wait_seconds: int = 20) -> list[dict[str, Any]] | None:
         """Return what `accelkit audit` finds wrong with the accounts; None where it cannot tell."""
         pki = self._laboratory.paths.pki
         command = [
-            *(sys.executable, "-m", "accelkit", "audit", "-o", "json", "--wait", "20", "--namespace", NAMESPACE),
+            *(sys.executable, "-m", "accelkit", "audit", "-o", "json", "--namespace", NAMESPACE),
+            *("--wait", str(wait_seconds)),
             *("--kubeconfig", str(self._laboratory.admin)),
             *("--extender", f"https://127.0.0.1:{self._laboratory.service_port}"),
             *("--ca", str(pki / "extender-ca.crt"), "--cert", str(pki / "client.crt")),

@@ -6,9 +6,11 @@ import base64
 import http.client
 import json
 import ssl
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -41,10 +43,20 @@ class HttpsSource:
         self._connection: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
+        return self.ask("GET", path)
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> Any:
+        """Return the JSON that answers a request.
+
+        Raises:
+            UnreadableError: no answer, or a refusal.
+        """
         # A connection that the server has closed meanwhile is seen only when it is used.
         for last in (False, True):
             try:
-                return self._ask(path)
+                return self._ask(method, path, body, headers)
             except (OSError, http.client.HTTPException, ValueError) as exc:
                 self.close()
                 if last:
@@ -56,22 +68,28 @@ class HttpsSource:
             self._connection.close()
             self._connection = None
 
-    def _ask(self, path: str) -> Any:
+    def _ask(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Any:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 self._url.hostname or "", self._url.port, timeout=SECONDS, context=self._tls
             )
-        self._connection.request("GET", path, headers={"Accept": "application/json"})
+        data = None if body is None else json.dumps(body)
+        kinds = {"Accept": "application/json", "Content-Type": "application/json"}
+        self._connection.request(method, path, data, {**kinds, **headers})
         answer = self._connection.getresponse()
-        data = answer.read()
-        if answer.status != http.client.OK:
-            raise UnreadableError(f"{self._url.netloc}{path}: {answer.status} {data[:200].decode(errors='replace')}")
-        return json.loads(data)
+        text = answer.read()
+        if answer.status not in (http.client.OK, http.client.CREATED):
+            raise UnreadableError(f"{self._url.netloc}{path}: {answer.status} {text[:200].decode(errors='replace')}")
+        return json.loads(text)
 
 
 def open_api(kubeconfig: Path) -> HttpsSource:
-    """Return the API server of a kubeconfig that is JSON and has certificates in it."""
-    document = json.loads(kubeconfig.read_text())
+    """Return the API server of a kubeconfig that has certificates in it; kubectl reads one that is not JSON."""
+    text = kubeconfig.read_text()
+    if not text.startswith("{"):
+        command = ["kubectl", "config", "view", "--raw", "--minify", "--kubeconfig", str(kubeconfig), "-o", "json"]
+        text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    document = json.loads(text)
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     with tempfile.NamedTemporaryFile() as file:

@@ -10,9 +10,17 @@ from typing import Any
 # What users and administrators do, with how often each is drawn beside the others.
 OPERATIONS = {
     "create_burst": 12,
+    "create_group": 3,
+    "create_deployment": 2,
+    "scale_deployment": 3,
+    "delete_deployment": 2,
     "delete": 8,
     "delete_by_force": 6,
     "complete": 6,
+    "evict": 3,
+    "resize": 3,
+    "cordon": 1,
+    "fail_card": 1,
 }
 
 
@@ -30,6 +38,8 @@ class Step:
         return f"{self.at:6.2f} {self.action} {self.chance:.4f} {words}".rstrip()
 
 
+# Of memory, that a container asks for.
+UNITS = (1, 1, 1, 2, 2, 4, 8, 12)
 # Who is broken, with how often each is drawn; `agents` and `kubelets` are one of the processes of these.
 PROCESSES = {
     "leader": 5,
@@ -68,6 +78,9 @@ FAULTS = {
     "lose_requests": Kind(3, WAYS, (0.5, 2.0)),
     "lose_answers": Kind(5, WAYS, (0.5, 2.0)),
     "compact": Kind(1, {"etcd": 1}, (0.0, 0.0)),
+    "remove_node": Kind(1, {"kubelets": 1}, (0.0, 5.0)),
+    "change_unit": Kind(1, {"services": 1}, (0.0, 0.0)),
+    "change_policy": Kind(1, {"extenders": 1}, (0.0, 0.0)),
 }
 
 
@@ -125,5 +138,9 @@ def _draw(draw: random.Random, weights: dict[str, int]) -> str:
 def _draw_arguments(draw: random.Random, action: str, pods: int) -> dict[str, Any]:
     if action == "create_burst":
         kinds = draw.choices(["memory", "cards", "two", "init"], weights=[12, 2, 2, 1], k=draw.randint(1, pods))
-        return {"pods": [(kind, draw.choice((1, 1, 1, 2, 2, 4, 8, 12))) for kind in kinds]}
+        return {"pods": [(kind, draw.choice(UNITS)) for kind in kinds]}
+    if action == "create_group":
+        return {"size": draw.randint(2, 6), "units": draw.choice(UNITS), "gated": draw.random() < 0.5}
+    if action in ("create_deployment", "scale_deployment"):
+        return {"replicas": draw.randint(0, max(2, pods // 3)), "units": draw.choice(UNITS)}
     return {"count": draw.randint(1, max(2, pods // 2))}

@@ -25,7 +25,9 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from faults.checker import Violation  # noqa: E402 - found by the path above
 from faults.faulting import Faulting  # noqa: E402
+from faults.footprint import Footprints, read_footprint  # noqa: E402
 from faults.history import History  # noqa: E402
+from faults.injection import inject  # noqa: E402
 from faults.laboratory import Laboratory, Shape, open_folders  # noqa: E402
 from faults.observer import Observer  # noqa: E402
 from faults.operations import Operations  # noqa: E402
@@ -35,6 +37,10 @@ STORM_SECONDS = 20.0
 CALM_SECONDS = 150.0
 # What a round may take without a violation, for the decision whether another one begins.
 ROUND_SECONDS = 30.0
+# After each so many rounds a wrong assignment is injected.
+INJECT_EVERY = 3
+# The services that are shipped; the rest may end by itself, and is started again.
+OURS = ("extender", "agents")
 
 
 class Storm:
@@ -46,7 +52,13 @@ class Storm:
         self._options = options
         self._operations = Operations(laboratory, options.pods, history.note)
         self._observer = Observer(laboratory, history, lambda: self._operations.expected)
-        self._faulting = Faulting(laboratory, history.note, self._observer.follow_faults)
+        self._footprints = Footprints()
+        self._faulting = Faulting(
+            laboratory,
+            history.note,
+            on_change=self._observer.follow_faults,
+            on_removal=self._operations.forget_node,
+        )
 
     async def run(self) -> list[Violation]:
         """Run rounds until the time is over or an invariant is violated; return what was violated."""
@@ -64,6 +76,7 @@ class Storm:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
+        print(f"most memory: {self._footprints.describe()}")
         print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(self._faulting.counts.items())))
         return self._observer.overdue
 
@@ -79,6 +92,10 @@ class Storm:
         seconds = time.monotonic() - ended
         if not self._observer.overdue:
             await self._compare_with_audit()
+            self._compare_footprints()
+        if number % INJECT_EVERY == 0 and not self._observer.overdue:
+            await inject(self._laboratory, self._observer, self._history.note, random.Random(options.seed).random())
+            await self._calm_down()
         faults = sum(map(self._faulting.knows, steps))
         pods = len(self._observer.facts.pods) if self._observer.facts else 0
         print(
@@ -121,6 +138,21 @@ class Storm:
         elif findings and not self._observer.found:
             what = f"the checker finds nothing, the audit {findings}"
             self._observer.report(Violation("audit_disagrees", detail=what))
+
+    def _compare_footprints(self) -> None:
+        now = {}
+        for name, member in self._laboratory.members.items():
+            if not name.startswith(OURS):
+                continue
+            for code in member.unexpected_ends:
+                what = f"{name} ended by itself with {code}; its log is {member.log.name} or the one before"
+                self._observer.report(Violation("process_ended", detail=what))
+            member.unexpected_ends.clear()
+            footprint = read_footprint(member.pid or 0, self._laboratory.gates[name].watches)
+            if footprint is not None:
+                now[name] = footprint
+        for violation in self._footprints.compare(now):
+            self._observer.report(violation)
 
     def _explain(self) -> None:
         for line in self._history.explain(self._observer.overdue):
