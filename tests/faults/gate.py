@@ -45,7 +45,7 @@ class Gate:
         connection = load_connection(admin)
         self._tls = connection.tls
         self._behind = urlsplit(connection.server)
-        self._port = port
+        self.port = port
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._watching: set[asyncio.StreamWriter] = set()
@@ -60,8 +60,8 @@ class Gate:
         self.kubeconfig = folder / f"{name}.gate.kubeconfig"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        cluster = {"name": "gate", "cluster": {"server": f"http://127.0.0.1:{self._port}"}}
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        cluster = {"name": "gate", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
         context = {"name": "gate", "context": {"cluster": "gate", "user": ""}}
         document = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context]}
         self.kubeconfig.write_text(json.dumps({**document, "current-context": "gate"}))
@@ -118,9 +118,7 @@ class Gate:
             if self._shut:
                 return
             await self._moving.wait()
-            answers, behind = await asyncio.open_connection(
-                self._behind.hostname, self._behind.port, ssl=self._tls, server_hostname=self._behind.hostname
-            )
+            answers, behind = await asyncio.open_connection(self._behind.hostname, self._behind.port, ssl=self._tls)
             self._open[writer] = behind
             back = asyncio.create_task(self._return(answers, writer))
             await self._forward(reader, writer, behind)

@@ -166,7 +166,7 @@ async def run_storm(options: argparse.Namespace) -> list[Violation]:
     """Run a storm on a laboratory of its own; return what was violated."""
     history = History(options.results / "history.txt")
     with open_folders() as (folder, roots):
-        laboratory = Laboratory(Shape(nodes=options.nodes), folder, roots)
+        laboratory = Laboratory(Shape(nodes=options.nodes, nodes_per_process=options.nodes_per_process), folder, roots)
         try:
             async with laboratory.run():
                 print(f"ready after {history.seconds:.0f} s: {options.nodes} nodes", flush=True)
@@ -187,6 +187,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--seconds", type=float, default=180.0, help="for the rounds; the start is not counted")
     parser.add_argument("--nodes", type=int, default=6)
+    parser.add_argument("--nodes-per-process", type=int, default=3, help="kubelets, and agents, that share a process")
     parser.add_argument("--pods", type=int, default=150, help="that exist at most")
     parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
     parser.add_argument("--fault-seconds", type=float, default=6.0, help="between faults, on average; 0 for none")
@@ -202,7 +203,7 @@ def main() -> int:
 
 
 def describe_again(options: argparse.Namespace) -> str:
-    names = ("seed", "seconds", "nodes", "pods", "burst", "fault_seconds")
+    names = ("seed", "seconds", "nodes", "nodes_per_process", "pods", "burst", "fault_seconds")
     return " ".join(f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names)
 
 
