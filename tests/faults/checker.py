@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults.counting import count_assigned, count_given, list_given
 from faults.facts import WHOLE, Facts, Given, Node, Pod, Shares
 from faults.fitting import find_pods_that_fit
 
-# For how many seconds without a fault each violation may last. What a kubelet gave is never over a card's capacity: two
-# looks in a row are asked for, since kubelets and nodes are not read in the same moment.
+# For how many seconds without a fault each violation may last. What kubelets gave is right at all times; that it is
+# wrong has to be seen more than once, since kubelets and nodes are not read in the same moment.
 PATIENCE = {
-    "given_over_capacity": 0.5,
+    "given_over_capacity": 3.0,
     "device_given_twice": 0.5,
     "given_on_two_nodes": 0.5,
     "assigned_over_capacity": 20.0,
@@ -29,14 +29,15 @@ PATIENCE = {
     "ledger_silent": 40.0,
     "reserved_without_bind": 90.0,
     "pod_lost": 0.5,
+    "pod_refused": 0.0,
     "not_bound": 60.0,
     "never_calm": 0.0,
     "audit_disagrees": 0.0,
     "process_ended": 0.0,
     "footprint_grows": 0.0,
 }
-# These hold at all times, faults or not.
-IMMEDIATE = frozenset(kind for kind, seconds in PATIENCE.items() if seconds <= 0.5)
+# These hold at all times, faults or not, and whatever else changes meanwhile.
+IMMEDIATE = frozenset(kind for kind, seconds in PATIENCE.items() if seconds <= 3.0)
 
 
 @dataclass(frozen=True, order=True)
@@ -228,6 +229,11 @@ class Judge:
         self._since: dict[Violation, float] = {}
         self._told: set[Violation] = set()
 
+    @staticmethod
+    def _identify(each: Violation) -> Violation:
+        """Return what makes it the same one at another look: where kubelets gave too much, the amounts may change."""
+        return replace(each, detail="") if each.kind in IMMEDIATE else each
+
     def observe(self, found: Sequence[Violation], now: float, quiet_since: float | None) -> list[Violation]:
         """Return those that are overdue and were not returned before.
 
@@ -236,10 +242,14 @@ class Judge:
             now: seconds, as `quiet_since`.
             quiet_since: when the last fault ended; None while there is one.
         """
-        self._since = {each: self._since.get(each, now) for each in found}
-        overdue = [each for each, since in self._since.items() if self._is_overdue(each, since, now, quiet_since)]
-        new = [each for each in overdue if each not in self._told]
-        self._told.update(new)
+        self._since = {key: self._since.get(key, now) for key in map(self._identify, found)}
+        new = [
+            each
+            for each in found
+            if (key := self._identify(each)) not in self._told
+            and self._is_overdue(each, self._since[key], now, quiet_since)
+        ]
+        self._told.update(map(self._identify, new))
         return sorted(new)
 
     def _is_overdue(self, each: Violation, since: float, now: float, quiet_since: float | None) -> bool:

@@ -8,8 +8,12 @@ from faults.facts import WHOLE, Given, Node, Pod, find_card
 
 
 def count_given(node: Node, pod: Pod | None, containers: Given) -> dict[str, int]:
-    """Return what a pod holds of each card: a device that several of its containers take in turn counts once."""
-    unit = node.unit if pod is None else node.find_unit(pod)
+    """Return what a pod holds of each card: a device that several of its containers take in turn counts once.
+
+    Which unit a pod was given whose start nobody has written yet is not known: the smallest one is taken.
+    """
+    smallest = min((node.unit, *(unit for unit, _ in node.former_units)))
+    unit = node.find_unit(pod) if pod is not None and pod.started else smallest
     devices = {(resource, device) for held in containers.values() for resource, ids in held.items() for device in ids}
     return _sum(unit, ((find_card(node, resource, device), device in node.cards) for resource, device in devices))
 

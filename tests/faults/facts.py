@@ -53,6 +53,7 @@ class Pod:
     containers: tuple[Container, ...]
     node: str = ""
     phase: str = "Pending"
+    reason: str = ""
     deleting: bool = False
     started: str = ""
     assigned: Mapping[str, Shares] | None = None
@@ -165,6 +166,7 @@ def read_pod(item: Mapping[str, Any]) -> Pod | None:
         containers=asking,
         node=spec.get("nodeName", ""),
         phase=status.get("phase", "Pending"),
+        reason=status.get("reason", ""),
         deleting="deletionTimestamp" in meta,
         started=status.get("startTime", ""),
         assigned=read_assignment((meta.get("annotations") or {}).get("accelkit.io/assignment")),

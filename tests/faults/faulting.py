@@ -95,6 +95,9 @@ class Faulting:
                     gate.cut()
                 gate.mend()
             member.allow()
+            if step.action == "remove_node":
+                # What was bound there meanwhile.
+                await self._on_removal(self._choose_node(name, step))
             with contextlib.suppress(TimeoutError):
                 await member.ready()
             self._note(f"mended {step.action} {name}")
@@ -118,14 +121,16 @@ class Faulting:
 
     async def _remove_node(self, host: str, step: Step) -> None:
         """Delete a node whose kubelet has just ended; it registers anew when it starts."""
-        nodes = [
-            spec.name for spec in self.laboratory.specs if self.laboratory.name_host("kubelets", spec.name) == host
-        ]
-        chosen = nodes[int(step.chance * len(nodes))]
+        chosen = self._choose_node(host, step)
         self._note(f"removing {chosen}")
         await self._on_removal(chosen)
         with contextlib.suppress(ApiError):
             await self.laboratory.api.delete(f"/api/v1/nodes/{chosen}")
+
+    def _choose_node(self, host: str, step: Step) -> str:
+        specs = self.laboratory.specs
+        nodes = [spec.name for spec in specs if self.laboratory.name_host("kubelets", spec.name) == host]
+        return nodes[int(step.chance * len(nodes))]
 
     async def _change_options(self, step: Step) -> None:
         """Start our services again with another unit, or another policy, one after the other."""

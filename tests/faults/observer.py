@@ -43,6 +43,8 @@ class Observer:
         self.found: Sequence[Violation] | None = None
         self.facts: Facts | None = None
         self.looks = 0
+        # UIDs of pods that their kubelets did not admit.
+        self.refused: set[str] = set()
         # When the last fault ended; None while there is one.
         self.quiet_since: float | None = time.monotonic()
 
@@ -70,6 +72,7 @@ class Observer:
             self._history.note(f"does not hold: {each}")
         self.found = found
         self.looks += 1
+        self.refused |= {pod.uid for pod in facts.pods if pod.reason == "UnexpectedAdmissionError"}
         for each in self._judge.observe(found, time.monotonic(), self.quiet_since):
             self.report(each)
         if not found:

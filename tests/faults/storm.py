@@ -76,6 +76,10 @@ class Storm:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
+        if self._observer.refused and not self._options.fault_seconds:
+            what = f"kubelets refused {len(self._observer.refused)} pods although nothing was broken"
+            self._observer.report(Violation("pod_refused", detail=what))
+        print(f"refused by kubelets: {len(self._observer.refused)} pods")
         print(f"most memory: {self._footprints.describe()}")
         print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(self._faulting.counts.items())))
         return self._observer.overdue

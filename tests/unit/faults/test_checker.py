@@ -301,6 +301,12 @@ def test_unit_of_a_pod_is_that_of_its_start(facts):
     assert kinds(replace(facts, nodes={"node-1": node})) == set()
 
 
+def test_pod_without_a_start_has_what_it_has_in_the_smallest_unit(facts):
+    node = read_node(node_item(unit_bytes=2 * GIB, former_units=[{"unit_bytes": GIB, "until": 1_800_000_000}]))
+    fresh = change_pod(replace(facts, nodes={"node-1": node}), "a", started="")
+    assert "given_over_capacity" not in kinds(fresh)
+
+
 def test_judge_reports_once_what_lasts_too_long():
     judge, violation = Judge(), Violation("assignment_differs", pod="default/a")
     last = PATIENCE["assignment_differs"]
@@ -320,10 +326,12 @@ def test_judge_begins_anew_after_a_change_and_after_a_fault():
     assert judge.observe([violation], 180, quiet_since=125) == [violation]
 
 
-def test_judge_waits_for_no_fault_where_kubelets_gave_too_much():
-    judge, violation = Judge(), Violation("given_over_capacity", "node-1", "card")
-    assert judge.observe([violation], 100, quiet_since=None) == []
-    assert judge.observe([violation], 101, quiet_since=None) == [violation]
+def test_judge_waits_for_no_fault_and_no_rest_where_kubelets_gave_too_much():
+    judge = Judge()
+    first, last = (Violation("given_over_capacity", "node-1", "card", detail=detail) for detail in ("17", "18"))
+    assert judge.observe([first], 100, quiet_since=None) == []
+    assert judge.observe([last], 103, quiet_since=None) == [last]
+    assert judge.observe([first], 104, quiet_since=None) == []
 
 
 def test_checkpoint_of_a_kubelet():
