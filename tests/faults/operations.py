@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +46,8 @@ class Operations:
         self._failed = ""
         self._actions: dict[str, Callable[[Step], Coroutine[Any, Any, None]]] = {
             "create_burst": self._create_burst,
+            "create_flood": self._create_burst,
+            "delete_all": self._delete_all,
             "create_group": self._create_group,
             "create_deployment": self._create_deployment,
             "scale_deployment": self._scale_deployment,
@@ -122,15 +125,22 @@ class Operations:
     async def _delete(self, step: Step) -> None:
         await self._remove(step, None)
 
+    async def _delete_all(self, step: Step) -> None:
+        count = len(self.expected)
+        await self._remove(replace(step, arguments={"count": count}), None)
+
     async def _delete_by_force(self, step: Step) -> None:
         await self._remove(step, 0)
 
     async def _remove(self, step: Step, grace: int | None) -> None:
         options = {} if grace is None else {"gracePeriodSeconds": grace}
-        for uid, path in self._choose(step):
-            # Before it is asked for: where the answer is lost, it may have been done.
+        chosen = self._choose(step)
+        # Before it is asked for: where the answer is lost, it may have been done.
+        for uid, _ in chosen:
             self.expected.pop(uid, None)
-            await self._try("DELETE", _path(path), {**options, "preconditions": {"uid": uid}})
+        await asyncio.gather(
+            *(self._try("DELETE", _path(path), {**options, "preconditions": {"uid": uid}}) for uid, path in chosen)
+        )
 
     async def _complete(self, step: Step) -> None:
         for uid, path in self._choose(step):

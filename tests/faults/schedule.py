@@ -10,6 +10,8 @@ from typing import Any
 # What users and administrators do, with how often each is drawn beside the others.
 OPERATIONS = {
     "create_burst": 12,
+    "create_flood": 2,
+    "delete_all": 1,
     "create_group": 3,
     "create_deployment": 2,
     "scale_deployment": 3,
@@ -139,6 +141,8 @@ def _draw_arguments(draw: random.Random, action: str, pods: int) -> dict[str, An
     if action == "create_burst":
         kinds = draw.choices(["memory", "cards", "two", "init"], weights=[12, 2, 2, 1], k=draw.randint(1, pods))
         return {"pods": [(kind, draw.choice(UNITS)) for kind in kinds]}
+    if action == "create_flood":
+        return {"pods": [("memory", 1)] * (5 * pods)}
     if action == "create_group":
         return {"size": draw.randint(2, 6), "units": draw.choice(UNITS), "gated": draw.random() < 0.5}
     if action in ("create_deployment", "scale_deployment"):

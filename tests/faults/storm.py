@@ -192,7 +192,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180.0, help="for the rounds; the start is not counted")
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--nodes-per-process", type=int, default=3, help="kubelets, and agents, that share a process")
-    parser.add_argument("--pods", type=int, default=150, help="that exist at most")
+    parser.add_argument("--pods", type=int, default=200, help="that exist at most")
     parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
     parser.add_argument("--fault-seconds", type=float, default=6.0, help="between faults, on average; 0 for none")
     parser.add_argument("--results", type=Path, help="folder for history and logs; default: build/storms/SEED")
