@@ -56,7 +56,7 @@ class Faulting:
 
     async def perform(self, step: Step) -> None:
         """Break what the step names, wait for its seconds, and mend it."""
-        if step.action in ("change_unit", "change_policy"):
+        if step.action.startswith("change_"):
             await self._change_options(step)
             return
         name = await self._find(step)
@@ -133,16 +133,19 @@ class Faulting:
         return nodes[int(step.chance * len(nodes))]
 
     async def _change_options(self, step: Step) -> None:
-        """Start our services again with another unit, or another policy, one after the other."""
+        """Start our services again with another unit, policy or dialect, one after the other."""
         shape = self.laboratory.shape
         names = [name for name in self.laboratory.members if name.startswith(("agents", "extender"))]
         if step.action == "change_unit":
             shape.unit = [each for each in NAMED_UNITS if each != shape.unit][int(step.chance * 2)]
+        elif step.action == "change_dialect":
+            shape.dialect = next(each for each in shape.dialects if each != shape.dialect)
+            names = [name for name in names if name not in REPLICAS]
         else:
             shape.policy = [each for each in POLICIES if each != shape.policy][int(step.chance * 3)]
             names = list(REPLICAS)
         self._count(step)
-        self._note(f"fault {step.action}: unit {shape.unit}, policy {shape.policy}")
+        self._note(f"fault {step.action}: unit {shape.unit}, policy {shape.policy}, dialect {shape.dialect}")
         for name in names:
             while name in self._broken:
                 await asyncio.sleep(0.1)

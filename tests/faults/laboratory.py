@@ -45,6 +45,11 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SERVICE}"
 # Of a network for documentation: the API server takes no loopback address, and nothing is sent there.
 ADVERTISED = "192.0.2.1"
 REPLICAS = ("extender-a", "extender-b")
+RESOURCES = {
+    "native": ("accelkit.io/memory", "accelkit.io/cards"),
+    "gcushare": ("enflame.com/gcu-memory", "enflame.com/gcu-count"),
+    "aliyun": ("aliyun.com/gpu-mem", "aliyun.com/gpu-count"),
+}
 HOSTED = Path(__file__).with_name("hosted.py")
 START_SECONDS = 120.0
 
@@ -55,13 +60,20 @@ class Shape:
 
     Attributes:
         nodes_per_process: so many kubelets, and so many agents, share a process.
+        dialects: those whose pods the extenders and kube-scheduler know; agents serve `dialect` of them.
     """
 
     nodes: int = 6
     nodes_per_process: int = 3
     unit: str = "1GiB"
     policy: str = "binpack"
+    dialects: tuple[str, ...] = ("native",)
     dialect: str = "native"
+
+    @property
+    def resources(self) -> tuple[str, str]:
+        """The names of memory and of whole cards in the dialect that agents serve."""
+        return RESOURCES[self.dialect]
 
 
 class Laboratory:
@@ -175,7 +187,8 @@ class Laboratory:
                 *("--client-ca", str(pki / "extender-ca.crt"), "--probe-port", str(probes)),
                 *("--lease", f"{NAMESPACE}/{SERVICE}", "--service", SERVICE, "--identity", name),
                 *("--advertise", ADVERTISED, "--wake", "--pod-groups", "--unit", self.shape.unit),
-                *("--policy", self.shape.policy, "--dialect", self.shape.dialect),
+                *("--policy", self.shape.policy),
+                *(word for dialect in self.shape.dialects for word in ("--dialect", dialect)),
                 *("--kubeconfig", str(self.gates[name].kubeconfig)),
             ]
 
@@ -220,6 +233,7 @@ class Laboratory:
             url_prefix=f"https://127.0.0.1:{self.service_port}",
             enable_https=True,
             tls_config={**tls, "keyFile": str(pki / "client.key")},
+            managed_resources=tuple(name for dialect in self.shape.dialects for name in RESOURCES[dialect]),
         ).build_entry()
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

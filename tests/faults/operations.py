@@ -25,7 +25,6 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 GROUP = "pod-group.scheduling.sigs.k8s.io/name"
 GROUP_SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
 EXIT = "sandbox.accelkit.io/exit"
-MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 
 
 class Operations:
@@ -81,10 +80,13 @@ class Operations:
             for item in (await self._laboratory.read(f"{PODS}?fieldSelector=spec.nodeName%3D{node}"))["items"]:
                 self.expected.pop(item["metadata"]["uid"], None)
 
+    def _build(self, kind: str, size: int) -> dict[str, Any]:
+        return build_spec(kind, size, *self._laboratory.shape.resources)
+
     async def _create_burst(self, step: Step) -> None:
         room = self._most - len(self.expected)
         await asyncio.gather(
-            *(self._create(build_spec(kind, size)) for kind, size in step.arguments["pods"][: max(0, room)])
+            *(self._create(self._build(kind, size)) for kind, size in step.arguments["pods"][: max(0, room)])
         )
 
     async def _create_group(self, step: Step) -> None:
@@ -92,7 +94,7 @@ class Operations:
         if len(self.expected) + size > self._most:
             return
         labels = {GROUP: f"group-{next(self._numbers)}", GROUP_SIZE: str(size)}
-        spec = build_spec("memory", step.arguments["units"])
+        spec = self._build("memory", step.arguments["units"])
         if step.arguments["gated"]:
             spec["schedulingGates"] = [{"name": "accelkit.io/pod-group"}]
         await asyncio.gather(*(self._create(spec, labels) for _ in range(size)))
@@ -107,7 +109,7 @@ class Operations:
         name = f"deployment-{next(self._numbers)}"
         labels = {"app": name}
         # Of these pods other controllers decide when they end, so none is expected.
-        pod = {**build_spec("memory", step.arguments["units"]), "restartPolicy": "Always"}
+        pod = {**self._build("memory", step.arguments["units"]), "restartPolicy": "Always"}
         template = {"metadata": {"labels": labels}, "spec": pod}
         spec = {"replicas": step.arguments["replicas"], "selector": {"matchLabels": labels}, "template": template}
         if await self._try("POST", DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec}) is not None:
@@ -206,12 +208,12 @@ def _path(pod: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-def build_spec(kind: str, size: int) -> dict[str, Any]:
-    """Return the spec of a pod that asks for so many units, or for whole cards, in one way or another."""
-    containers = {"main": {CARDS: 1 + size % 2}} if kind == "cards" else {"main": {MEMORY: size}}
+def build_spec(kind: str, size: int, memory: str, cards: str) -> dict[str, Any]:
+    """Return the spec of a pod that asks for so many units of memory, or for whole cards, in one way or another."""
+    containers = {"main": {cards: 1 + size % 2}} if kind == "cards" else {"main": {memory: size}}
     if kind == "two":
-        containers["beside"] = {MEMORY: 1}
-    inits = {"first": {MEMORY: max(1, size // 2)}} if kind == "init" else {}
+        containers["beside"] = {memory: 1}
+    inits = {"first": {memory: max(1, size // 2)}} if kind == "init" else {}
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,

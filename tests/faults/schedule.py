@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,11 +83,19 @@ FAULTS = {
     "remove_node": Kind(1, {"kubelets": 1}, (0.0, 5.0)),
     "change_unit": Kind(1, {"services": 1}, (0.0, 0.0)),
     "change_policy": Kind(1, {"extenders": 1}, (0.0, 0.0)),
+    "change_dialect": Kind(2, {"agents of all": 1}, (0.0, 0.0)),
 }
 
 
 def plan_round(
-    seed: int, number: int, seconds: float, pods: int, *, processes: int = 2, fault_seconds: float = 6.0
+    seed: int,
+    number: int,
+    seconds: float,
+    pods: int,
+    *,
+    processes: int = 2,
+    fault_seconds: float = 6.0,
+    without: Collection[str] = (),
 ) -> list[Step]:
     """Return the steps of a round, in order.
 
@@ -98,13 +106,15 @@ def plan_round(
         pods: how many pods a burst has at most.
         processes: how many processes the agents have, and the kubelets.
         fault_seconds: between one fault and the next one, on average; 0 for no faults.
+        without: faults that are not drawn.
     """
     # Not by a hash, which differs in each process.
     operations = random.Random(f"{seed}/{number}/operations")
     steps = list(_plan_operations(operations, seconds, pods))
     if fault_seconds:
         faults = random.Random(f"{seed}/{number}/faults")
-        steps += _plan_faults(faults, seconds, fault_seconds, processes)
+        kinds = {name: kind.weight for name, kind in FAULTS.items() if name not in without}
+        steps += _plan_faults(faults, kinds, seconds, fault_seconds, processes)
     return sorted(steps, key=lambda step: step.at)
 
 
@@ -116,10 +126,12 @@ def _plan_operations(draw: random.Random, seconds: float, pods: int) -> Iterator
         at = round(at + draw.expovariate(1.0), 2)
 
 
-def _plan_faults(draw: random.Random, seconds: float, every: float, processes: int) -> Iterator[Step]:
+def _plan_faults(
+    draw: random.Random, kinds: dict[str, int], seconds: float, every: float, processes: int
+) -> Iterator[Step]:
     at = round(draw.expovariate(1 / every), 2)
     while at < seconds:
-        action = _draw(draw, {name: kind.weight for name, kind in FAULTS.items()})
+        action = _draw(draw, kinds)
         kind = FAULTS[action]
         target = _draw(draw, kind.targets)
         if target in ("agents", "kubelets"):

@@ -87,8 +87,15 @@ class Storm:
     async def _run_round(self, number: int) -> None:
         options = self._options
         processes = -(-options.nodes // self._laboratory.shape.nodes_per_process)
+        without = {*options.without.split(","), *(() if len(options.dialects.split(",")) > 1 else ("change_dialect",))}
         steps = plan_round(
-            options.seed, number, STORM_SECONDS, options.burst, processes=processes, fault_seconds=options.fault_seconds
+            options.seed,
+            number,
+            STORM_SECONDS,
+            options.burst,
+            processes=processes,
+            fault_seconds=options.fault_seconds,
+            without=without,
         )
         await self._perform(steps)
         ended = time.monotonic()
@@ -170,7 +177,13 @@ async def run_storm(options: argparse.Namespace) -> list[Violation]:
     """Run a storm on a laboratory of its own; return what was violated."""
     history = History(options.results / "history.txt")
     with open_folders() as (folder, roots):
-        laboratory = Laboratory(Shape(nodes=options.nodes, nodes_per_process=options.nodes_per_process), folder, roots)
+        shape = Shape(
+            nodes=options.nodes,
+            nodes_per_process=options.nodes_per_process,
+            dialects=tuple(options.dialects.split(",")),
+            dialect=options.dialects.partition(",")[0],
+        )
+        laboratory = Laboratory(shape, folder, roots)
         try:
             async with laboratory.run():
                 print(f"ready after {history.seconds:.0f} s: {options.nodes} nodes", flush=True)
@@ -188,27 +201,33 @@ def keep_logs(laboratory: Laboratory, results: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    parser.add_argument("--seed", type=int)
     parser.add_argument("--seconds", type=float, default=180.0, help="for the rounds; the start is not counted")
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--nodes-per-process", type=int, default=3, help="kubelets, and agents, that share a process")
     parser.add_argument("--pods", type=int, default=200, help="that exist at most")
     parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
     parser.add_argument("--fault-seconds", type=float, default=6.0, help="between faults, on average; 0 for none")
+    parser.add_argument("--without", default="", help="kinds of faults that are left out, as kill,stop")
+    parser.add_argument("--dialects", default="native", help="as native,gcushare: agents change between these")
     parser.add_argument("--results", type=Path, help="folder for history and logs; default: build/storms/SEED")
     options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().getrandbits(32)
     print(f"seed {options.seed}", flush=True)
     options.results = options.results or REPOSITORY / "build/storms" / str(options.seed)
     violations = asyncio.run(run_storm(options))
     if violations:
-        print(f'again by: make storms STORMS="{describe_again(options)}"')
+        print(f'again by: make storms STORMS="{describe_again(parser, options)}"')
         print(f"history and logs: {options.results}")
     return 1 if violations else 0
 
 
-def describe_again(options: argparse.Namespace) -> str:
-    names = ("seed", "seconds", "nodes", "nodes_per_process", "pods", "burst", "fault_seconds")
-    return " ".join(f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names)
+def describe_again(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """Return the options that repeat a storm: its seed, and what is not as by default."""
+    named = {name: value for name, value in vars(options).items() if value != parser.get_default(name)}
+    named.pop("results")
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in named.items())
 
 
 if __name__ == "__main__":

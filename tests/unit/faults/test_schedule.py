@@ -37,6 +37,11 @@ def test_every_operation_and_every_fault_is_drawn():
     assert drawn == OPERATIONS.keys() | FAULTS.keys()
 
 
+def test_faults_that_are_left_out_are_not_drawn():
+    drawn = {step.action for number in range(300) for step in plan(7, number, without={"kill", "stop"})}
+    assert drawn == (OPERATIONS.keys() | FAULTS.keys()) - {"kill", "stop"}
+
+
 def test_targets_of_several_processes_are_numbered():
     targets = {step.arguments["target"] for number in range(300) for step in plan(7, number) if step.action in FAULTS}
     assert {"agents-0", "agents-1", "kubelets-0", "kubelets-1", "leader", "etcd"} <= targets
@@ -44,5 +49,5 @@ def test_targets_of_several_processes_are_numbered():
 
 
 def test_every_fault_is_known_to_who_performs_it():
-    special = {"compact", "remove_node", "change_unit", "change_policy"}
+    special = {"compact", "remove_node", "change_unit", "change_policy", "change_dialect"}
     assert FAULTS.keys() == GATE_FAULTS.keys() | MEMBER_FAULTS.keys() | special
