@@ -9,6 +9,7 @@ its connections for itself, as in a process of its own; what they share is the e
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -19,7 +20,7 @@ import msgspec
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.logs import LogFormat, set_up_service_log
+from accelkit.logs import FORMAT
 from accelkit.node.agent import AgentOptions
 from accelkit.node.agent import run as run_agent
 from accelkit.sandbox.kubelet import run_node
@@ -51,7 +52,7 @@ class HostedSettings(msgspec.Struct, kw_only=True):
 def main() -> None:
     role, path = sys.argv[1:]
     settings = msgspec.json.decode(Path(path).read_bytes(), type=HostedSettings)
-    set_up_service_log(role, None, LogFormat.TEXT)
+    logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stdout)
     asyncio.run(run_kubelets(settings) if role == "kubelets" else run_agents(settings))
 
 
