@@ -226,7 +226,13 @@ def read_node(item: Mapping[str, Any]) -> Node | None:
         cards={card["id"]: _read_card(card) for card in inventory["cards"]},
         unit=inventory["unit_bytes"],
         former_units=tuple((each["unit_bytes"], each["until"]) for each in inventory.get("former_units", ())),
-        schedulable=conditions.get("Ready") == "True" and not spec.get("unschedulable") and not taints,
+        schedulable=(
+            conditions.get("Ready") == "True"
+            and not spec.get("unschedulable")
+            and not taints
+            # A node that waits for another unit takes no new shares.
+            and not inventory.get("next_unit_bytes")
+        ),
         labels=meta.get("labels") or {},
         allocatable={
             name: read_quantity(amount)

@@ -17,7 +17,7 @@ from faults.schedule import FAULTS, Step
 
 from accelkit.errors import ApiError
 
-NAMED_UNITS = ("1GiB", "512MiB", "2GiB")
+NAMED_UNITS = ("1GiB", "512MiB", "256MiB")
 POLICIES = ("binpack", "spread", "fragmentation", "topology")
 
 

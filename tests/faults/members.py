@@ -73,12 +73,19 @@ class Member:
                 await self._child.wait()
 
     async def ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until it serves.
+
+        Raises:
+            TimeoutError: it does not.
+        """
         if self._probe is None:
             return
-        async with asyncio.timeout(READY_SECONDS):
-            while not await self._probe():
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while not await self._probe():
+                    await asyncio.sleep(0.1)
+        except TimeoutError as exc:
+            raise TimeoutError(f"{self.name} does not serve after {READY_SECONDS:.0f} s") from exc
 
     def send(self, number: signal.Signals) -> None:
         """Signal it, if it runs."""

@@ -126,8 +126,11 @@ class Storm:
             self._history.note(f"step {step}")
             performer = self._faulting if self._faulting.knows(step) else self._operations
             tasks.append(asyncio.create_task(performer.perform(step)))
-        await asyncio.gather(*tasks)
-        await self._faulting.wait_until_mended()
+        try:
+            await asyncio.gather(*tasks)
+            await self._faulting.wait_until_mended()
+        except TimeoutError as exc:
+            self._observer.report(Violation("process_ended", detail=str(exc)))
         self._history.note("calm")
 
     async def _calm_down(self) -> None:

@@ -267,6 +267,12 @@ def test_pod_may_wait_for_a_node_that_takes_none(facts):
     assert kinds(replace(facts, nodes=nodes)) == set()
 
 
+def test_pod_may_wait_for_a_node_that_waits_for_its_unit(facts):
+    facts = waiting(facts, {MEMORY: 1})
+    node = read_node(node_item(next_unit_bytes=2 * GIB))
+    assert kinds(replace(facts, nodes={"node-1": node})) == set()
+
+
 def test_pod_may_wait_for_a_card_that_is_ill(facts):
     facts = waiting(facts, {MEMORY: 1})
     cards = {name: replace(card, usable=False) for name, card in facts.nodes["node-1"].cards.items()}
