@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from faults.gate import Gate
 from faults.laboratory import LEASE, REPLICAS, Laboratory
+from faults.link import Link
 from faults.members import Member
 from faults.schedule import FAULTS, Step
 
@@ -77,33 +78,45 @@ class Faulting:
         self._broken.add(name)
         self._on_change(True)
         self._note(f"fault {step.action} {name} for {step.arguments['seconds']} s")
-        member, gate = self.laboratory.members[name], self.laboratory.gates.get(name)
         try:
-            if gate is not None and step.action in GATE_FAULTS:
-                GATE_FAULTS[step.action](gate, step.arguments.get("delay", 0.0))
-            elif step.action == "compact":
-                await asyncio.to_thread(self._compact)
-            elif step.action in MEMBER_FAULTS:
-                MEMBER_FAULTS[step.action](member)
-            elif step.action == "remove_node":
-                member.kill()
-                await self._remove_node(name, step)
+            await self._break(step, name)
             yield
         finally:
-            if gate is not None:
-                if step.action == "stall" and step.arguments.get("reset"):
-                    gate.cut()
-                gate.mend()
-            member.allow()
-            if step.action == "remove_node":
-                # What was bound there meanwhile.
-                await self._on_removal(self._choose_node(name, step))
-            with contextlib.suppress(TimeoutError):
-                await member.ready()
+            await self._mend(step, name)
             self._note(f"mended {step.action} {name}")
             self._broken.discard(name)
             if not self._broken:
                 self._on_change(False)
+
+    async def _break(self, step: Step, name: str) -> None:
+        delay = step.arguments.get("delay", 0.0)
+        if step.action in LINK_FAULTS:
+            LINK_FAULTS[step.action](self._find_link(name), delay)
+        elif step.action in GATE_FAULTS:
+            GATE_FAULTS[step.action](self.laboratory.gates[name], delay)
+        elif step.action in MEMBER_FAULTS:
+            MEMBER_FAULTS[step.action](self.laboratory.members[name])
+        elif step.action == "remove_node":
+            self.laboratory.members[name].kill()
+            await self._remove_node(name, step)
+        else:
+            await asyncio.to_thread(self._compact)
+
+    async def _mend(self, step: Step, name: str) -> None:
+        if step.action in LINK_FAULTS or step.action in GATE_FAULTS:
+            link = self._find_link(name)
+            if step.arguments.get("reset"):
+                link.cut()
+            link.mend()
+            return
+        self.laboratory.members[name].allow()
+        if step.action == "remove_node":
+            # What was bound there meanwhile.
+            await self._on_removal(self._choose_node(name, step))
+        await self.laboratory.members[name].ready()
+
+    def _find_link(self, name: str) -> Link:
+        return self.laboratory.service if name == "service" else self.laboratory.gates[name]
 
     async def _find(self, step: Step) -> str:
         """Return the member that a step means: which extender leads, only the cluster knows."""
@@ -175,8 +188,8 @@ def _ask(url: str, body: dict[str, str]) -> dict[str, dict[str, str]]:
         return found
 
 
-def _slow(gate: Gate, delay: float) -> None:
-    gate.delay_seconds = delay
+def _slow(link: Link, delay: float) -> None:
+    link.delay_seconds = delay
 
 
 def _delay_watches(gate: Gate, delay: float) -> None:
@@ -191,10 +204,12 @@ def _lose_answers(gate: Gate, _delay: float) -> None:
     gate.loses_answers = True
 
 
-GATE_FAULTS: dict[str, Callable[[Gate, float], None]] = {
-    "cut": lambda gate, _: gate.shut(),
-    "stall": lambda gate, _: gate.stall(),
+LINK_FAULTS: dict[str, Callable[[Link, float], None]] = {
+    "cut": lambda link, _: link.shut(),
+    "stall": lambda link, _: link.stall(),
     "slow": _slow,
+}
+GATE_FAULTS: dict[str, Callable[[Gate, float], None]] = {
     "late_watches": _delay_watches,
     "drop_watches": lambda gate, _: gate.drop_watches(),
     "expire_watches": lambda gate, _: gate.expire_watches(),
@@ -205,4 +220,5 @@ MEMBER_FAULTS: dict[str, Callable[[Member], None]] = {
     "kill": lambda member: member.kill(),
     "terminate": lambda member: member.kill(signal.SIGTERM),
     "stop": lambda member: member.send(signal.SIGSTOP),
+    "freeze": lambda member: member.send(signal.SIGSTOP),
 }

@@ -82,6 +82,7 @@ class Laboratory:
     Attributes:
         members: its processes by name.
         gates: their ways to the API server by name.
+        service: the way of kube-scheduler to the extender that leads.
         api: an administrator's client that no fault touches, except those of the API server and etcd.
     """
 
@@ -98,6 +99,7 @@ class Laboratory:
         self.admin = self.paths.build_kubeconfig_path("admin")
         self.service_port = free_port()
         self.api: ApiClient
+        self.service: ServiceAddress
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[Laboratory]:
@@ -113,8 +115,8 @@ class Laboratory:
             async def end() -> None:
                 for task in tasks:
                     task.cancel()
-                for gate in self.gates.values():
-                    await gate.stop()
+                for link in (*self.gates.values(), self.service):
+                    await link.stop()
 
             stack.push_async_callback(end)
             async with asyncio.timeout(START_SECONDS):
@@ -149,8 +151,9 @@ class Laboratory:
             manager._command,
             probe_http(f"https://127.0.0.1:{self.ports.controller_manager}/healthz"),
         )
-        address = ServiceAddress(self.api, SLICE, self.service_port)
-        spawn(address.run())
+        self.service = ServiceAddress(self.api, SLICE, self.service_port)
+        await self.service.start()
+        spawn(self.service.run())
         await self._add_gated(
             "kube-scheduler", scheduler._command, probe_http(f"https://127.0.0.1:{self.ports.scheduler}/readyz")
         )

@@ -55,6 +55,8 @@ PROCESSES = {
 }
 WAYS = {name: weight for name, weight in PROCESSES.items() if name not in ("kube-apiserver", "etcd")}
 del WAYS["kube-controller-manager"]
+# The way from kube-scheduler to the extender that leads is one, too.
+LINKS = {**WAYS, "service": 3}
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,11 @@ FAULTS = {
     "kill": Kind(10, PROCESSES, (0.0, 5.0)),
     "terminate": Kind(3, {"leader": 3, "follower": 1, "agents": 3, "kubelets": 1}, (0.0, 3.0)),
     "stop": Kind(8, PROCESSES, (0.5, 9.0)),
-    "cut": Kind(5, WAYS, (0.5, 8.0)),
-    "stall": Kind(5, WAYS, (1.0, 10.0)),
-    "slow": Kind(4, WAYS, (3.0, 10.0), (0.02, 0.4)),
+    # For so long that another extender leads before it goes on.
+    "freeze": Kind(2, {"leader": 1}, (16.0, 22.0)),
+    "cut": Kind(5, LINKS, (0.5, 8.0)),
+    "stall": Kind(5, LINKS, (1.0, 10.0)),
+    "slow": Kind(4, LINKS, (3.0, 10.0), (0.02, 0.4)),
     "late_watches": Kind(6, WAYS, (3.0, 10.0), (0.3, 4.0)),
     "drop_watches": Kind(4, WAYS, (0.0, 0.0)),
     "expire_watches": Kind(4, WAYS, (0.5, 1.0)),

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 
 import msgspec
+from faults.link import Link, Streams
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -16,8 +17,8 @@ from accelkit.kube.client import ApiClient
 POLL_SECONDS = 0.5
 
 
-class ServiceAddress:
-    """A listener on the loopback address.
+class ServiceAddress(Link):
+    """A link to the endpoint of a Service.
 
     Args:
         api: an open client of the API server.
@@ -26,46 +27,19 @@ class ServiceAddress:
     """
 
     def __init__(self, api: ApiClient, path: str, port: int) -> None:
-        self._api, self._path, self.port = api, path, port
-        self._server: asyncio.Server | None = None
+        super().__init__(port)
+        self._api, self._path = api, path
         self._endpoint: int | None = None
-        self._open: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
-        """Serve until cancelled."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        try:
-            while True:
-                with contextlib.suppress(ApiError, LookupError, msgspec.MsgspecError):
-                    found = msgspec.json.decode(await self._api.get(self._path))
-                    self._endpoint = found["ports"][0]["port"] if found["endpoints"] else None
-                await asyncio.sleep(POLL_SECONDS)
-        finally:
-            self._server.close()
-            for writer in list(self._open):
-                writer.transport.abort()
+        """Follow the EndpointSlice until cancelled."""
+        while True:
+            with contextlib.suppress(ApiError, LookupError, msgspec.MsgspecError):
+                found = msgspec.json.decode(await self._api.get(self._path))
+                self._endpoint = found["ports"][0]["port"] if found["endpoints"] else None
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
-        behind: asyncio.StreamWriter | None = None
-        try:
-            answers, behind = await asyncio.open_connection("127.0.0.1", self._endpoint or 1)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_pipe(reader, behind))
-                group.create_task(_pipe(answers, writer))
-        except (OSError, ExceptionGroup):
-            pass
-        finally:
-            self._open.discard(writer)
-            for each in (writer, behind):
-                if each is not None:
-                    each.transport.abort()
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
-    # The end of one direction ends the other: neither HTTP client here closes halfway.
-    writer.transport.abort()
-    raise ConnectionError
+    async def dial(self) -> Streams:
+        if self._endpoint is None:
+            raise ConnectionRefusedError
+        return await asyncio.open_connection("127.0.0.1", self._endpoint)

@@ -210,7 +210,7 @@ def main() -> int:
     parser.add_argument("--nodes-per-process", type=int, default=3, help="kubelets, and agents, that share a process")
     parser.add_argument("--pods", type=int, default=200, help="that exist at most")
     parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
-    parser.add_argument("--fault-seconds", type=float, default=6.0, help="between faults, on average; 0 for none")
+    parser.add_argument("--fault-seconds", type=float, default=4.0, help="between faults, on average; 0 for none")
     parser.add_argument("--without", default="", help="kinds of faults that are left out, as kill,stop")
     parser.add_argument("--dialects", default="native", help="as native,gcushare: agents change between these")
     parser.add_argument("--results", type=Path, help="folder for history and logs; default: build/storms/SEED")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.faulting import GATE_FAULTS, MEMBER_FAULTS
+from faults.faulting import GATE_FAULTS, LINK_FAULTS, MEMBER_FAULTS
 from faults.schedule import FAULTS, OPERATIONS, plan_round
 
 
@@ -50,4 +50,4 @@ def test_targets_of_several_processes_are_numbered():
 
 def test_every_fault_is_known_to_who_performs_it():
     special = {"compact", "remove_node", "change_unit", "change_policy", "change_dialect"}
-    assert FAULTS.keys() == GATE_FAULTS.keys() | MEMBER_FAULTS.keys() | special
+    assert FAULTS.keys() == GATE_FAULTS.keys() | LINK_FAULTS.keys() | MEMBER_FAULTS.keys() | special
