@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long storm storms
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -48,6 +48,14 @@ test-long: .venv/dev ## The integration tests that run playbooks for minutes eac
 test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after every single change.
 	$(BIN)/accelkit sandbox build
 	LONG_TESTS=1 CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
+
+storm: .venv/dev ## One storm on the fault laboratory with a new seed, printed first. STORM has its options.
+	$(BIN)/accelkit sandbox build
+	$(BIN)/python tests/faults/storm.py $(STORM)
+
+storms: .venv/dev ## Storms one after the other, until one is violated. STORMS has options: --storms 100, --seed 7 --seconds 180…
+	$(BIN)/accelkit sandbox build
+	$(BIN)/python tests/faults/storms.py $(STORMS)
 
 forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
 	$(BIN)/accelkit sandbox build

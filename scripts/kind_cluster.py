@@ -12,6 +12,7 @@ from pathlib import Path
 
 SCENARIO = Path(__file__).resolve().parent.parent / "extensions/molecule/default/files"
 SNAPSHOT = Path(__file__).with_name("snapshot.py")
+CHECK = Path(__file__).resolve().parent.parent / "tests/faults/check_cluster.py"
 # For what the kernels of the cards are compiled, in turns; those of the example caches are for both.
 TARGETS = "cuda:75 hip:gfx90a"
 CREATE_SECONDS = 600
@@ -105,6 +106,10 @@ class KindCluster:
         if granted != {name: units * 2**30 for name, units in PODS.items() if name in cards}:
             raise KindError(f"these are not the bytes that were asked for: {granted}")
         self._await_refusal("share-20", "insufficient accelkit.io/memory in one card")
+
+    def check_accounts(self) -> None:
+        """Fail unless assignments, kubelets and ledger agree, by a checker that shares no code with accelkit."""
+        print(f"  {run(sys.executable, str(CHECK), '--kubeconfig', str(self.kubeconfig)).strip()}", flush=True)
 
     def _await_refusal(self, pod: str, sentence: str) -> None:
         path = '{.status.conditions[?(@.type=="PodScheduled")].message}'

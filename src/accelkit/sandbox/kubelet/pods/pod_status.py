@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+import msgspec
+
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
@@ -166,7 +168,10 @@ def _build_container_status(pod: Pod, container: Container, state: ContainerStat
     identity = f"simulated://{hashlib.sha256(run.encode()).hexdigest()}"
     running = state.state == "running"
     plain_init = container in pod.spec.init_containers and not container.sidecar
+    # The API server takes changes of a pod's CPU and memory in place from nodes alone that report these.
+    resources = {"resources": msgspec.to_builtins(container.resources)} if running else {}
     return {
+        **resources,
         "name": container.name,
         "image": container.image,
         "imageID": "",

@@ -12,7 +12,7 @@ from accelkit.model.pod import PodCondition
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec, PodStatus
+from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec, PodStatus, ResourceRequirements
 
 DEADLINE = 30
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,7 +38,8 @@ class Api:
 
 def pod_of(conditions=(), **metadata):
     meta = PodMeta(name="p", namespace="default", uid="u", **metadata)
-    spec = PodSpec(containers=[Container(name="main", image="other")])
+    resources = ResourceRequirements(limits={"cpu": "1"}, requests={"cpu": "500m"})
+    spec = PodSpec(containers=[Container(name="main", image="other", resources=resources)])
     return Pod(metadata=meta, spec=spec, status=PodStatus(conditions=tuple(conditions)))
 
 
@@ -63,6 +64,7 @@ async def test_a_pod_runs_until_it_is_deleted(tmp_path):
     status = await api.follow("Running")
     assert status["startTime"] == "2026-01-02T03:04:05Z"
     assert status["containerStatuses"][0]["state"] == {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+    assert status["containerStatuses"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
     worker.update(pod_of(deletion_timestamp="2026-01-02T03:04:06Z", deletion_grace_period_seconds=1))
     status = await api.follow("Succeeded")
     assert status["containerStatuses"][0]["state"]["terminated"]["finishedAt"] == "2026-01-02T03:04:05Z"

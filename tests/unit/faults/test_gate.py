@@ -1,0 +1,159 @@
+"""The gate breaks what it is told to break, and nothing afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from faults.gate import Gate
+from ports import free_port
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+SECONDS = 10
+
+
+class Server:
+    """Answers each request at once, and keeps the first lines."""
+
+    def __init__(self):
+        self.lines = []
+        self.port = free_port()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    async def _serve(self, reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                self.lines.append(data.partition(b"\r\n")[0].decode())
+                writer.write(ANSWER)
+                await writer.drain()
+        writer.transport.abort()
+
+
+class Connection:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, line):
+        """Send a request; return what comes back, empty where the connection is cut."""
+        self.writer.write(f"{line} HTTP/1.1\r\n\r\n".encode())
+        try:
+            return await asyncio.wait_for(self.reader.read(65536), SECONDS)
+        except ConnectionError:
+            return b""
+
+
+@pytest.fixture
+async def server():
+    async with Server() as server:
+        yield server
+
+
+@pytest.fixture
+async def gate(server, tmp_path):
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": ""}}
+    admin = tmp_path / "admin"
+    admin.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"}))
+    gate = Gate("one", admin, tmp_path, free_port())
+    await gate.start()
+    yield gate
+    await gate.stop()
+
+
+@pytest.fixture
+async def connect(gate):
+    writers = []
+
+    async def connect():
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
+        writers.append(writer)
+        return Connection(reader, writer)
+
+    yield connect
+    for writer in writers:
+        writer.close()
+
+
+async def until(question):
+    async with asyncio.timeout(SECONDS):
+        while not question():
+            await asyncio.sleep(0.01)
+
+
+async def test_everything_passes_without_a_fault(connect, gate):
+    one = await connect()
+    assert await one.ask("GET /a") == ANSWER
+    assert await one.ask("POST /a") == ANSWER
+    assert gate.watches == 0
+
+
+async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(connect, gate):
+    one = await connect()
+    assert await one.ask("GET /a") == ANSWER
+    gate.shut()
+    assert await one.ask("GET /a") == b""
+    assert await (await connect()).ask("GET /a") == b""
+    gate.mend()
+    assert await (await connect()).ask("GET /a") == ANSWER
+
+
+async def test_a_stalled_connection_stays_open_and_passes_later(connect, gate, server):
+    one = await connect()
+    assert await one.ask("GET /a") == ANSWER
+    gate.stall()
+    asking = asyncio.create_task(one.ask("GET /b"))
+    done, _ = await asyncio.wait({asking}, timeout=0.2)
+    assert not done
+    assert server.lines == ["GET /a HTTP/1.1"]
+    gate.mend()
+    assert await asking == ANSWER
+
+
+async def test_watches_are_counted_and_dropped_alone(connect, gate):
+    watch, other = await connect(), await connect()
+    assert await watch.ask("GET /a?watch=true") == ANSWER
+    assert await other.ask("GET /a") == ANSWER
+    assert gate.watches == 1
+    gate.drop_watches()
+    assert await watch.ask("GET /a") == b""
+    assert await other.ask("GET /a") == ANSWER
+    await until(lambda: gate.watches == 0)
+
+
+async def test_each_watch_is_answered_once_that_it_is_too_old(connect, gate, server):
+    gate.expire_watches()
+    one = await connect()
+    assert (await one.ask("GET /a?watch=true")).startswith(b"HTTP/1.1 410 Gone")
+    assert await one.ask("GET /a?watch=true") == ANSWER
+    assert (await one.ask("GET /b?watch=true")).startswith(b"HTTP/1.1 410 Gone")
+    assert server.lines == ["GET /a?watch=true HTTP/1.1"]
+
+
+async def test_a_lost_request_is_not_sent_on(connect, gate, server):
+    gate.loses_requests = True
+    assert await (await connect()).ask("POST /a") == b""
+    assert await (await connect()).ask("GET /a") == ANSWER
+    assert server.lines == ["GET /a HTTP/1.1"]
+
+
+async def test_the_request_of_a_lost_answer_is_done(connect, gate, server):
+    gate.loses_answers = True
+    assert await (await connect()).ask("POST /a") == b""
+    assert server.lines == ["POST /a HTTP/1.1"]
+
+
+async def test_events_of_watches_come_late_and_other_answers_at_once(connect, gate):
+    gate.watch_delay_seconds = 30
+    watch, other = await connect(), await connect()
+    watching = asyncio.create_task(watch.ask("GET /a?watch=true"))
+    assert await other.ask("GET /a") == ANSWER
+    assert not watching.done()
+    watching.cancel()

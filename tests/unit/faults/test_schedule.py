@@ -1,0 +1,53 @@
+"""The schedule of a storm follows from its seed alone, and has all that can be done in it."""
+
+from __future__ import annotations
+
+from faults.faulting import GATE_FAULTS, LINK_FAULTS, MEMBER_FAULTS
+from faults.schedule import FAULTS, OPERATIONS, plan_round
+
+
+def plan(seed, number=0, **options):
+    return plan_round(seed, number, 20, 25, **options)
+
+
+def test_the_same_seed_gives_the_same_steps():
+    assert [str(step) for step in plan(7)] == [str(step) for step in plan(7)]
+    assert plan(7) == plan(7)
+
+
+def test_seeds_and_rounds_differ():
+    assert plan(7) != plan(8)
+    assert plan(7, 0) != plan(7, 1)
+
+
+def test_operations_are_the_same_without_faults():
+    calm = plan(7, fault_seconds=0)
+    assert calm
+    assert calm == [step for step in plan(7) if step.action in OPERATIONS]
+
+
+def test_steps_are_in_order_and_within_the_round():
+    steps = plan(7)
+    assert steps == sorted(steps, key=lambda step: step.at)
+    assert all(0 <= step.at < 20 for step in steps)
+
+
+def test_every_operation_and_every_fault_is_drawn():
+    drawn = {step.action for number in range(300) for step in plan(7, number, processes=3)}
+    assert drawn == OPERATIONS.keys() | FAULTS.keys()
+
+
+def test_faults_that_are_left_out_are_not_drawn():
+    drawn = {step.action for number in range(300) for step in plan(7, number, without={"kill", "stop"})}
+    assert drawn == (OPERATIONS.keys() | FAULTS.keys()) - {"kill", "stop"}
+
+
+def test_targets_of_several_processes_are_numbered():
+    targets = {step.arguments["target"] for number in range(300) for step in plan(7, number) if step.action in FAULTS}
+    assert {"agents-0", "agents-1", "kubelets-0", "kubelets-1", "leader", "etcd"} <= targets
+    assert not targets & {"agents", "kubelets"}
+
+
+def test_every_fault_is_known_to_who_performs_it():
+    special = {"compact", "remove_node", "change_unit", "change_policy", "change_dialect"}
+    assert FAULTS.keys() == GATE_FAULTS.keys() | LINK_FAULTS.keys() | MEMBER_FAULTS.keys() | special
