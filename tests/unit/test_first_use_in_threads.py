@@ -50,7 +50,22 @@ for number in range(100):
 """
 
 
-@pytest.mark.parametrize("script", [RECORD, SIGNED_DOCUMENT], ids=["record of a cache", "signed document"])
+SCAN = """
+import importlib, pathlib
+from accelkit.node.processes import passed_on
+
+folder = pathlib.Path(sys.argv[1])
+(folder / "processes.json").write_bytes(msgspec.json.encode(passed_on.Scan(0, passed_on.Processes((), 0), {})))
+for _ in range(40):
+    importlib.reload(passed_on)
+    run_in_threads(passed_on.PassedScan(folder, clock=lambda: 0).read)
+assert passed_on.PassedScan(folder, clock=lambda: 0).read() is not None
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [RECORD, SIGNED_DOCUMENT, SCAN], ids=["record of a cache", "signed document", "scan"]
+)
 def test_documents_are_read_for_the_first_time_in_several_threads(script, tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(IN_THREADS + script), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
