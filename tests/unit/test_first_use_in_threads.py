@@ -52,12 +52,13 @@ for number in range(100):
 
 SCAN = """
 import importlib, pathlib
-from accelkit.node.processes import passed_on
+from accelkit.node.processes import passed_on, scan
 
 folder = pathlib.Path(sys.argv[1])
-(folder / "processes.json").write_bytes(msgspec.json.encode(passed_on.Scan(0, passed_on.Processes((), 0), {})))
+(folder / "processes.json").write_bytes(msgspec.json.encode(passed_on.Scan(0, scan.Processes((), 0), {})))
 for _ in range(40):
-    importlib.reload(passed_on)
+    for module in (scan, passed_on):
+        importlib.reload(module)
     run_in_threads(passed_on.PassedScan(folder, clock=lambda: 0).read)
 assert passed_on.PassedScan(folder, clock=lambda: 0).read() is not None
 """
