@@ -95,9 +95,9 @@ def main() -> int:
     parser.add_argument("--service", default="accelkit-extender")
     parser.add_argument("--audit", action="store_true", help="fail too where `accelkit audit` says otherwise")
     options = parser.parse_args()
-    api = open_api(options.kubeconfig)
-    reader = Reader(api, read_kind_checkpoint, open_ledger(api, options.namespace, options.service))
     try:
+        api = open_api(options.kubeconfig)
+        reader = Reader(api, read_kind_checkpoint, open_ledger(api, options.namespace, options.service))
         overdue, pods = find_overdue(reader)
         findings = run_audit(options.kubeconfig, options.namespace) if options.audit else []
     except UnreadableError as exc:

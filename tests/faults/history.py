@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from faults.checker import Violation
 from faults.counting import list_given
 from faults.facts import Facts
+
+# Lines of which there are many, for each pod and each card.
+_PARTICULAR = re.compile(r" *[\d.]+ (pod |does not hold: )")
+MOST_LINES = 12
+MOST_CHARACTERS = 400
 
 
 class History:
@@ -46,19 +52,33 @@ class History:
         """Forget the lines: everything holds now."""
         self._lines.clear()
 
-    def explain(self, violations: Iterable[Violation]) -> list[str]:
-        """Return the lines that concern violations: all steps and faults, and the changes of pods in question."""
-        texts = [f"{each.node} {each.card} {each.pod} {each.detail}" for each in violations]
-        concerned = {pod for pod in self._states if any(pod in text for text in texts)}
-        cards = {each.card for each in violations if each.card}
+    def explain(self, violations: Sequence[Violation]) -> list[str]:
+        """Return all steps and faults, and of the other lines those that name the pods or cards of violations."""
+        words = list_words(violations)
         return [
             line
             for line in self._lines
-            if " pod " not in line or any(f" pod {pod}:" in line for pod in concerned) or any(c in line for c in cards)
+            if not _PARTICULAR.match(line) or any(f"{word}{end}" in line for word in words for end in ":, '")
         ]
 
     def close(self) -> None:
         self._file.close()
+
+
+def list_words(violations: Iterable[Violation]) -> set[str]:
+    """Return the names of the pods and cards of violations."""
+    pods = {pod for each in violations for pod in each.pod.split(", ")}
+    return {word for word in (*pods, *(each.card for each in violations)) if word}
+
+
+def find_log_lines(folder: Path, violations: Iterable[Violation]) -> list[str]:
+    """Return the lines of logs that name the pods of violations, the latest ones of each log."""
+    pods = {pod for each in violations for pod in each.pod.split(", ") if pod}
+    found = []
+    for file in sorted(folder.glob("*.log")):
+        lines = [line for line in file.read_text(errors="replace").splitlines() if any(f"{p} " in line for p in pods)]
+        found += [f"{file.stem}: {line[:MOST_CHARACTERS]}" for line in lines[-MOST_LINES:]]
+    return found
 
 
 def _describe_pods(facts: Facts) -> Iterable[tuple[str, str]]:

@@ -84,13 +84,19 @@ class HttpsSource:
 
 
 def open_api(kubeconfig: Path) -> HttpsSource:
-    """Return the API server of a kubeconfig that has certificates in it; kubectl reads one that is not JSON."""
+    """Return the API server of a kubeconfig that has certificates in it; kubectl reads one that is not JSON.
+
+    Raises:
+        UnreadableError: it has none.
+    """
     text = kubeconfig.read_text()
     if not text.startswith("{"):
         command = ["kubectl", "config", "view", "--raw", "--minify", "--kubeconfig", str(kubeconfig), "-o", "json"]
         text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     document = json.loads(text)
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    if "client-certificate-data" not in user or "certificate-authority-data" not in cluster:
+        raise UnreadableError(f"{kubeconfig} has no certificates in it, as that of an administrator has")
     tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     with tempfile.NamedTemporaryFile() as file:
         for key in ("client-certificate-data", "client-key-data"):

@@ -26,7 +26,7 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 from faults.checker import Violation  # noqa: E402 - found by the path above
 from faults.faulting import Faulting  # noqa: E402
 from faults.footprint import Footprints, read_footprint  # noqa: E402
-from faults.history import History  # noqa: E402
+from faults.history import History, find_log_lines  # noqa: E402
 from faults.injection import inject  # noqa: E402
 from faults.laboratory import Laboratory, Shape, open_folders  # noqa: E402
 from faults.observer import Observer  # noqa: E402
@@ -170,6 +170,8 @@ class Storm:
 
     def _explain(self) -> None:
         for line in self._history.explain(self._observer.overdue):
+            print(line)
+        for line in find_log_lines(self._laboratory.paths.logs, self._observer.overdue):
             print(line)
         for violation in self._observer.overdue:
             print(f"VIOLATION {violation}")

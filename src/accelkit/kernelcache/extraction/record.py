@@ -56,11 +56,15 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
+# Made here, once: msgspec prepares a type at its first use, and crashes where two threads do so at once.
+_record = msgspec.json.Decoder(CompletionRecord)
+
+
 def read_record(folder: Path) -> CompletionRecord | None:
     """Return the record in a folder; None where there is none, or none that can be understood here."""
     try:
         with (folder / RECORD).open("rb") as file:
-            record = msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=CompletionRecord)
+            record = _record.decode(file.read(_MAX_RECORD_BYTES))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return record if record.version == VERSION else None

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+import threading
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _T = TypeVar("_T")
+
+# Signatures are verified in threads. msgspec prepares a type at its first use, and crashes where two do so at once.
+_preparing = threading.Lock()
 
 
 def read_json(content: bytes, kind: type[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE) -> _T:
@@ -27,9 +33,16 @@ def read_json(content: bytes, kind: type[_T], what: str, reason: RejectionReason
     try:
         # msgspec takes the last of two equal fields without a word; the standard library lets us look.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
-        return msgspec.json.decode(content, type=kind)
+        with _preparing:
+            decoder: msgspec.json.Decoder[_T] = _make_decoder(cast("Hashable", kind))
+        return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:
         raise RejectedError(reason, f"{what} cannot be read: {exc}") from exc
+
+
+@cache
+def _make_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
 
 
 def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

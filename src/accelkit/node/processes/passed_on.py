@@ -50,6 +50,10 @@ class Scan(msgspec.Struct, frozen=True):
     mps_daemons: Mapping[int, str | None]
 
 
+# Made here, once: two threads of the agent read scans, and msgspec crashes where two prepare a type at its first use.
+_scan = msgspec.json.Decoder(Scan)
+
+
 class PassedScan:
     """The agent's side.
 
@@ -78,7 +82,7 @@ class PassedScan:
         if self._folder is None:
             return None
         try:
-            scan = msgspec.json.decode((self._folder / _SCAN).read_bytes(), type=Scan)
+            scan = _scan.decode((self._folder / _SCAN).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
         # The folder may outlive a restart of the machine, and its clock starts anew.
