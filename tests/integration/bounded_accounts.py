@@ -161,4 +161,5 @@ def keeper_bounds(namespace: str) -> list[Json]:
         __scheduler_keeper_labels={"app.kubernetes.io/part-of": "accelkit"},
         __scheduler_keeper_spec={},
         scheduler_keeper_namespace=namespace,
+        scheduler_timeout=60,
     )
