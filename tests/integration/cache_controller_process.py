@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
+from bounded_accounts import cache_bounds, installed_bounds
+from cluster_objects import kubeconfig_of_account
 from extender_process import until
 from ports import free_port
 from private_sigstore import PrivateSigstore, Signer
@@ -38,6 +40,9 @@ NAMESPACES, VOLUMES = "/api/v1/namespaces", "/api/v1/persistentvolumes"
 _numbers = itertools.count()
 
 
+ACCOUNT, IMAGE = "cache-controller", "accelkit.test/accelkit:1"
+
+
 class CacheController:
     """`accelkit cache-controller …`, killed at the latest when its block is left."""
 
@@ -48,7 +53,7 @@ class CacheController:
         self._command = [
             *(sys.executable, "-m", "accelkit", "cache-controller", "--namespace", "default"),
             *("--kubeconfig", str(kubeconfig), "--lease", "default/cache-controller", "--identity", self.name),
-            *("--image", "accelkit.test/accelkit:1", "--metrics-port", str(self.port), *arguments),
+            *("--image", IMAGE, "--metrics-port", str(self.port), *arguments),
         ]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -211,9 +216,13 @@ class Caches:
 
 @dataclass(frozen=True)
 class CacheSite:
-    """A control plane with the CRDs, a registry, and a controller of which one runs at a time."""
+    """A control plane with the CRDs, a registry, and a controller of which one runs at a time.
+
+    The controller has a token of its own, and no right that the role does not give it.
+    """
 
     kubeconfig: Path
+    token: Path
     folder: Path
     registry: HostileRegistry
     signer: Signer
@@ -242,7 +251,9 @@ class CacheSite:
         self.controller.end(signal.SIGTERM)
         options = ["--plain-http", self.registry.host, *where, *files]
         try:
-            with CacheController(self.kubeconfig, folder, *options) as controller:
+            # Which the role creates.
+            await api.post(CONFIGURATIONS, {"metadata": {"name": name}})
+            with CacheController(self.token, folder, *options) as controller:
                 yield controller
         finally:
             # Without it, nobody answers for the pods that it names.
@@ -254,9 +265,12 @@ class CacheSite:
 def cache_site(sandbox: Any, folder: Path, *more: str) -> Iterator[CacheSite]:
     """A controller that judges anew every two seconds, where the kinds are defined."""
     with HostileRegistry() as registry:
-        options = ["--plain-http", registry.host, "--judge-again-seconds", "2", *more]
-        with CacheController(sandbox.kubeconfig, folder, *options) as controller:
-            yield CacheSite(sandbox.kubeconfig, folder, registry, PrivateSigstore.new().key(), controller)
+        bounds = cache_bounds("default", ACCOUNT, IMAGE, plain_http=(registry.host,))
+        with installed_bounds(sandbox.kubeconfig, bounds):
+            token = asyncio.run(kubeconfig_of_account(sandbox, ACCOUNT, "default"))
+            options = ["--plain-http", registry.host, "--judge-again-seconds", "2", *more]
+            with CacheController(token, folder, *options) as controller:
+                yield CacheSite(sandbox.kubeconfig, token, folder, registry, PrivateSigstore.new().key(), controller)
 
 
 def digest_of(cache: Cache) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from cache_cluster import CacheCluster, make_pod, mount, owning
-from cache_controller_process import Caches, CacheSite, cache_site, condition
+from cache_controller_process import ACCOUNT, Caches, CacheSite, cache_site, condition
 from cache_definitions import CacheKinds
 from conftest import Sandbox
 from extender_process import until
@@ -26,7 +26,6 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 RBAC = "rbac.authorization.k8s.io/v1"
 # It deletes what has an owner that is not there, which a tenant may write.
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
@@ -42,10 +41,9 @@ def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.T
 
     async def set_up() -> None:
         async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            answer = await api.post(WHOAMI, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
             cluster = CacheCluster(api)
             cluster.made = made
-            await cluster.set_up(msgspec.json.decode(answer)["status"]["userInfo"]["username"])
+            await cluster.set_up(f"system:serviceaccount:default:{ACCOUNT}")
 
     async def tear_down() -> None:
         async with ApiClient(load_connection(control_plane.kubeconfig)) as api:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
+from bounded_accounts import installed_bounds, remediation_bounds
+from cluster_objects import kubeconfig_of_account
 from extender_process import PODS, assignment, until, world_of
 from impersonation import acting_as, find_refusal
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from ruamel.yaml import YAML
 
-from accelkit.errors import ApiError
-from accelkit.kube.objects import delete_and_wait
 from accelkit.model.card import Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, encode_allocations
@@ -26,12 +22,18 @@ from accelkit.remediation.undoing import undo_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 NODES, CONFIG_MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/configmaps"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 READY = {"type": "Ready", "status": "True", "reason": "Test", "message": ""}
 FOREIGN = {"key": "example.org/theirs", "value": "x", "effect": "NoSchedule"}
-ACCOUNT = "system:serviceaccount:default:accelkit-remediation"
+NAME = "accelkit-remediation"
+ACCOUNT = f"system:serviceaccount:default:{NAME}"
+
+
+@pytest.fixture(scope="module")
+def token(control_plane):
+    """A kubeconfig of the service's account, with its rights and policies for as long as the tests of this file."""
+    with installed_bounds(control_plane.kubeconfig, remediation_bounds("default", NAME, "reset")):
+        yield asyncio.run(kubeconfig_of_account(control_plane, NAME, "default"))
 
 
 @asynccontextmanager
@@ -47,7 +49,7 @@ async def remediation_of(kubeconfig, log, *arguments):
         "--kubeconfig",
         str(kubeconfig),
     ]
-    command += ["--lease", "default/remediation", "--mode", "on", "--pause-seconds", "1", "--healthy-seconds", "2"]
+    command += ["--lease", f"default/{NAME}", "--mode", "on", "--pause-seconds", "1", "--healthy-seconds", "2"]
     command += ["--max-unavailable", "1", "--trip-share", "1", *arguments]
     running = []
 
@@ -109,14 +111,16 @@ async def set_card(world, name, health, fault=""):
     await world.annotate(name, encode_inventory(changed))
 
 
-async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_service_is_killed(control_plane, tmp_path):
+async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_service_is_killed(
+    control_plane, token, tmp_path
+):
     async with world_of(control_plane.kubeconfig) as world:
         name = await make_node(world)
         before = list_marks(await read_node(world, name))
         victim = await world.pod(4, node_name=name, annotations=assignment(f"{name}-0", 4))
         other = await world.pod(4, node_name=name, annotations=assignment(f"{name}-1", 4))
         try:
-            async with remediation_of(control_plane.kubeconfig, tmp_path / "log") as restart:
+            async with remediation_of(token, tmp_path / "log") as restart:
                 await set_card(world, name, Health.UNHEALTHY, "xid 79 at 1.0")
 
                 async def isolated():
@@ -144,12 +148,12 @@ async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_servi
             await world.api.delete(f"{CONFIG_MAPS}/{name}")
 
 
-async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, tmp_path):
+async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, token, tmp_path):
     async with world_of(control_plane.kubeconfig) as world:
         name = await make_node(world)
         before = list_marks(await read_node(world, name))
         try:
-            async with remediation_of(control_plane.kubeconfig, tmp_path / "log"):
+            async with remediation_of(token, tmp_path / "log"):
                 await set_card(world, name, Health.UNHEALTHY, "xid 79 at 1.0")
 
                 async def isolated():
@@ -163,41 +167,11 @@ async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, tmp
             await world.api.delete(f"{CONFIG_MAPS}/{name}")
 
 
-def render_policies():
-    """The policies as the role renders them, for an account of the namespace `default`."""
-    folder = FileSystemLoader(ROOT / "roles/remediation/templates")
-    environment = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701 - YAML
-    environment.filters["to_json"] = json.dumps
-    text = environment.get_template("policies.yaml.j2").render(
-        __remediation_admission=True,
-        __remediation_labels={"app.kubernetes.io/part-of": "accelkit"},
-        remediation_mode="on",
-        remediation_name="accelkit-remediation",
-        remediation_namespace="default",
-        remediation_agent_name="accelkit-node-agent",
-        remediation_reset_job="reset",
-    )
-    return [each for each in YAML(typ="safe", pure=True).load_all(text) if each]
-
-
 @pytest.fixture
-async def bounded(control_plane):
+async def bounded(control_plane, token):
     """A world where the policies are in force."""
-    plurals = {
-        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    }
-    made = []
     async with world_of(control_plane.kubeconfig) as world:
-        try:
-            for each in render_policies():
-                collection = f"{ADMISSION}/{plurals[each['kind']]}"
-                await world.api.post(collection, each)
-                made.append(f"{collection}/{each['metadata']['name']}")
-            yield world
-        finally:
-            for path in reversed(made):
-                await delete_and_wait(world.api, path, time.monotonic() + 30)
+        yield world
 
 
 @pytest.mark.parametrize(
@@ -248,23 +222,3 @@ async def test_of_a_nodes_status_the_service_changes_one_condition_alone(control
         await service.patch(path, {"status": {"conditions": [deletion]}}, kind="strategic")
         found = (await read_node(bounded, name))["status"]["conditions"]
         assert [each["type"] for each in found] == ["Ready"]
-
-
-async def test_the_service_creates_no_jobs_but_those_that_reset(control_plane, bounded):
-    jobs = "/apis/batch/v1/namespaces/default/jobs"
-    container = {"name": "c", "image": "i"}
-    template = {"spec": {"restartPolicy": "Never", "nodeName": "n", "containers": [container]}}
-    meta = {"name": "accelkit-reset-0123456789abcdef", "labels": {"accelkit.io/resets": "reset"}}
-    good = {"metadata": meta, "spec": {"activeDeadlineSeconds": 9, "template": template}}
-    bad = {**good, "metadata": {**meta, "name": "other"}}
-    async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
-
-        async def in_force():
-            return "creates no Jobs but" in await find_refusal(service.post(jobs, bad, query={"dryRun": "All"}))
-
-        await until(in_force)
-        await service.post(jobs, good, query={"dryRun": "All"})
-        pod = {**template["spec"], "serviceAccountName": "accelkit-node-agent"}
-        stolen = {**good, "spec": {**good["spec"], "template": {"spec": pod}}}
-        with pytest.raises(ApiError, match="does not run as one of accelkit's own"):
-            await service.post(jobs, stolen, query={"dryRun": "All"})

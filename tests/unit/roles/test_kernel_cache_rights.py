@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from kernel_cache_cases import render_cases
 from rendering import ROOT
 
+from accelkit.cachecontroller.command import cache_controller, read_options
+from accelkit.cachecontroller.delivery import FillSettings
+from accelkit.cachecontroller.filling import ImageDelivery
+from accelkit.cachecontroller.seen_objects import SeenObjects
+from accelkit.gkm.objects import Cache
 from accelkit.install.certificates.secrets import WEBHOOK
 
 CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
-CASES = {"defaults": {}, "other": {"kernel_cache_webhook_secret": "tls-of-ours"}}
+STATUS = {"resolvedDigest": f"sha256:{'1' * 64}", "mountPath": "/c", "cacheFormat": "vllm", "capturePath": "/c"}
+CASES = {
+    "defaults": {},
+    "other": {"kernel_cache_webhook_secret": "tls-of-ours"},
+    "mirrors": {
+        "kernel_cache_registry_mirrors": {"docker.io": ["a.test", "b.test"]},
+        "kernel_cache_registry_plain_http": ["a.test"],
+        "kernel_cache_webhook": False,
+    },
+}
 # Rendered once, by one process.
 pytestmark = [pytest.mark.xdist_group("kernel_cache_rights"), pytest.mark.timeout(600)]
 
@@ -22,10 +37,42 @@ def rendered(tmp_path_factory):
 
 @pytest.mark.parametrize(("case", "secret"), [("defaults", WEBHOOK), ("other", "tls-of-ours")])
 def test_no_job_gets_the_key_of_the_webhook_whatever_its_name(rendered, case, secret):
-    rules = rendered[case, "ValidatingAdmissionPolicy", CONTROLLER]["spec"]["validations"]
+    rules = rendered[case, "ValidatingAdmissionPolicy", f"{CONTROLLER}-pods"]["spec"]["validations"]
     (told,) = [each["expression"] for each in rules if "secretName" in each["expression"]]
     assert f'"{secret}"' in told
     assert f'"{WEBHOOK}"' in told
+
+
+def test_the_policy_allows_what_the_installed_controller_is_told_to_pass_to_jobs(rendered):
+    spec = rendered["mirrors", "ValidatingAdmissionPolicy", f"{CONTROLLER}-pods"]["spec"]
+    (told,) = [each["expression"] for each in spec["validations"] if "--mount-path" in each["expression"]]
+    deployment = rendered["mirrors", "Deployment", CONTROLLER]["spec"]["template"]["spec"]["containers"][0]
+    given = read_options(cache_controller.make_context("x", deployment["args"][1:]).params).fill.registry_arguments
+    assert given == ("--mirror=docker.io=a.test", "--mirror=docker.io=b.test", "--plain-http=a.test")
+    assert all(f'"{each}"' in told for each in given)
+    document = {"metadata": {"name": "x", "namespace": "y"}, "spec": {"image": "quay.io/a/b:v1"}, "status": STATUS}
+    cache = msgspec.json.decode(msgspec.json.encode(document), type=Cache)
+    ((_, body),) = ImageDelivery(FillSettings("i", "accelkit")).plan(cache, SeenObjects(str)).create
+    command = body["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert f"'{command[2]}'" in told
+
+
+def test_policies_judge_every_kind_that_the_controller_writes_in_its_own_namespace(rendered):
+    def expand(rules):
+        return {resource for rule in rules for resource in rule["resources"] if "/" not in resource}
+
+    names = (CONTROLLER, f"{CONTROLLER}-pods", f"{CONTROLLER}-volumes")
+    specs = [rendered["defaults", "ValidatingAdmissionPolicy", name]["spec"] for name in names]
+    judged = {each for spec in specs for each in expand(spec["matchConstraints"]["resourceRules"])}
+    roles = [rendered["defaults", kind, CONTROLLER] for kind in ("Role", "ClusterRole")]
+    writes = [rule for role in roles for rule in role["rules"] if {"create", "patch", "delete"} & {*rule["verbs"]}]
+    # Events say nothing to a program, and no policy sees configurations of webhooks.
+    assert expand(writes) - judged == {"events", "mutatingwebhookconfigurations"}
+    for spec in specs:
+        assert spec["failurePolicy"] == "Fail"
+        assert [each["expression"] for each in spec["matchConditions"]] == [
+            f'request.userInfo.username == "system:serviceaccount:accelkit:{CONTROLLER}"'
+        ]
 
 
 def test_the_documents_tell_every_right(rendered):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from test_roles import MANIFEST_ROLES, ROOT, Defaults, load, objects, policies
+from test_roles import MANIFEST_ROLES, ROOT, Defaults, documents, load, objects, policies
 
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -75,3 +75,27 @@ def test_kubelets_create_no_pods_that_look_like_ours_where_ours_run():
     assert [each["expression"] for each in spec["validations"]] == [
         "object.metadata.?labels['app.kubernetes.io/part-of'].orValue('') != 'accelkit'"
     ]
+
+
+def find_own(name, **changed):
+    (found,) = [
+        each
+        for each in documents("extender", "account_policies.yaml.j2", **changed)
+        if each and each["metadata"]["name"] == name and each["kind"] == "ValidatingAdmissionPolicy"
+    ]
+    return found["spec"]
+
+
+def test_the_extender_is_held_to_its_own_objects_and_to_annotations_of_the_assignment():
+    assert [each for each in documents("extender", "account_policies.yaml.j2", admission=False) if each] == []
+    judged = find_own("accelkit-extender-objects")["matchConstraints"]["resourceRules"]
+    assert [each["resources"] for each in judged] == [["leases"], ["endpointslices"], ["endpoints"]]
+    assert all(each["operations"] == ["CREATE", "UPDATE", "DELETE"] for each in judged)
+    plain, limits = (
+        find_own("accelkit-extender-bindings", extender_container_limits=on)["validations"][0]["expression"]
+        for on in (False, True)
+    )
+    assert '"accelkit.io/assignment"' in plain
+    assert "cdi.k8s.io/" not in plain
+    # Profiles name the keys of amounts, so only what runtimes obey is known there.
+    assert '"cdi.k8s.io/"' in limits

@@ -132,7 +132,9 @@ def write_job(
         {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - in a container of its own
     ]
     for number, secret in enumerate(secrets if not check else ()):
-        volumes.append({"name": f"pull-{number}", "secret": {"secretName": secret}})
+        # No other key of the Secret: an admission policy holds the controller to this one.
+        items = [{"key": _PULL_SECRET, "path": _PULL_SECRET}]
+        volumes.append({"name": f"pull-{number}", "secret": {"secretName": secret, "items": items}})
         mounts.append({"name": f"pull-{number}", "mountPath": f"{_SECRETS_PATH}/{number}", "readOnly": True})
     container = {
         "name": "fill",

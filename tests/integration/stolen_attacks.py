@@ -1,0 +1,229 @@
+"""Changes of what the cache controller creates by which a thief of its token would get further, and their refusals."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stolen_manifests import IMAGE, Manifests
+
+OURS, TENANT, NAME = "stolen", "stolen-tenant", "accelkit-cache-controller"
+MADE: Final = Manifests(OURS, TENANT)
+POD = "spec/template/spec"
+CONTAINER = f"{POD}/containers/0"
+HOST = {"name": "volume", "hostPath": {"path": "/"}}
+LOGIN = {"secretKeyRef": {"name": "accelkit-extender-tls", "key": "tls.key"}}
+PROJECTED = {"name": "volume", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+# What is tried, with which object, by which change, and part of the refusal; empty for a refusal of another's.
+ATTACKS: list[tuple[str, str, dict[str, Any], str]] = [
+    # The node's root.
+    ("a folder of the host", "job", {f"{POD}/volumes/0": HOST}, "mount claims that it fills"),
+    ("the host's processes", "job", {f"{POD}/hostPID": True}, "no settings but those that it needs"),
+    ("the host's network", "job", {f"{POD}/hostNetwork": True}, "no settings but those that it needs"),
+    ("the host's IPC", "job", {f"{POD}/hostIPC": True}, "no settings but those that it needs"),
+    ("the host's users", "job", {f"{POD}/hostUsers": True}, "no settings but those that it needs"),
+    ("another runtime", "job", {f"{POD}/runtimeClassName": "nvidia"}, "no settings but those that it needs"),
+    ("a node of its choice", "job", {f"{POD}/nodeName": "node-1"}, "no settings but those that it needs"),
+    ("a priority", "job", {f"{POD}/priorityClassName": "system-node-critical"}, "no settings but"),
+    ("a second container", "job", {f"{POD}/containers/+": {"name": "x", "image": IMAGE}}, "have one container"),
+    ("an init container", "job", {f"{POD}/initContainers": [{"name": "x", "image": IMAGE}]}, "have one container"),
+    ("another image", "job", {f"{CONTAINER}/image": "docker.io/evil"}, "accelkit's image"),
+    ("another command", "job", {f"{CONTAINER}/command": ["sh", "-c", "id"]}, "run no commands but"),
+    ("another verb", "job", {f"{CONTAINER}/args/1": "verify"}, "run no commands but"),
+    ("a mirror", "job", {f"{CONTAINER}/args/+": "--mirror=quay.io=evil.test"}, "run no commands but"),
+    ("an option in one word", "job", {f"{CONTAINER}/args/+": "--policy=/volume/x"}, "run no commands but"),
+    ("settings from a claim", "job", {f"{CONTAINER}/args/7": "/volume/policies.yaml"}, "run no commands but"),
+    ("a tag", "job", {f"{CONTAINER}/args/2": "quay.io/team/app:v1"}, "run no commands but"),
+    ("a privileged one", "job", {f"{CONTAINER}/securityContext/privileged": True}, "as user 65532"),
+    ("a capability", "job", {f"{CONTAINER}/securityContext/capabilities/add": ["SYS_ADMIN"]}, "as user 65532"),
+    ("a writable root", "job", {f"{CONTAINER}/securityContext/readOnlyRootFilesystem": False}, "as user 65532"),
+    (
+        "user root",
+        "job",
+        {f"{POD}/securityContext/runAsUser": 0, f"{POD}/securityContext/runAsNonRoot": False},
+        "65532",
+    ),
+    ("user root of one", "job", {f"{CONTAINER}/securityContext/runAsUser": 0}, "as user 65532"),
+    ("no seccomp", "job", {f"{POD}/securityContext/seccompProfile": {"type": "Unconfined"}}, "as user 65532"),
+    ("SELinux", "job", {f"{POD}/securityContext/seLinuxOptions": {"type": "spc_t"}}, "as user 65532"),
+    ("sysctls", "job", {f"{POD}/securityContext/sysctls": [{"name": "kernel.shm_rmid_forced", "value": "0"}]}, "65532"),
+    ("a device", "job", {f"{CONTAINER}/resources/limits/nvidia.com~1gpu": "1"}, "no devices"),
+    (
+        "a block device",
+        "job",
+        {f"{CONTAINER}/volumeDevices": [{"name": "volume", "devicePath": "/dev/x"}]},
+        "no devices",
+    ),
+    ("a hook", "job", {f"{CONTAINER}/lifecycle": {"preStop": {"exec": {"command": ["id"]}}}}, "no other settings"),
+    (
+        "a runtime's annotation",
+        "job",
+        {"spec/template/metadata/annotations/cdi.k8s.io~1x": "v.test/d=0"},
+        "annotations",
+    ),
+    ("the labels of the webhook", "job", {"spec/template/metadata/labels/app.kubernetes.io~1name": NAME}, "no labels"),
+    ("a file over its image", "job", {f"{CONTAINER}/volumeMounts/0/mountPath": "/usr/lib"}, "nothing over the files"),
+    ("the path by a variable", "job", {f"{CONTAINER}/volumeMounts/0/subPathExpr": "$(HOME)"}, "nothing over the files"),
+    ("any folder of a claim", "job", {f"{CONTAINER}/volumeMounts/0/subPath": "x"}, "nothing over the files"),
+    # A volume by which a driver brings secrets, or a file with the bit setuid.
+    (
+        "an inline CSI volume",
+        "job",
+        {f"{POD}/volumes/0": {"name": "volume", "csi": {"driver": "x.test"}}},
+        "mount claims",
+    ),
+    (
+        "an NFS volume",
+        "job",
+        {f"{POD}/volumes/0": {"name": "volume", "nfs": {"server": "x", "path": "/"}}},
+        "mount claims",
+    ),
+    (
+        "iSCSI",
+        "job",
+        {
+            f"{POD}/volumes/0": {
+                "name": "volume",
+                "iscsi": {"targetPortal": "x", "iqn": "iqn.2001-04.com.x:y", "lun": 0},
+            }
+        },
+        "mount claims",
+    ),
+    ("another's claim", "job", {f"{POD}/volumes/0/persistentVolumeClaim/claimName": "data"}, "mount claims"),
+    (
+        "a generic volume",
+        "job",
+        {
+            f"{POD}/volumes/0": {
+                "name": "volume",
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+                    }
+                },
+            }
+        },
+        "mount claims",
+    ),
+    ("memory of the node", "job", {f"{POD}/volumes/2/emptyDir/sizeLimit": "64Gi"}, "mount claims"),
+    # A token, or a key.
+    ("a token", "job", {f"{POD}/automountServiceAccountToken": True}, "have no token"),
+    ("another account", "job", {f"{POD}/serviceAccountName": "accelkit-remediation"}, "run as no account"),
+    ("a projected token", "job", {f"{POD}/volumes/0": PROJECTED}, "mount claims"),
+    ("a key as a variable", "job", {f"{CONTAINER}/env": [{"name": "X", "valueFrom": LOGIN}]}, "no variables"),
+    (
+        "all keys as variables",
+        "job",
+        {f"{CONTAINER}/envFrom": [{"secretRef": {"name": "accelkit-ca"}}]},
+        "no variables",
+    ),
+    ("a key as a volume", "job", {f"{POD}/volumes/3/secret": {"secretName": "accelkit-extender-tls"}}, "mount claims"),
+    ("any Secret whole", "job", {f"{POD}/volumes/3/secret": {"secretName": "x"}}, "mount claims"),
+    ("another key of it", "job", {f"{POD}/volumes/3/secret/items/0/key": "tls.key"}, "mount claims"),
+    ("another's settings", "job", {f"{POD}/volumes/1/configMap/name": "accelkit-scheduler-keeper"}, "mount claims"),
+    # More pods, or those of others.
+    (
+        "pods of others",
+        "job",
+        {
+            "spec/manualSelector": True,
+            "spec/selector": {"matchLabels": {"a": "b"}},
+            "spec/template/metadata/labels/cache.accelkit.io~1x": "b",
+            "spec/template/metadata/labels/a": "b",
+        },
+        "one pod of a Job",
+    ),
+    ("a thousand pods", "job", {"spec/parallelism": 1000, "spec/completions": 1000}, "one pod of a Job"),
+    ("another name", "job", {"metadata/name": "accelkit-reset-0123456789abcdef"}, "writes no jobs but its own"),
+    (
+        "an owner",
+        "job",
+        {"metadata/ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "0"}]},
+        "other labels or owners",
+    ),
+    ("a finalizer", "job", {"metadata/finalizers": ["x.test/stays"]}, "sets no finalizers"),
+    ("a label of others", "job", {"metadata/labels/app.kubernetes.io~1name": "x"}, "other labels or owners"),
+    ("finalizers of pods", "job", {"spec/template/metadata/finalizers": ["x.test/stays"]}, "no labels and annotations"),
+    (
+        "pods of others",
+        "daemon_set",
+        {"spec/selector": {"matchLabels": {"app.kubernetes.io/part-of": "accelkit"}}},
+        "selects by its own name",
+    ),
+    ("a key", "daemon_set", {f"{POD}/volumes/+": {"name": "x", "secret": {"secretName": "x"}}}, "mount claims"),
+    ("a token", "daemon_set", {f"{POD}/automountServiceAccountToken": True}, "have no token"),
+    ("another command", "daemon_set", {f"{CONTAINER}/command/2": "id"}, "run no commands but"),
+    (
+        "a tag as a volume",
+        "daemon_set",
+        {f"{POD}/volumes/0": {"name": "kernel-cache", "image": {"reference": "x:1"}}},
+        "mount claims",
+    ),
+    ("a folder of the host", "daemon_set", {f"{POD}/volumes/0": {**HOST, "name": "kernel-cache"}}, "mount claims"),
+    # Secrets by which Kubernetes hands out a token.
+    (
+        "a token of an account",
+        "secret",
+        {
+            "type": "kubernetes.io/service-account-token",
+            "data": {},
+            "metadata/annotations": {"kubernetes.io/service-account.name": "accelkit-remediation"},
+        },
+        "no Secrets but copies",
+    ),
+    ("a Secret of another", "secret", {"metadata/name": "accelkit-extender-tls"}, "writes no secrets but its own"),
+    ("another key", "secret", {"data": {"tls.key": "e30="}, "type": "Opaque"}, "no Secrets but copies"),
+    ("without an owner", "secret", {"metadata/ownerReferences": None}, "no Secrets but copies"),
+    (
+        "another owner",
+        "secret",
+        {"metadata/ownerReferences/0/kind": "Pod", "metadata/ownerReferences/0/apiVersion": "v1"},
+        "no Secrets but copies",
+    ),
+    ("a label", "secret", {"metadata/labels": {"a": "b"}}, "no Secrets but copies"),
+    # Settings of others.
+    ("a report of a node", "config_map", {"metadata/name": "node-1"}, "writes no configmaps but its own"),
+    ("other files", "config_map", {"data": {"spec.json": "{}"}}, "no ConfigMaps but the settings"),
+    ("binary files", "config_map", {"binaryData": {"x": "e30="}}, "no ConfigMaps but the settings"),
+    # Storage.
+    ("the root of nodes", "volume", {"spec/hostPath/path": "/"}, "no volumes but those of caches"),
+    ("all caches", "volume", {"spec/hostPath/path": "/var/lib/accelkit/kernel-caches/claims"}, "no volumes but"),
+    ("a folder made anew", "volume", {"spec/hostPath/type": "DirectoryOrCreate"}, "no volumes but those of caches"),
+    (
+        "a CSI volume",
+        "volume",
+        {"spec/hostPath": None, "spec/csi": {"driver": "x", "volumeHandle": "y"}},
+        "no volumes but",
+    ),
+    ("an NFS volume", "volume", {"spec/hostPath": None, "spec/nfs": {"server": "x", "path": "/"}}, "no volumes but"),
+    ("a volume for anybody", "volume", {"spec/claimRef": None}, "no volumes but those of caches"),
+    ("a volume of another name", "volume", {"metadata/name": "pv-1"}, "no volumes but those of caches"),
+    ("a volume without labels", "volume", {"metadata/labels": {}}, "touches no persistentvolumes but"),
+    ("a volume that stays", "volume", {"metadata/finalizers": ["x.test/stays"]}, "writes no finalizers"),
+    ("a copy of another's claim", "cloned", {"spec/dataSource/name": "data"}, "creates claims on storage"),
+    (
+        "a copy across namespaces",
+        "cloned",
+        {
+            "spec/dataSource": None,
+            "spec/dataSourceRef": {
+                "kind": "PersistentVolumeClaim",
+                "name": MADE.target.name("fill", "disk"),
+                "namespace": "kube-system",
+            },
+        },
+        "",
+    ),
+    (
+        "a copy for a tenant",
+        "claim",
+        {"spec/dataSource": {"kind": "PersistentVolumeClaim", "name": "data"}},
+        "creates claims",
+    ),
+    (
+        "a claim with an owner",
+        "claim",
+        {"metadata/ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "0"}]},
+        "no owners",
+    ),
+    ("a claim of any labels", "claim", {"metadata/labels/app": "db"}, "writes no labels"),
+]

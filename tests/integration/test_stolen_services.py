@@ -1,0 +1,301 @@
+"""Stolen tokens of remediation and the extender: no way to a node, nor to the key or Service of another component."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from bounded_accounts import cache_bounds, extender_bounds, installed_bounds, keeper_bounds, remediation_bounds
+from cluster_objects import kubeconfig_of_account
+from extender_process import until
+from impersonation import find_refusal
+from stolen_manifests import IMAGE, change
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import delete_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.remediation.resets import Reset, build_reset_job
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+OURS = "stolen-services"
+CACHES, REMEDIATION, EXTENDER = "accelkit-cache-controller", "accelkit-remediation", "accelkit-extender"
+KEEPER = "accelkit-scheduler-keeper"
+DRY = {"dryRun": "All"}
+JOBS = build_collection_path("batch/v1", "jobs", OURS)
+CRON_JOBS = build_collection_path("batch/v1", "cronjobs", OURS)
+LEASES = build_collection_path("coordination.k8s.io/v1", "leases", OURS)
+SLICES = build_collection_path("discovery.k8s.io/v1", "endpointslices", OURS)
+CONFIG_MAPS = build_collection_path("v1", "configmaps", OURS)
+# As an administrator writes it: it may do on a node whatever a reset needs.
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"name": "reset"},
+    "spec": {
+        "schedule": "@yearly",
+        "suspend": True,
+        "jobTemplate": {
+            "metadata": {"labels": {"team": "a"}, "annotations": {"why": "reset"}},
+            "spec": {
+                "backoffLimit": 1,
+                "template": {
+                    "metadata": {"labels": {"app": "reset"}},
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "hostPID": True,
+                        "initContainers": [{"name": "wait", "image": "vendor.test/tools:1", "command": ["sleep", "1"]}],
+                        "containers": [
+                            {
+                                "name": "reset",
+                                "image": "vendor.test/tools:1",
+                                "command": ["sh", "-c", 'reset "$ACCELKIT_BDF"'],
+                                "env": [{"name": "LEVEL", "value": "1"}],
+                                "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}},
+                                "securityContext": {"privileged": True},
+                                "volumeMounts": [{"name": "dev", "mountPath": "/dev"}],
+                            }
+                        ],
+                        "volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}],
+                    },
+                },
+            },
+        },
+    },
+}
+VARIABLES = {"ACCELKIT_CARD": "GPU-0a1b", "ACCELKIT_NODE": "node-1", "ACCELKIT_REASON": "Xid79"}
+RESET = Reset(
+    "reset", "accelkit-reset-0123456789abcdef", OURS, "node-1", {**VARIABLES, "ACCELKIT_BDF": "0000:01:00.0"}, 60.0
+)
+
+
+async def with_api(config, action):
+    async with ApiClient(load_connection(config)) as api:
+        return await action(api)
+
+
+@pytest.fixture(scope="module")
+def site(control_plane, defined):
+    """All accounts with their rights and policies; yields kubeconfigs with their tokens."""
+    bounds = [
+        *cache_bounds(OURS, CACHES, IMAGE),
+        *remediation_bounds(OURS, REMEDIATION, "reset"),
+        *extender_bounds(OURS, EXTENDER),
+        *keeper_bounds(OURS),
+    ]
+
+    async def begin(api):
+        await api.post("/api/v1/namespaces", {"metadata": {"name": OURS}})
+        await api.post(CRON_JOBS, TEMPLATE)
+
+    admin = control_plane.kubeconfig
+    asyncio.run(with_api(admin, begin))
+    try:
+        with installed_bounds(admin, bounds):
+            accounts = (CACHES, REMEDIATION, EXTENDER, KEEPER)
+            tokens = {name: asyncio.run(kubeconfig_of_account(control_plane, name, OURS)) for name in accounts}
+            asyncio.run(with_api(tokens[REMEDIATION], in_force))
+            yield tokens
+    finally:
+        asyncio.run(with_api(admin, lambda api: delete_if_present(api, f"/api/v1/namespaces/{OURS}")))
+
+
+async def in_force(thief):
+    """Wait until the API server compares Jobs with the CronJob, which it has to learn of first."""
+    job = await read_job(thief)
+
+    async def taken():
+        return await find_refusal(thief.post(JOBS, job, query=DRY)) == ""
+
+    async def refused():
+        return "but for the node" in await find_refusal(
+            thief.post(JOBS, change(job, {f"{CONTAINER}/image": "evil"}), query=DRY)
+        )
+
+    await until(refused)
+    await until(taken)
+
+
+async def read_job(api):
+    """The Job that remediation makes of the CronJob, as the API server shows that."""
+    return build_reset_job(await api.get(build_object_path(CRON_JOBS, "reset")), RESET)
+
+
+@pytest.fixture
+async def thief_of(site):
+    """Makes clients that have the token of an account."""
+    opened = []
+
+    async def steal(account):
+        api = ApiClient(load_connection(site[account]))
+        opened.append(api)
+        return await api.__aenter__()
+
+    yield steal
+    for each in opened:
+        await each.__aexit__(None, None, None)
+
+
+POD = "spec/template/spec"
+CONTAINER = f"{POD}/containers/0"
+KEY = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "accelkit-extender-tls", "key": "tls.key"}}}
+OTHER = [{"name": "x", "image": "vendor.test/tools:1"}]
+RESETS: list[tuple[str, dict[str, Any], str]] = [
+    ("another image", {f"{CONTAINER}/image": "evil"}, "but for the node"),
+    ("another command", {f"{CONTAINER}/command/2": "id"}, "but for the node"),
+    ("arguments", {f"{CONTAINER}/args": ["x"]}, "but for the node"),
+    ("another user", {f"{CONTAINER}/securityContext/runAsUser": 0}, "but for the node"),
+    ("the host's root", {f"{POD}/volumes/0/hostPath/path": "/"}, "but for the node"),
+    ("one more volume", {f"{POD}/volumes/+": {"name": "x", "secret": {"secretName": "x"}}}, "but for the node"),
+    ("one more container", {f"{POD}/containers/+": OTHER[0]}, "but for the node"),
+    ("another init container", {f"{POD}/initContainers": OTHER}, "but for the node"),
+    ("no init container", {f"{POD}/initContainers": None}, "but for the node"),
+    ("the host's network", {f"{POD}/hostNetwork": True}, "but for the node"),
+    ("an account", {f"{POD}/serviceAccountName": "accelkit-extender"}, "but for the node"),
+    ("another account", {f"{POD}/serviceAccountName": "x"}, "but for the node"),
+    ("a priority", {f"{POD}/priorityClassName": "system-node-critical"}, "but for the node"),
+    ("another variable", {f"{CONTAINER}/env/+": {"name": "LD_PRELOAD", "value": "x"}}, "but for the node"),
+    ("another value", {f"{CONTAINER}/env/0/value": "2"}, "but for the node"),
+    ("a key as a variable", {f"{CONTAINER}/env/+": KEY}, "but for the node"),
+    ("a key in place of a name", {f"{CONTAINER}/env/1": {**KEY, "name": "ACCELKIT_BDF"}}, "but for the node"),
+    ("a command in a name", {f"{CONTAINER}/env/1/value": "$(id)"}, "but for the node"),
+    ("all keys as variables", {f"{CONTAINER}/envFrom": [{"secretRef": {"name": "x"}}]}, "but for the node"),
+    ("no node", {f"{POD}/nodeName": None}, "each on one node"),
+    ("another name", {"metadata/name": "other"}, "creates no Jobs but"),
+    ("a label", {"metadata/labels/a": "b"}, "has the labels and annotations"),
+    (
+        "an owner",
+        {"metadata/ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "0"}]},
+        "labels",
+    ),
+    ("a label of pods", {"spec/template/metadata/labels/a": "b"}, "pods that reset a card have the labels"),
+    (
+        "a runtime's annotation",
+        {"spec/template/metadata/annotations": {"cdi.k8s.io/x": "v.test/d=0"}},
+        "have the labels",
+    ),
+    ("many pods", {"spec/parallelism": 100}, "is that of the CronJob"),
+    ("pods of others", {"spec/manualSelector": True, "spec/selector": {"matchLabels": {"app": "reset"}}}, "is that of"),
+    ("more tries", {"spec/backoffLimit": 9}, "is that of the CronJob"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), [each[1:] for each in RESETS], ids=[each[0] for each in RESETS])
+async def test_a_thief_of_remediation_runs_nothing_but_the_installed_template(thief_of, changes, said):
+    thief = await thief_of(REMEDIATION)
+    refused = await find_refusal(thief.post(JOBS, change(await read_job(thief), changes), query=DRY))
+    assert "denied request" in refused
+    assert said in refused
+
+
+async def test_without_its_template_remediation_runs_nothing(thief_of, control_plane):
+    thief = await thief_of(REMEDIATION)
+    job = await read_job(thief)
+    cron_job = build_object_path(CRON_JOBS, "reset")
+
+    async def denied():
+        return await find_refusal(thief.post(JOBS, job, query=DRY)) != ""
+
+    async def taken():
+        return not await denied()
+
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        await api.patch(cron_job, {"spec": {"suspend": False}})
+        await until(denied)
+        await api.delete(cron_job)
+        await until(denied)
+        await api.post(CRON_JOBS, TEMPLATE)
+        await until(taken)
+
+
+SYSTEM_LEASES = LEASES.replace(OURS, "kube-system")
+STATE: list[tuple[str, str, str, dict[str, Any], str]] = [
+    ("its Lease", REMEDIATION, LEASES, {"metadata": {"name": REMEDIATION}}, ""),
+    ("another's Lease", REMEDIATION, LEASES, {"metadata": {"name": EXTENDER}}, "no Lease but its own"),
+    ("a report", REMEDIATION, CONFIG_MAPS, {"metadata": {"name": "node-1"}}, "no ConfigMap but its breaker"),
+    ("its Lease", EXTENDER, LEASES, {"metadata": {"name": EXTENDER}}, ""),
+    ("another's Lease", EXTENDER, LEASES, {"metadata": {"name": CACHES}}, "writes no leases but its own"),
+    ("its Lease", KEEPER, SYSTEM_LEASES, {"metadata": {"name": "accelkit-run"}}, ""),
+    ("another's Lease", KEEPER, SYSTEM_LEASES, {"metadata": {"name": "kube-scheduler"}}, "no Lease but accelkit-run"),
+    ("its Lease", CACHES, LEASES, {"metadata": {"name": CACHES}}, ""),
+    ("another's Lease", CACHES, LEASES, {"metadata": {"name": EXTENDER}}, "writes no leases but its own"),
+]
+
+
+def build_slice(name, service):
+    labels = {"kubernetes.io/service-name": service}
+    return {"metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "endpoints": [], "ports": []}
+
+
+STATE += [
+    ("its slice", EXTENDER, SLICES, build_slice(EXTENDER, EXTENDER), ""),
+    ("the slice of the webhook", EXTENDER, SLICES, build_slice("x", CACHES), "writes no endpointslices but its own"),
+    ("its slice for the webhook", EXTENDER, SLICES, build_slice(EXTENDER, CACHES), "that of its own Service"),
+]
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "body", "said"), [each[1:] for each in STATE], ids=[f"{each[1]}: {each[0]}" for each in STATE]
+)
+async def test_a_thief_takes_the_place_of_no_other_service(thief_of, account, path, body, said):
+    thief = await thief_of(account)
+    refused = await find_refusal(thief.post(path, body, query=DRY))
+    assert said in refused
+    assert bool(refused) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"annotations": {"cdi.k8s.io/x": "vendor.test/device=0"}}, "no annotations of pods but"),
+        ({"annotations": {"io.kubernetes.cri-o.Devices": "/dev/sda"}}, "no annotations of pods but"),
+        ({"labels": {"app.kubernetes.io/name": EXTENDER}}, "no labels of pods"),
+        ({"annotations": {"accelkit.io/assignment": "{}"}}, "not found"),
+        ({"labels": {"topology.kubernetes.io/zone": "a"}}, "not found"),
+    ],
+)
+async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(thief_of, metadata, said):
+    thief = await thief_of(EXTENDER)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    path = build_collection_path("v1", "pods", "default") + "/none/binding"
+    body = {"metadata": {"name": "none", **metadata}, "target": target}
+    assert said in await find_refusal(thief.post(path, body, query=DRY))
+
+
+RBAC_PATHS = "/apis/rbac.authorization.k8s.io/v1"
+NAMED = {"metadata": {"name": "stolen"}}
+# What no account has a right to: each would lead to a node, a token, a key, or past the policies.
+FORBIDDEN: list[tuple[str, str, str, dict[str, Any] | None]] = [
+    ("a pod", "post", build_collection_path("v1", "pods", OURS), NAMED),
+    ("a token", "post", f"/api/v1/namespaces/{OURS}/serviceaccounts/{REMEDIATION}/token", {}),
+    ("a token of kube-system", "post", "/api/v1/namespaces/kube-system/serviceaccounts/default/token", {}),
+    ("a key", "get", f"/api/v1/namespaces/{OURS}/secrets/accelkit-extender-tls", None),
+    ("all keys", "get", f"/api/v1/namespaces/{OURS}/secrets", None),
+    ("Secrets of tenants", "get", "/api/v1/secrets", None),
+    ("a shell", "post", f"/api/v1/namespaces/{OURS}/pods/x/exec", {}),
+    ("an ephemeral container", "patch", f"/api/v1/namespaces/{OURS}/pods/x/ephemeralcontainers", {}),
+    ("a kubelet", "get", "/api/v1/nodes/node-1/proxy/pods", None),
+    ("a Role", "post", f"{RBAC_PATHS}/namespaces/{OURS}/roles", NAMED),
+    ("a ClusterRoleBinding", "post", f"{RBAC_PATHS}/clusterrolebindings", NAMED),
+    ("the policy", "delete", f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{CACHES}", None),
+    ("a Deployment", "post", build_collection_path("apps/v1", "deployments", OURS), NAMED),
+    ("a CronJob", "patch", build_object_path(CRON_JOBS, "reset"), {"spec": {"suspend": False}}),
+    ("all ConfigMaps", "delete", CONFIG_MAPS, None),
+    ("all Jobs", "delete", JOBS, None),
+    ("all claims", "delete", "/api/v1/namespaces/default/persistentvolumeclaims", None),
+    ("the status of a Job", "patch", f"{JOBS}/x/status", {}),
+    ("a certificate", "post", "/apis/certificates.k8s.io/v1/certificatesigningrequests", NAMED),
+    ("a label of a Job", "patch", f"{JOBS}/x", {"metadata": {"labels": {"a": "b"}}}),
+    ("a ConfigMap", "patch", f"{CONFIG_MAPS}/accelkit-scheduler-keeper", {"data": {"spec.json": "{}"}}),
+]
+
+
+@pytest.mark.parametrize("account", [CACHES, REMEDIATION, EXTENDER, KEEPER])
+async def test_a_thief_has_no_right_that_leads_further(thief_of, account):
+    thief = await thief_of(account)
+    taken = {}
+    for what, verb, path, body in FORBIDDEN:
+        refused = await find_refusal(getattr(thief, verb)(path, *(() if body is None else (body,))))
+        if "cannot " not in refused:
+            taken[what] = refused
+    assert taken == {}

@@ -1,0 +1,222 @@
+"""What a stolen token of the cache controller is good for: each way to a node or to another's key is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from bounded_accounts import cache_bounds, installed_bounds
+from cluster_objects import kubeconfig_of_account
+from extender_process import until
+from impersonation import find_refusal
+from stolen_attacks import ATTACKS, MADE, NAME, OURS, POD, TENANT
+from stolen_manifests import IMAGE, change
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import delete_if_present
+from accelkit.kube.paths import build_collection_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+DRY = {"dryRun": "All"}
+COLLECTIONS = {
+    "job": build_collection_path("batch/v1", "jobs", OURS),
+    "check": build_collection_path("batch/v1", "jobs", OURS),
+    "daemon_set": build_collection_path("apps/v1", "daemonsets", OURS),
+    "config_map": build_collection_path("v1", "configmaps", OURS),
+    "secret": build_collection_path("v1", "secrets", OURS),
+    "volume": build_collection_path("v1", "persistentvolumes"),
+    "claim": build_collection_path("v1", "persistentvolumeclaims", TENANT),
+    "filled": build_collection_path("v1", "persistentvolumeclaims", OURS),
+    "cloned": build_collection_path("v1", "persistentvolumeclaims", OURS),
+    "lease": build_collection_path("coordination.k8s.io/v1", "leases", OURS),
+}
+
+
+@pytest.fixture(scope="module")
+def site(control_plane, defined):
+    """The account with its rights and policies; yields a kubeconfig with its token."""
+    bounds = cache_bounds(OURS, NAME, IMAGE)
+
+    async def begin(api):
+        for namespace in (OURS, TENANT):
+            await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+
+    async def end(api):
+        for namespace in (OURS, TENANT):
+            await delete_if_present(api, f"/api/v1/namespaces/{namespace}")
+
+    asyncio.run(with_api(control_plane, begin))
+    try:
+        with installed_bounds(control_plane.kubeconfig, bounds):
+            config = asyncio.run(kubeconfig_of_account(control_plane, NAME, OURS))
+            asyncio.run(in_force(config))
+            yield config
+    finally:
+        asyncio.run(with_api(control_plane, end))
+
+
+async def with_api(sandbox, action):
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        await action(api)
+
+
+async def in_force(config):
+    """Wait until each policy refuses what it has to."""
+    async with ApiClient(load_connection(config)) as thief:
+        for kind, bad in (
+            ("config_map", {"metadata/name": "other"}),
+            ("job", {f"{POD}/hostPID": True}),
+            ("volume", {"metadata/labels": {}}),
+        ):
+
+            async def refused(kind=kind, bad=bad):
+                body = change(getattr(MADE, kind), bad)
+                return "denied request" in await find_refusal(thief.post(COLLECTIONS[kind], body, query=DRY))
+
+            await until(refused)
+
+
+@pytest.fixture
+async def thief(site):
+    """Who has the token."""
+    async with ApiClient(load_connection(site)) as api:
+        yield api
+
+
+@pytest.fixture
+async def api(control_plane, site):
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        yield api
+
+
+@pytest.mark.parametrize("kind", [each for each in COLLECTIONS if each != "lease"])
+async def test_what_the_controller_creates_is_taken(thief, kind):
+    assert await find_refusal(thief.post(COLLECTIONS[kind], getattr(MADE, kind), query=DRY)) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"), [each[1:] for each in ATTACKS], ids=[f"{each[1]}: {each[0]}" for each in ATTACKS]
+)
+async def test_a_thief_creates_nothing_else(thief, kind, changes, said):
+    refused = await find_refusal(thief.post(COLLECTIONS[kind], change(getattr(MADE, kind), changes), query=DRY))
+    if said:
+        assert "denied request" in refused
+        assert said in refused
+    else:
+        assert refused
+
+
+VOLUMES, CLAIMS = COLLECTIONS["volume"], COLLECTIONS["claim"]
+CACHES = build_collection_path("gkm.io/v1alpha1", "gkmcaches", TENANT)
+PROTECTED = {
+    "metadata": {"labels": {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "kernel-cache"}}
+}
+MINE = {
+    "claimRef": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": OURS,
+        "name": MADE.filled["metadata"]["name"],
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def others(control_plane, site):
+    """Objects of a tenant and of another component, and some that the controller made; yields their paths."""
+    storage = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "8Mi"}, "storageClassName": "disk"}
+    folder = {"hostPath": {"path": "/data"}, "persistentVolumeReclaimPolicy": "Retain"}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "disk",
+        "resources": {"requests": {"storage": "8Mi"}},
+    }
+    spec = {"image": "quay.io/team/app:v1"}
+    cache = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache", "metadata": {"name": "kernels"}, "spec": spec}
+    bodies = [
+        (COLLECTIONS["config_map"], {"metadata": {"name": "accelkit-scheduler-keeper"}, "data": {"spec.json": "{}"}}),
+        (COLLECTIONS["job"], {**MADE.job, "metadata": {"name": "accelkit-driver-build", "namespace": OURS}}),
+        (CLAIMS, {"metadata": {"name": "data"}, "spec": claim}),
+        (VOLUMES, {"metadata": {"name": "stolen-data"}, "spec": {**storage, **folder}}),
+        (VOLUMES, {"metadata": {"name": "stolen-filled"}, "spec": {**storage, **folder, **MINE}}),
+        (CACHES, cache),
+        (CLAIMS, MADE.claim),
+    ]
+
+    async def begin(api):
+        for path, body in bodies:
+            await api.post(path, body)
+
+    async def end(api):
+        for path, body in reversed(bodies):
+            found = f"{path}/{body['metadata']['name']}"
+            await api.patch(found, {"metadata": {"finalizers": None}})
+            await delete_if_present(api, found)
+
+    try:
+        asyncio.run(with_api(control_plane, begin))
+        yield
+    finally:
+        asyncio.run(with_api(control_plane, end))
+
+
+OTHERS: list[tuple[str, str, dict[str, Any] | None, str]] = [
+    (f"{COLLECTIONS['config_map']}/accelkit-scheduler-keeper", "delete", None, "writes no configmaps but its own"),
+    (f"{COLLECTIONS['job']}/accelkit-driver-build", "delete", None, "writes no jobs but its own"),
+    (f"{CLAIMS}/data", "delete", None, "touches no persistentvolumeclaims but"),
+    (f"{VOLUMES}/stolen-data", "delete", None, "touches no persistentvolumes but"),
+    (f"{VOLUMES}/stolen-filled", "delete", None, "touches no persistentvolumes but"),
+    (f"{CACHES}/kernels", "delete", None, "cannot delete resource"),
+    # By a label first, and then as its own.
+    (f"{CLAIMS}/data", "patch", PROTECTED, "touches no persistentvolumeclaims but"),
+    (f"{VOLUMES}/stolen-data", "patch", PROTECTED, "touches no persistentvolumes but"),
+    (f"{VOLUMES}/stolen-data", "patch", {**PROTECTED, "spec": MINE}, "touches no persistentvolumes but"),
+    (f"{VOLUMES}/stolen-filled", "patch", {**PROTECTED, "spec": {"mountOptions": ["suid"]}}, "of a volume whose it is"),
+    (f"{VOLUMES}/stolen-filled", "patch", {"metadata": {"labels": {"a": "b"}}}, "writes no labels"),
+    (f"{VOLUMES}/stolen-filled", "patch", {"metadata": {"finalizers": None, **PROTECTED["metadata"]}}, "no finalizers"),
+    (
+        f"{VOLUMES}/stolen-filled",
+        "patch",
+        {"spec": {"persistentVolumeReclaimPolicy": "Recycle"}, **PROTECTED},
+        "whose it is",
+    ),
+    (f"{CLAIMS}/kernels", "patch", {"spec": {"resources": {"requests": {"storage": "1Ti"}}}}, "claims on storage"),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"finalizers": None}}, "writes no finalizers"),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"labels": {"app.kubernetes.io/component": None}}}, "writes no labels"),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"annotations": {"a": "b"}}}, "writes no labels and annotations"),
+    (f"{CACHES}/kernels", "patch", {"spec": {"image": "evil.test/app:v1"}}, "nothing else of a cache"),
+    (f"{CACHES}/kernels", "patch", {"metadata": {"labels": {"a": "b"}}}, "nothing else of a cache"),
+    (f"{CACHES}/kernels", "patch", {"metadata": {"finalizers": ["x.test/stays"]}}, "writes no finalizers"),
+    # What the controller does.
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"annotations": {"cache.accelkit.io/volume": "x 1"}}}, ""),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"ownerReferences": None}}, ""),
+    (f"{CACHES}/kernels", "patch", {"metadata": {"finalizers": ["cache.accelkit.io/in-use"]}}, ""),
+    (
+        f"{VOLUMES}/stolen-filled",
+        "patch",
+        {
+            **PROTECTED,
+            "spec": {
+                "persistentVolumeReclaimPolicy": "Delete",
+                "accessModes": ["ReadOnlyMany"],
+                "claimRef": {"namespace": TENANT, "name": "kernels", "uid": "0"},
+            },
+        },
+        "",
+    ),
+    (f"{CLAIMS}/kernels", "delete", {"dryRun": ["All"]}, ""),
+]
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize(("path", "verb", "body", "said"), OTHERS)
+async def test_a_thief_touches_nothing_of_others(thief, path, verb, body, said):
+    if verb == "delete":
+        refused = await find_refusal(thief.delete(path, body or {"dryRun": ["All"]}))
+    else:
+        refused = await find_refusal(thief.patch(path, body, query=DRY))
+    assert said in refused
+    assert bool(refused) is bool(said)
