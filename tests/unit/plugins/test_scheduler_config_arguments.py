@@ -21,8 +21,8 @@ OF_ROLE = {
     "image_pull_secrets": ("pod", "pull_secrets"),
     "host_folders": ("pod", "host_folders"),
 }
-# Whether the host is reached through a pod is the role's own; the module is given `pod` or not. So is the keeper.
-ROLES_OWN = {"reach", "keeper", "keeper_client_secret", "keeper_namespace", "keeper_version"}
+# The module gets `pod` or not, and former resources as part of the managed ones. The keeper is the role's own.
+ROLES_OWN = {"former_resources", "reach", "keeper", "keeper_client_secret", "keeper_namespace", "keeper_version"}
 
 
 def load(text):
