@@ -74,7 +74,7 @@ class Manifests:
     @property
     def daemon_set(self) -> Json:
         """Pods that hold an image on their nodes."""
-        ((_, body),) = ImageDelivery(self.settings).plan(self.cache, SeenObjects(str)).create
+        ((_, body),) = ImageDelivery(self.settings).plan(self.cache, SeenObjects(lambda _key: None)).create
         return dict(body)
 
     @property
