@@ -22,6 +22,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices, o
 from accelkit.node.reconciliation.uncounted import Account, count_uncounted
 from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.checked_assignments import check_assignment
+from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.counted_requests import CardContainer, parse_amount
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
@@ -30,14 +31,24 @@ PodName = tuple[str, str]  # namespace, name
 
 
 def group_devices_by_pod(
-    answer: resources_api.ListPodResourcesResponse, dialect: Dialect
+    answer: resources_api.ListPodResourcesResponse, dialect: Dialect, assigned: Collection[PodName] = ()
 ) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    memory, whole = (list_held_devices(answer, name) for name in (dialect.resources.memory, dialect.resources.cards))
+    """Return what the kubelet shows of our devices: by pod, by container; those without any are left out.
+
+    Args:
+        answer: the kubelet's.
+        dialect: that is served; resources of all others count too.
+        assigned: pods that count where another device plugin may have given them their devices.
+    """
+    resources = list_device_resources(dialect)
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
-    for namespace, pod, container in sorted(memory.keys() | whole.keys()):
-        key = namespace, pod, container
-        found[namespace, pod][container] = ContainerDevices(memory.get(key, []), whole.get(key, []))
+    for whole, names in ((False, resources.memory), (True, resources.cards)):
+        for name in names:
+            for (namespace, pod, container), ids in sorted(list_held_devices(answer, name).items()):
+                if name in resources.doubtful and (namespace, pod) not in assigned:
+                    continue
+                had = found[namespace, pod].get(container, ContainerDevices([], []))
+                found[namespace, pod][container] = had.add(ids, whole=whole)
     return dict(found)
 
 
