@@ -31,7 +31,10 @@ PodName = tuple[str, str]  # namespace, name
 
 
 def group_devices_by_pod(
-    answer: resources_api.ListPodResourcesResponse, dialect: Dialect, assigned: Collection[PodName] = ()
+    answer: resources_api.ListPodResourcesResponse,
+    dialect: Dialect,
+    assigned: Collection[PodName] = (),
+    ids: DeviceIds | None = None,
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our devices: by pod, by container; those without any are left out.
 
@@ -39,16 +42,24 @@ def group_devices_by_pod(
         answer: the kubelet's.
         dialect: that is served; resources of all others count too.
         assigned: pods that count where another device plugin may have given them their devices.
+        ids: the device IDs of the node's cards, by which devices of others are known; None where they are not known.
     """
     resources = list_device_resources(dialect)
+
+    def is_ours(name: str, pod: PodName, device_ids: Sequence[str], *, whole: bool) -> bool:
+        if name in (dialect.resources.memory, dialect.resources.cards) or pod in assigned:
+            return True
+        return name not in resources.doubtful and (
+            ids is None or all(ids.owns(each, whole=whole) for each in device_ids)
+        )
+
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
     for whole, names in ((False, resources.memory), (True, resources.cards)):
         for name in names:
-            for (namespace, pod, container), ids in sorted(list_held_devices(answer, name).items()):
-                if name in resources.doubtful and (namespace, pod) not in assigned:
-                    continue
-                had = found[namespace, pod].get(container, ContainerDevices([], []))
-                found[namespace, pod][container] = had.add(ids, whole=whole)
+            for (namespace, pod, container), held in sorted(list_held_devices(answer, name).items()):
+                if is_ours(name, (namespace, pod), held, whole=whole):
+                    had = found[namespace, pod].get(container, ContainerDevices([], []))
+                    found[namespace, pod][container] = had.add(held, whole=whole)
     return dict(found)
 
 

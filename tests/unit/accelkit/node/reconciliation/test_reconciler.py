@@ -20,6 +20,7 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.devices import DeviceIds
 from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
@@ -446,11 +447,12 @@ def test_devices_of_all_dialects_are_shown():
         "q": ("aliyun.com/gpu-count", "b"),
         "ours": ("nvidia.com/gpu", "a"),
         "theirs": ("nvidia.com/gpu", "b"),
+        "others": ("aliyun.com/gpu-mem", "GPU-1-_-3"),
     }
     for name, (resource, device_id) in given.items():
         container = answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
         container.devices.add(resource_name=resource, device_ids=[device_id])
-    assert group_devices_by_pod(answer, NATIVE, {("d", "ours")}) == {
+    assert group_devices_by_pod(answer, NATIVE, {("d", "ours")}, DeviceIds("ab")) == {
         ("d", "p"): {"c": ContainerDevices([unit("a", 1)], [])},
         ("d", "q"): {"c": ContainerDevices([], ["b"])},
         ("d", "ours"): {"c": ContainerDevices([], ["a"])},
