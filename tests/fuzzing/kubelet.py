@@ -88,7 +88,6 @@ class KubeletRound:
         self._reconciler = Reconciler(
             self._api,
             pods=self._pods,
-            dialect=self._dialect,
             cards=lambda: node,
             events=Events(self._api, "agent", _NODE),
             metrics=Metrics(),

@@ -16,7 +16,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_config_maps_path
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
-from accelkit.vendors.pod_reading import PodReader
+from accelkit.vendors.counted_dialects import BoundPodReader
 
 _AGAIN_SECONDS = 1.0
 
@@ -98,7 +98,7 @@ async def gather(
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
-    reader = PodReader(dialects)
+    reader = BoundPodReader(dialects)
     pods, _ = await list_all(api, PODS, Pod, trim=reader.trim)
     policies, problems = await read_policies(api, names)
     notes = [f"the kubelet of {node} does not tell its configuration: {each}" for node, each in problems.items()]

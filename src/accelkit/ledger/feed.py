@@ -28,6 +28,7 @@ from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.placement.sharing.rules import SharingRules
 from accelkit.reporting import OnceReporter
+from accelkit.vendors.counted_dialects import BoundPodReader
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.labelled_nodes.labels import list_disabled_cards
 from accelkit.vendors.labelled_nodes.offer import NodeOffer, add_offer, build_inventory, read_offer
@@ -78,13 +79,14 @@ class LedgerFeed:
 
     Args:
         ledger: what is kept up to date.
-        dialects: whose resource names count.
+        dialects: those in use, in which pods that wait are read.
     """
 
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
         self._ledger = ledger
         self._dialects = dialects
         self._reader = PodReader(dialects)
+        self._bound_reader = BoundPodReader(dialects)
         self._inventories: dict[str, _Sight] = {}
         self._withheld: dict[str, frozenset[str]] = {}
         self._errors = OnceReporter(log, logging.ERROR)
@@ -164,7 +166,7 @@ class LedgerFeed:
 
     def trim_pod(self, pod: Pod) -> None:
         """Take from a pod what is not read of it here."""
-        self._reader.trim(pod)
+        self._bound_reader.trim(pod)
         status = pod.status
         status.container_statuses = status.init_container_statuses = None
         # A bound pod needs neither of the two.
@@ -298,7 +300,7 @@ class LedgerFeed:
         host = read_pod_amounts(pod.spec)
         if pod.spec.node_name:
             self._hosts.put_pod(pod.metadata.uid, pod.spec.node_name, host)
-        found = self._reader.read(pod)
+        found = (self._bound_reader if pod.spec.node_name else self._reader).read(pod)
         if found is None or not found.asks:
             return
         known = found.ref.uid in self.pending or found.ref.uid in self.created

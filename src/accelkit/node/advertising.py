@@ -49,7 +49,7 @@ class Advertising:
         node: where the cards are published.
         root: the host's root folder.
         told_unit_bytes: the cluster's unit of memory.
-        resource: the extended resource of memory.
+        resources: those of memory, also of dialects that are not served any more.
         pods: this node's pods with their assignments, listed at least once.
         plugins: what serves the cards to the kubelet.
         former_unit_bytes: where the node never had an inventory, the unit in which pods have got devices before; None
@@ -63,7 +63,7 @@ class Advertising:
         root: Path,
         *,
         told_unit_bytes: int,
-        resource: str,
+        resources: Collection[str],
         pods: NodePods,
         plugins: Sequence[DevicePlugin],
         former_unit_bytes: int | None = None,
@@ -75,7 +75,7 @@ class Advertising:
         self._node = node
         self._root = root
         self._told = told_unit_bytes
-        self._resource = resource
+        self._resources = resources
         self._pods = pods
         self._plugins = plugins
         self._unit: int | None = None
@@ -233,7 +233,8 @@ class Advertising:
         except DevicePluginError as exc:
             log.warning("%s; the unit of memory stays until they can", exc)
             return None
-        return {(namespace, pod) for namespace, pod, _ in list_held_devices(answer, self._resource)}
+        held = (key for resource in self._resources for key in list_held_devices(answer, resource))
+        return {(namespace, pod) for namespace, pod, _ in held}
 
     def _log_refusal(self, refused: DevicePluginError | None) -> None:
         if refused is None:

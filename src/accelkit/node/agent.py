@@ -31,7 +31,7 @@ from accelkit.node.health import HealthChecks, HealthMonitor
 from accelkit.node.health.card_errors import CardErrors
 from accelkit.node.health.xids import XidWatch
 from accelkit.node.host_files import wait_for_host_files
-from accelkit.node.kubelet import list_pod_resources
+from accelkit.node.kubelet import list_held_devices, list_pod_resources
 from accelkit.node.labels import NodeLabels
 from accelkit.node.library_report import LibraryReport
 from accelkit.node.managed_resources import ManagedResourcesWatch
@@ -48,8 +48,10 @@ from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.node.slots.plugin import DIALECT, make_slot_plugins
 from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, PROFILES
+from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.pod_reading import PodReader
 from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
@@ -113,6 +115,7 @@ async def run(options: AgentOptions) -> None:
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         dialect = load_dialect(options.dialect)
+        resources = list_device_resources(dialect)
         wake, look = asyncio.Event(), asyncio.Event()
         managed = None
         if options.managed_resources and options.namespace:
@@ -120,7 +123,7 @@ async def run(options: AgentOptions) -> None:
         is_managed = managed.lists if managed else _is_always_managed
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
         plugins = _make_plugins(options, dialect, pods=pods, metrics=metrics, wake=wake, is_managed=is_managed)
-        slot_pods = NodePods(api, options.node, DIALECT, on_change=wake.set)
+        slot_pods = NodePods(api, options.node, DIALECT, reader=PodReader([DIALECT]), on_change=wake.set)
         slots = make_slot_plugins(
             options.root,
             slot_pods,
@@ -135,7 +138,7 @@ async def run(options: AgentOptions) -> None:
             node,
             options.root,
             told_unit_bytes=options.unit_bytes,
-            resource=dialect.resources.memory,
+            resources=[each for each in resources.memory if each not in resources.doubtful],
             pods=pods,
             plugins=plugins,
             former_unit_bytes=options.former_unit_bytes,
@@ -152,7 +155,6 @@ async def run(options: AgentOptions) -> None:
         reconciler = Reconciler(
             api,
             pods=pods,
-            dialect=dialect,
             cards=advertising.list_node_cards,
             events=events,
             metrics=metrics,
@@ -257,6 +259,7 @@ def _make_plugins(
             allocations=allocations[resource],
             other=(other, allocations[other]),
             steering=options.steering,
+            counted=list_device_resources(dialect),
             on_allocate=wake.set,
             count=metrics.build_allocation_counter(resource),
             environment=dialect.environment,
@@ -292,7 +295,7 @@ async def _watch_cards(
         # So that an agent that restarts does not withhold for a moment what the node offers.
         with suppress(TimeoutError):
             await asyncio.wait_for(managed.reflector.synced.wait(), _RECORD_SECONDS)
-    in_use, known = frozenset[str](), load_usable_profiles()
+    in_use, known = _InUse(), load_usable_profiles()
     while True:
         settled = True
         try:
@@ -307,7 +310,7 @@ async def _watch_cards(
                 if not advertising.shown and node.inventory is not None:
                     known.require(card.vendor for card in node.inventory.cards)
                     ids = DeviceIds(card.id for card in node.inventory.cards)
-                    states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use))
+                    states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use.of_all))
                 await errors.follow_mended(found.cards)
                 cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
                 cards = [each.oversubscribe(options.memory_factor) for each in cards]
@@ -318,7 +321,7 @@ async def _watch_cards(
                 settled = await advertising.update(
                     cards,
                     topology=topology,
-                    in_use=in_use,
+                    in_use=in_use.served,
                     uncounted=reconciler.uncounted,
                     library_problems=problems,
                     cdi=await asyncio.to_thread(list_cdi_kinds, options.root, cards),
@@ -332,11 +335,23 @@ async def _watch_cards(
         look.clear()
 
 
-async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
+@dataclass(frozen=True)
+class _InUse:
+    """Device IDs that containers hold: by the resources that are served, and by those of all dialects."""
+
+    served: frozenset[str] = frozenset()
+    of_all: frozenset[str] = frozenset()
+
+
+async def _list_in_use(root: Path, dialect: Dialect, before: _InUse) -> _InUse:
     try:
-        held = group_devices_by_pod(await list_pod_resources(root), dialect)
+        answer = await list_pod_resources(root)
     except DevicePluginError:
         # A kubelet that does not answer has taken nothing back.
         return before
-    devices = (each for containers in held.values() for each in containers.values())
-    return frozenset(device_id for each in devices for device_id in (*each.memory, *each.whole))
+    devices = (each for containers in group_devices_by_pod(answer, dialect).values() for each in containers.values())
+    served = (dialect.resources.memory, dialect.resources.cards)
+    return _InUse(
+        frozenset(each for name in served for ids in list_held_devices(answer, name).values() for each in ids),
+        frozenset(device_id for each in devices for device_id in (*each.memory, *each.whole)),
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from accelkit.model.assignment import Assignment
@@ -41,6 +41,7 @@ class AssignedPod:
         written_bytes: the memory on shared cards that is written for each container. Nothing is given by it: a pod that
             was bound in another unit than the present one is known by it, and refused.
         admitted: whether the kubelet has taken the pod, devices and all.
+        limits: the resources that each container names, by its name.
     """
 
     uid: str
@@ -53,6 +54,15 @@ class AssignedPod:
     unit_bytes: int = 1
     written_bytes: Mapping[str, int] = field(default_factory=dict)
     admitted: bool = False
+    limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def select(self, resources: Collection[str]) -> AssignedPod | None:
+        """Return the pod with the containers that ask for some of these resources; None where none does."""
+        others = {name for name, limits in self.limits.items() if limits.isdisjoint(resources)}
+        if others.isdisjoint(self.assignment.containers):
+            return self
+        kept = {name: shares for name, shares in self.assignment.containers.items() if name not in others}
+        return replace(self, assignment=Assignment(kept)) if kept else None
 
     def sum_memory_bytes(self, container: str) -> int:
         """Return the memory that a container was assigned on shared cards."""

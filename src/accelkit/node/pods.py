@@ -21,6 +21,7 @@ from accelkit.node.node_cards import NodeCards
 from accelkit.node.static_pods import STATIC_ANNOTATIONS, StaticPods
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference, list_compute
+from accelkit.vendors.counted_dialects import BoundPodReader
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
@@ -78,15 +79,22 @@ class NodePods:
     Args:
         api: an open client.
         node: the node's name.
-        dialect: whose resource names the node advertises.
+        dialect: whose resource names the node advertises; pods of former dialects are read too.
+        reader: reads pods; None for that of the dialect.
         on_change: called after each change.
     """
 
     def __init__(
-        self, api: ApiClient, node: str, dialect: Dialect, *, on_change: Callable[[], None] = lambda: None
+        self,
+        api: ApiClient,
+        node: str,
+        dialect: Dialect,
+        *,
+        reader: PodReader | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
-        self._reader = PodReader([dialect])
+        self._reader = reader or BoundPodReader([dialect], advertised=True)
         self._on_change = on_change
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._readings = _Readings()
@@ -110,6 +118,11 @@ class NodePods:
     def list_assigned(self) -> list[AssignedPod]:
         """Return the pods with an assignment that can be believed."""
         return [each.assigned for each in self._make().values() if each.assigned is not None]
+
+    def list_assigned_names(self) -> frozenset[tuple[str, str]]:
+        """Return the namespaces and names of the pods with an assignment, believed or not."""
+        written = (each.pod for each in self._make().values() if each.pod.assignment is not None)
+        return frozenset((pod.ref.namespace, pod.ref.name) for pod in written)
 
     def list_unassigned(self) -> frozenset[str]:
         """Return the UIDs of the pods without such an assignment that the kubelet has not taken."""
@@ -275,4 +288,5 @@ def _build_assigned(pod: CardPod, written: Assignment, believed: Assignment, uni
         unit_bytes=unit_bytes,
         written_bytes=written_bytes,
         admitted=pod.admitted,
+        limits={container.name: frozenset(container.limits) for container in pod.containers},
     )

@@ -140,9 +140,10 @@ class CardPod(msgspec.Struct, frozen=True):
         """Return how many units of memory each container asks for; limits that cannot be read are left out."""
         units: dict[str, int] = {}
         for container in self.containers:
-            with suppress(RequestError):
-                if amount := parse_amount(container, self.dialect.resources.memory):
-                    units[container.name] = amount
+            for resource in dict.fromkeys(dialect.resources.memory for dialect in self.dialects):
+                with suppress(RequestError):
+                    if resource and (amount := parse_amount(container, resource)):
+                        units.setdefault(container.name, amount)
         return units
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from accelkit.errors import DevicePluginError
@@ -60,7 +61,12 @@ def compute_device_bytes(holdings: Iterable[Holding], cards: Collection[str]) ->
 
 
 def check_capacity(
-    device_ids: Sequence[str], cards: Sequence[Card], held: Mapping[str, int], *, unit_bytes: int
+    device_ids: Sequence[str],
+    cards: Sequence[Card],
+    held: Mapping[str, int],
+    *,
+    unit_bytes: int,
+    beside: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Refuse devices that would put a card over its capacity.
 
@@ -72,6 +78,7 @@ def check_capacity(
         cards: this node's cards.
         held: what each device that containers hold of the cards of `device_ids` is worth, in bytes.
         unit_bytes: what one of `device_ids` is worth.
+        beside: what containers hold of each card by other resources, in bytes.
 
     Raises:
         DevicePluginError: a card has not that much left.
@@ -83,7 +90,7 @@ def check_capacity(
     for device_id, amount in worth.items():
         totals[ids.find_card(device_id)] += amount
     for card in sorted(ids.count_by_card(device_ids)):
-        used = totals[card]
+        used = totals[card] + beside.get(card, 0)
         # A card that this node does not have is refused by name, elsewhere.
         if used > capacity.get(card, used):
             raise DevicePluginError(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +19,19 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node._proto import podresources_pb2 as resources_api
-from accelkit.node.assigned_pod import AssignedPods, Key
+from accelkit.node.assigned_pod import AssignedPod, AssignedPods, Key
 from accelkit.node.device_plugin.allocation_log import AllocationLog
 from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes, list_holdings
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
 from accelkit.node.device_plugin.device_list import HEALTHY, build_device_list
+from accelkit.node.device_plugin.other_dialects import HeldByOthers, observe_others, read_others
 from accelkit.node.device_plugin.pending_allocations import Devices, list_assigned_cards
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
 from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders
 from accelkit.node.kubelet import PLUGIN_FOLDER, HeldDevices, list_held_devices, list_pod_resources, register
+from accelkit.vendors.counted_dialects import NO_RESOURCES, DeviceResources
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +46,13 @@ class _Observed:
         held: devices of this resource by container and card.
         others: cards held through the other resource, with who holds them; None where that is unknown.
         holdings: the same of this resource with the devices and what they are worth.
+        dialects: what is held by the resources of dialects that are not served.
     """
 
     held: Mapping[Key, Devices]
     others: Mapping[str, str | None]
     holdings: Sequence[Holding]
+    dialects: HeldByOthers
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
@@ -66,6 +71,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         environment: what a container is told beside its vendor's variables, as a dialect has it.
         mps: folders of NVIDIA's MPS control daemon.
         is_managed: whether kube-scheduler is known to call the extender for the resource.
+        counted: the resources by which containers may hold devices of ours, also of dialects that are not served.
     """
 
     def __init__(
@@ -83,10 +89,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         environment: Mapping[str, str] = MappingProxyType({}),
         mps: MpsFolders = DEFAULT_MPS,
         is_managed: Callable[[], bool] = lambda: True,
+        counted: DeviceResources = NO_RESOURCES,
     ) -> None:
         self._is_managed = is_managed
         # Whether new pods may be given devices, as the kubelet was last told.
         self.offered = True
+        self._counted = counted
         self._environment = environment
         self._mps = mps
         self._root = root
@@ -194,10 +202,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            if not self._allocations.expects(self._pods.list_assigned(), observed.held, wanted.allocation_size):
+            if not self._allocations.expects(self._list_assigned(), observed.held, wanted.allocation_size):
                 await self._pods.refresh()
             chosen = self._prefer(wanted, observed)
-            key = self._allocations.find_container(self._pods.list_assigned(), observed.held, chosen)
+            key = self._allocations.find_container(self._list_assigned(), observed.held, chosen)
             if key is not None:
                 self._note("offered", key, chosen, started)
             answer.container_responses.add(deviceIDs=chosen)
@@ -213,15 +221,17 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 ids = list(container.devices_ids)
                 cards = self._allocations.ids.count_by_card(ids)
                 check_exclusive(cards, observed.others, whole=self._whole)
+                check_exclusive(cards, observed.dialects.whole, whole=False)
                 unassigned = None
-                if not self._allocations.expects(self._pods.list_assigned(), observed.held, len(ids)):
+                if not self._allocations.expects(self._list_assigned(), observed.held, len(ids)):
                     unassigned = self._pods.list_unassigned() if await self._pods.refresh() else None
                 if not self._whole:
-                    self._allocations.check_unit(self._pods.list_assigned(), observed.held, len(ids))
+                    self._allocations.check_unit(self._list_assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
                     worth = compute_device_bytes(observed.holdings, cards)
-                    check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes)
-                pods = self._pods.list_assigned()
+                    beside = observed.dialects.memory_bytes
+                    check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes, beside=beside)
+                pods = self._list_assigned()
                 key = self._allocations.record(pods, observed.held, ids, unassigned=unassigned)
                 answer.container_responses.append(self._respond(ids, key))
                 self._note("allocated", key, ids, started)
@@ -249,27 +259,43 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
         return self._allocations.prefer(
-            *(self._pods.list_assigned(), observed.held),
+            *(self._list_assigned(), observed.held),
             available=wanted.available_deviceIDs,
             taken=wanted.must_include_deviceIDs,
             size=wanted.allocation_size,
-            avoid=observed.others,
+            avoid={*observed.others, *observed.dialects.whole, *self._list_full(wanted.allocation_size, observed)},
             node=self._pods.node_cards,
         )
+
+    def _list_full(self, size: int, observed: _Observed) -> set[str]:
+        """Return the cards of which other dialects' pods have left less than so many units."""
+        beside, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
+        if self._whole or not beside:
+            return set()
+        used: Counter[str] = Counter(beside)
+        for device_id, amount in compute_device_bytes(observed.holdings, beside).items():
+            used[self._allocations.ids.find_card(device_id)] += amount
+        cards = [found.card for found in self._cards if found.card.id in beside]
+        return {card.id for card in cards if used[card.id] + size * unit_bytes > card.capacity_bytes}
+
+    def _list_assigned(self) -> list[AssignedPod]:
+        """Return the pods that hold devices of the dialect that is served, or wait for some."""
+        served = {self._resource, self._other_resource}
+        return [found for pod in self._pods.list_assigned() if (found := pod.select(served)) is not None]
 
     @property
     def _unit_bytes(self) -> int | None:
         return None if self._whole else self._allocations.unit_bytes
 
     def _note(self, event: str, key: Key | None, ids: Sequence[str], started: float) -> None:
-        pods, by = self._pods.list_assigned(), self._allocations.ids
+        pods, by = self._list_assigned(), self._allocations.ids
         seconds = time.perf_counter() - started
         self._log.note(event, key, pods, ids, ids=by, unit_bytes=self._unit_bytes, seconds=seconds)
 
     def _fill_dialect_environment(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
         if not self._environment or self._whole:
             return {}
-        pod = next((pod for pod in self._pods.list_assigned() if key and pod.uid == key[0]), None)
+        pod = next((pod for pod in self._list_assigned() if key and pod.uid == key[0]), None)
         # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
@@ -285,12 +311,13 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     ) -> HeldDevices:
         held = list_held_devices(answer, resource)
         shown = {device_id for ids in held.values() for device_id in ids}
-        allocations.settle(self._pods.list_assigned(), self._pods.list_unassigned(), shown)
+        allocations.settle(self._list_assigned(), self._pods.list_unassigned(), shown)
         return held
 
     async def _observe(self) -> _Observed:
         """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
-        pods = self._pods.list_assigned()
+        pods, everybody = self._list_assigned(), self._pods.list_assigned()
+        served = {self._resource, self._other_resource}
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
             answer = await list_pod_resources(self._root)
@@ -299,13 +326,22 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             log.warning("%s; going by the assignments of this node's pods", exc)
             for each in (self._allocations, self._other):
                 each.settle(pods, self._pods.list_unassigned(), frozenset())
-            others = list_assigned_cards(pods, whole=not self._whole)
-            return _Observed({}, others, self._allocations.list_pending())
+            dialects = read_others(everybody, served)
+            others = {**(dialects.sharing if self._whole else {}), **list_assigned_cards(pods, whole=not self._whole)}
+            return _Observed({}, others, self._allocations.list_pending(), dialects)
         own, other = self.settle(answer), self._settle(self._other, self._other_resource, answer)
-        others = self._other.list_pending_cards()
+        dialects = observe_others(
+            answer,
+            self._counted,
+            served,
+            pods=everybody,
+            ids=self._allocations.ids,
+            unit_bytes=self._other.unit_bytes if self._whole else self._allocations.unit_bytes,
+        )
+        others = {**(dialects.sharing if self._whole else {}), **self._other.list_pending_cards()}
         for (namespace, name, _), ids in other.items():
             others.update(dict.fromkeys(self._other.ids.count_by_card(ids), f"{namespace}/{name}"))
         counts = {container: self._allocations.ids.count_by_card(ids) for container, ids in own.items()}
         keyed = {(uids[ns, pod], name): count for (ns, pod, name), count in counts.items() if (ns, pod) in uids}
         found = list_holdings(pods, own, counts, unit_bytes=self._allocations.unit_bytes)
-        return _Observed(keyed, others, [*self._allocations.list_pending(), *found])
+        return _Observed(keyed, others, [*self._allocations.list_pending(), *found], dialects)

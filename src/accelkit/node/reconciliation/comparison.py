@@ -79,7 +79,7 @@ async def compare_with_kubelet(
             pods.confirm({(each.namespace, each.name) for each in answer.pod_resources})
             for plugin in plugins:
                 plugin.settle(answer)
-            held = group_devices_by_pod(answer, dialect)
+            held = group_devices_by_pod(answer, dialect, pods.list_assigned_names(), pods.node_cards.ids)
             settled = await reconciler.reconcile(held, await asyncio.to_thread(checkpoint.read))
             await enforcer.enforce(advertising.list_found_cards())
             await monitor.observe(advertising.list_found_cards())

@@ -22,6 +22,7 @@ from accelkit.logs import ErrorReporter
 from accelkit.node.discovery.sysfs import open_here
 from accelkit.node.kubelet import PLUGIN_FOLDER
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
+from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
@@ -59,13 +60,13 @@ class KubeletCheckpoint:
 
     Args:
         root: the host's root folder.
-        dialect: whose resource names the node advertises.
+        dialect: whose resource names the node advertises; devices of all others count too.
         readable: 1 where it could be read the last time, else 0.
     """
 
     def __init__(self, root: Path, dialect: Dialect, readable: Gauge) -> None:
         self._path = root / CHECKPOINT
-        self._resources = dialect.resources
+        self._resources = list_device_resources(dialect)
         self._readable = readable
         self._errors = ErrorReporter(log)
         self._seen: tuple[int, ...] | None = None
@@ -109,13 +110,10 @@ class KubeletCheckpoint:
     def _decode(self, content: bytes) -> RecordedDevices:
         found: dict[str, dict[str, ContainerDevices]] = defaultdict(dict)
         for entry in _checkpoint.decode(content).data.entries or ():
-            if entry.resource and entry.resource in (self._resources.memory, self._resources.cards):
+            if entry.resource in self._resources.memory or entry.resource in self._resources.cards:
                 # A device of several NUMA nodes is named with each.
                 ids = sorted({each for group in _device_ids.decode(entry.device_ids).values() for each in group})
                 of_pod = found[entry.pod_uid]
                 had = of_pod.get(entry.container, ContainerDevices())
-                memory = entry.resource == self._resources.memory
-                of_pod[entry.container] = (
-                    ContainerDevices(ids, had.whole) if memory else ContainerDevices(had.memory, ids)
-                )
+                of_pod[entry.container] = had.add(ids, whole=entry.resource in self._resources.cards)
         return dict(found)

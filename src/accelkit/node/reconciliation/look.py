@@ -22,6 +22,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices, o
 from accelkit.node.reconciliation.uncounted import Account, count_uncounted
 from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.checked_assignments import check_assignment
+from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.counted_requests import CardContainer, parse_amount
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
@@ -30,14 +31,35 @@ PodName = tuple[str, str]  # namespace, name
 
 
 def group_devices_by_pod(
-    answer: resources_api.ListPodResourcesResponse, dialect: Dialect
+    answer: resources_api.ListPodResourcesResponse,
+    dialect: Dialect,
+    assigned: Collection[PodName] = (),
+    ids: DeviceIds | None = None,
 ) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    memory, whole = (list_held_devices(answer, name) for name in (dialect.resources.memory, dialect.resources.cards))
+    """Return what the kubelet shows of our devices: by pod, by container; those without any are left out.
+
+    Args:
+        answer: the kubelet's.
+        dialect: that is served; resources of all others count too.
+        assigned: pods that count where another device plugin may have given them their devices.
+        ids: the device IDs of the node's cards, by which devices of others are known; None where they are not known.
+    """
+    resources = list_device_resources(dialect)
+
+    def is_ours(name: str, pod: PodName, device_ids: Sequence[str], *, whole: bool) -> bool:
+        if name in (dialect.resources.memory, dialect.resources.cards) or pod in assigned:
+            return True
+        return name not in resources.doubtful and (
+            ids is None or all(ids.owns(each, whole=whole) for each in device_ids)
+        )
+
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
-    for namespace, pod, container in sorted(memory.keys() | whole.keys()):
-        key = namespace, pod, container
-        found[namespace, pod][container] = ContainerDevices(memory.get(key, []), whole.get(key, []))
+    for whole, names in ((False, resources.memory), (True, resources.cards)):
+        for name in names:
+            for (namespace, pod, container), held in sorted(list_held_devices(answer, name).items()):
+                if is_ours(name, (namespace, pod), held, whole=whole):
+                    had = found[namespace, pod].get(container, ContainerDevices([], []))
+                    found[namespace, pod][container] = had.add(held, whole=whole)
     return dict(found)
 
 

@@ -23,6 +23,12 @@ class ContainerDevices:
     memory: Sequence[str] = ()
     whole: Sequence[str] = ()
 
+    def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
+        """Return these devices and those of a further resource, of whole cards or of memory."""
+        if whole:
+            return ContainerDevices(self.memory, [*self.whole, *device_ids])
+        return ContainerDevices([*self.memory, *device_ids], self.whole)
+
 
 @dataclass(slots=True)
 class _Moves:

@@ -27,7 +27,6 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 from accelkit.node.reconciliation.refusals import Refusals, name_reason
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.annotations import Granted
-from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,6 @@ class Reconciler:
     Args:
         api: an open client.
         pods: this node's pods.
-        dialect: whose resource names the node advertises.
         cards: the node's cards as they are shown to the kubelet; None before they are.
         events: where corrections are told.
         metrics: where they are counted.
@@ -56,7 +54,6 @@ class Reconciler:
         api: ApiClient,
         *,
         pods: NodePods,
-        dialect: Dialect,
         cards: Callable[[], NodeCards | None],
         events: Events,
         metrics: Metrics,
@@ -64,7 +61,6 @@ class Reconciler:
     ) -> None:
         self._api = api
         self._pods = pods
-        self._dialect = dialect
         self._cards = cards
         self._events = events
         self._metrics = metrics
@@ -188,8 +184,9 @@ class Reconciler:
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, observed: ObservedPod, look: Look, node: NodeCards) -> None:
-        """Write the annotations by which the dialect says that the pod has its cards, and which."""
-        codec, each = self._dialect.annotations, look.pods[observed.uid]
+        """Write the annotations by which its dialect says that the pod has its cards, and which."""
+        each = look.pods[observed.uid]
+        codec = each.pod.dialect.annotations
         if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in look.partial:
             return
         granted = Granted(observed.observed, each.pod.app_containers, node.cards, each.unit_bytes)
@@ -208,7 +205,7 @@ class Reconciler:
         else:
             return
         if self._refusals.note(observed.uid, reason):
-            ref, dialect = each.pod.ref, self._dialect.name
+            ref, dialect = each.pod.ref, each.pod.dialect.name
             log.info(Facts("annotations not settled", pod=str(ref), uid=ref.uid, dialect=dialect, reason=str(error)))
 
     async def _tell(self, each: NodePod, observed: Assignment) -> None:

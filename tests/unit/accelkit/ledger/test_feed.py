@@ -392,3 +392,19 @@ def test_what_an_answer_showed_stays_unconfirmed_when_the_cards_of_its_node_chan
     world.feed.replace_nodes([node(inventory=encode_inventory(Inventory(1, CARDS[:1])))])
     assert world.ledger.find_holding("uid-p").stage is Stage.BOUND
     assert [held.pod.name for held in world.feed.replace_pods([])] == ["p"]
+
+
+def test_bound_pods_of_a_dialect_that_is_not_in_use_are_counted(world):
+    former = pod(assignment=shares("a"), memory=0)
+    former.spec.containers[0].resources.limits = {"enflame.com/gcu-memory": "4"}
+    world.feed.trim_pod(former)
+    world.feed.take_pod_event("ADDED", former)
+    assert world.used() == {"a": 4}
+    waiting = pod("w", on="", memory=0)
+    waiting.spec.containers[0].resources.limits = {"enflame.com/gcu-memory": "4"}
+    world.feed.take_pod_event("ADDED", waiting)
+    assert (world.feed.read_pending(waiting), world.feed.pending) == (None, {})
+    past = pod("past", memory=0)
+    past.spec.containers[0].resources.limits = {"enflame.com/gcu-count": "1"}
+    world.feed.take_pod_event("ADDED", past)
+    assert free(world) == [12, 0]

@@ -65,7 +65,7 @@ class Node:
             node,
             self.root,
             told_unit_bytes=told,
-            resource=MEMORY,
+            resources=[MEMORY],
             pods=self,
             plugins=[self],
             former_unit_bytes=former,

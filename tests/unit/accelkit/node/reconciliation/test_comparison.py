@@ -62,7 +62,6 @@ class World:
         reconciler = Reconciler(
             self.api,
             pods=self.pods,
-            dialect=NATIVE,
             cards=lambda: NODE,
             events=Events(self.api, "agent", "n"),
             metrics=Metrics(),

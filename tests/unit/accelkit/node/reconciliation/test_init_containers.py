@@ -38,7 +38,6 @@ class World:
         self.reconciler = Reconciler(
             self.api,
             pods=self.pods,
-            dialect=native,
             cards=lambda: self.node,
             events=Events(self.api, "agent", "n"),
             metrics=Metrics(),

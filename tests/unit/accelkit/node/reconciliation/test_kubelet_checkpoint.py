@@ -65,6 +65,7 @@ def test_the_devices_of_our_resources_are_read_by_pod_and_container(folder):
             entry("u", "i", "accelkit.io/memory", {"-1": ["a.2"], "0": ["a.1"], "1": ["a.1"]}),
             entry("u", "i", "accelkit.io/cards", {"-1": ["b"]}),
             entry("v", "c", "accelkit.io/cards", {"0": ["c"]}),
+            entry("w", "c", "enflame.com/gcu-memory", {"-1": ["a.3"]}),
             entry("v", "c", "example.com/nic", ["as it was before 1.20"]),
         ],
         BootID="of a later kubelet",
@@ -72,6 +73,7 @@ def test_the_devices_of_our_resources_are_read_by_pod_and_container(folder):
     assert folder.read() == {
         "u": {"i": ContainerDevices(["a.1", "a.2"], ["b"])},
         "v": {"c": ContainerDevices(whole=["c"])},
+        "w": {"c": ContainerDevices(memory=["a.3"])},
     }
     assert folder.readable == 1
 

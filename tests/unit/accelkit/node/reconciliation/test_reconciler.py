@@ -20,6 +20,7 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.devices import DeviceIds
 from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
@@ -72,7 +73,6 @@ class World:
         self.reconciler = Reconciler(
             self.api,
             pods=self.pods,
-            dialect=dialect,
             cards=lambda: self.node,
             events=Events(self.api, "agent", "n"),
             metrics=self.metrics,
@@ -429,3 +429,31 @@ async def test_a_pod_from_the_time_of_another_unit_holds_what_its_devices_were_w
     assert await world.reconcile()
     ((_, written),) = world.api.patches
     assert written == Assignment({"c": (Share("b", 16),)})
+
+
+async def test_a_pod_of_a_dialect_that_is_not_served_any_more_is_corrected_in_its_own_words(world):
+    world.resource = "enflame.com/gcu-memory"
+    world.pod("p", "a", "b")
+    world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
+    assert await world.reconcile()
+    assert world.cards("p") == {"c": ["b"]}
+    assert world.api.pods["p"]["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
+
+
+def test_devices_of_all_dialects_are_shown():
+    answer = resources.ListPodResourcesResponse()
+    given = {
+        "p": ("enflame.com/gcu-memory", unit("a", 1)),
+        "q": ("aliyun.com/gpu-count", "b"),
+        "ours": ("nvidia.com/gpu", "a"),
+        "theirs": ("nvidia.com/gpu", "b"),
+        "others": ("aliyun.com/gpu-mem", "GPU-1-_-3"),
+    }
+    for name, (resource, device_id) in given.items():
+        container = answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
+        container.devices.add(resource_name=resource, device_ids=[device_id])
+    assert group_devices_by_pod(answer, NATIVE, {("d", "ours")}, DeviceIds("ab")) == {
+        ("d", "p"): {"c": ContainerDevices([unit("a", 1)], [])},
+        ("d", "q"): {"c": ContainerDevices([], ["b"])},
+        ("d", "ours"): {"c": ContainerDevices([], ["a"])},
+    }

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import pytest
+from device_names import unit
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin import plugin as module
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.counted_dialects import list_device_resources
+from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.profiles import load_profiles
+
+NATIVE = load_dialect("native")
+MEMORY, WHOLE = NATIVE.resources.memory, NATIVE.resources.cards
+CARDS = [FoundCard(Card(name, "v", "m", 16), 0, 0, load_profiles()["simulated"]) for name in "ab"]
+
+
+class RefusedError(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, _code, details):
+        raise RefusedError(details)
+
+
+class Node:
+    """An agent that serves native resources; pods of another dialect hold devices."""
+
+    def __init__(self, folder):
+        self.pods, self.node_cards = [], None
+        self.answer = resources.ListPodResourcesResponse()
+        self.reachable = True
+        allocations = {MEMORY: PreferredAllocation(whole=False), WHOLE: PreferredAllocation(whole=True)}
+        self.plugins = {
+            own: DevicePlugin(
+                folder,
+                resource=own,
+                whole=own == WHOLE,
+                pods=self,
+                allocations=allocations[own],
+                other=(other, allocations[other]),
+                counted=list_device_resources(NATIVE),
+            )
+            for own, other in ((MEMORY, WHOLE), (WHOLE, MEMORY))
+        }
+
+    async def ask(self, _root):
+        if not self.reachable:
+            raise DevicePluginError("no answer")
+        return self.answer
+
+    def list_assigned(self):
+        return self.pods
+
+    def list_unassigned(self):
+        return frozenset()
+
+    async def refresh(self):
+        return True
+
+    def pod(self, name, resource, share, device_ids=None, *, unit_bytes=1, admitted=True):
+        amount = 0 if share.whole else share.memory_bytes // unit_bytes
+        self.pods.append(
+            AssignedPod(
+                *(f"uid-{name}", "d", name, ("", name), ("c",)),
+                Assignment({"c": (share,)}),
+                {"c": amount} if amount else {},
+                unit_bytes,
+                {"c": 0 if share.whole else share.memory_bytes},
+                admitted=admitted,
+                limits={"c": frozenset({resource})},
+            )
+        )
+        if device_ids:
+            container = self.answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
+            container.devices.add(resource_name=resource, device_ids=device_ids)
+
+    async def allocate(self, resource, device_ids):
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
+        await self.plugins[resource].Allocate(request, Context())
+
+    async def prefer(self, resource, available, size):
+        wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=size)
+        request = api.PreferredAllocationRequest(container_requests=[wanted])
+        return list(
+            (await self.plugins[resource].GetPreferredAllocation(request, Context())).container_responses[0].deviceIDs
+        )
+
+
+@pytest.fixture
+async def node(tmp_path, monkeypatch):
+    node = Node(tmp_path)
+    monkeypatch.setattr(module, "list_pod_resources", node.ask)
+    for plugin in node.plugins.values():
+        await plugin.show(CARDS, 1)
+    return node
+
+
+def units(card, first, count):
+    return [unit(card, number) for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+async def test_memory_that_another_dialects_pod_holds_is_not_given(node, reachable):
+    node.pod("p", "enflame.com/gcu-memory", Share("a", 10), units("a", 0, 10))
+    node.reachable = reachable
+    with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
+        # The same device IDs are others to the kubelet.
+        await node.allocate(MEMORY, units("a", 0, 7))
+    await node.allocate(MEMORY, units("a", 0, 6))
+
+
+async def test_devices_of_another_dialect_are_worth_the_unit_of_their_pod(node):
+    node.pod("p", "enflame.com/gcu-memory", Share("a", 8), units("a", 0, 2), unit_bytes=4)
+    with pytest.raises(RefusedError, match="containers would hold 17 of its 16 bytes"):
+        await node.allocate(MEMORY, units("a", 0, 9))
+
+
+WHOLE_A, SHARED_A = Share("a", 16, whole=True), Share("a", 1)
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+@pytest.mark.parametrize(
+    ("held", "own", "said"),
+    [
+        (("enflame.com/gcu-count", WHOLE_A, ["a"]), MEMORY, "holds it whole"),
+        (("enflame.com/gcu-count", WHOLE_A, ["a"]), WHOLE, "holds it whole"),
+        (("nvidia.com/gpu", WHOLE_A, ["a"]), WHOLE, "holds it whole"),
+        (("aliyun.com/gpu-mem", SHARED_A, units("a", 0, 1)), WHOLE, "shares its memory"),
+    ],
+)
+async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachable, held, own, said):
+    node.pod("p", *held)
+    node.reachable = reachable
+    chosen = {MEMORY: (units("a", 0, 1), units("b", 0, 1)), WHOLE: (["a"], ["b"])}[own]
+    with pytest.raises(RefusedError, match=f"card a would be over capacity: d/p {said}"):
+        await node.allocate(own, chosen[0])
+    await node.allocate(own, chosen[1])
+
+
+async def test_cards_of_another_device_plugin_are_none_of_ours(node):
+    container = node.answer.pod_resources.add(namespace="d", name="theirs").containers.add(name="c")
+    container.devices.add(resource_name="nvidia.com/gpu", device_ids=["a"])
+    await node.allocate(WHOLE, ["a"])
+
+
+async def test_cards_that_another_dialects_pods_fill_are_not_offered(node):
+    node.pod("p", "enflame.com/gcu-memory", Share("a", 10), units("a", 0, 10))
+    assert await node.prefer(MEMORY, units("a", 0, 16) + units("b", 0, 16), 7) == units("b", 0, 7)
+    node.pod("q", "enflame.com/gcu-count", Share("b", 16, whole=True), ["b"])
+    assert await node.prefer(MEMORY, units("a", 0, 16) + units("b", 0, 16), 7) == []
+    assert await node.prefer(WHOLE, ["a", "b"], 1) == []
+
+
+async def test_what_a_pod_of_another_dialect_waits_for_is_not_offered(node):
+    node.pod("p", "enflame.com/gcu-memory", Share("b", 7), admitted=False)
+    node.pod("q", MEMORY, Share("a", 7), admitted=False)
+    assert await node.prefer(MEMORY, units("b", 0, 16) + units("a", 0, 16), 7) == units("a", 0, 7)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.pod import Pod
+from accelkit.vendors.counted_dialects import BoundPodReader, list_device_resources
+from accelkit.vendors.dialects import load_dialect
+
+NATIVE = load_dialect("native")
+TEXT = encode_assignment(Assignment({"c": (Share("a", 4),)}))
+
+
+def pod(*limits, assigned=False):
+    containers = [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(limits)]
+    annotations = {ASSIGNMENT_ANNOTATION: TEXT} if assigned else {}
+    body = {"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers, "nodeName": "n"}}
+    return msgspec.convert(body, Pod)
+
+
+def read(reader, body):
+    reader.trim(body)
+    found = reader.read(body)
+    return found.dialect.name if found is not None and found.asks else None
+
+
+@pytest.mark.parametrize(
+    ("resource", "assigned", "extender", "agent"),
+    [
+        ("accelkit.io/memory", False, "native", "native"),
+        ("enflame.com/gcu-memory", False, "gcushare", "gcushare"),
+        ("aliyun.com/gpu-count", True, "aliyun", "aliyun"),
+        # By these NVIDIA's and Intel's own plugins give cards, too.
+        ("nvidia.com/gpu", False, None, None),
+        ("nvidia.com/gpu", True, "kubegpu", "kubegpu"),
+        ("gpu.intel.com/i915", False, None, None),
+        ("gpu.intel.com/i915", True, "gas", None),
+        ("cpu", True, None, None),
+    ],
+)
+def test_pods_of_dialects_that_are_not_in_use_count_where_their_cards_are_ours(resource, assigned, extender, agent):
+    assert read(BoundPodReader([NATIVE]), pod({resource: "1"}, assigned=assigned)) == extender
+    assert read(BoundPodReader([NATIVE], advertised=True), pod({resource: "1"}, assigned=assigned)) == agent
+
+
+def test_a_pod_that_asks_in_a_dialect_in_use_is_read_in_those_alone():
+    found = BoundPodReader([NATIVE]).read(pod({"accelkit.io/memory": "1", "gpu.intel.com/i915": "1"}, assigned=True))
+    assert found.dialects == (NATIVE,)
+
+
+def test_units_are_read_in_the_dialect_of_the_pod():
+    reader = BoundPodReader([NATIVE])
+    assert reader.read(pod({"enflame.com/gcu-memory": "3"})).read_memory_units() == {"c0": 3}
+
+
+def test_the_resources_of_all_dialects_that_agents_serve_are_looked_at():
+    found = list_device_resources(NATIVE)
+    assert found.memory[0] == "accelkit.io/memory"
+    assert set(found.memory) == {"accelkit.io/memory", "enflame.com/gcu-memory", "aliyun.com/gpu-mem"}
+    assert set(found.cards) == {"accelkit.io/cards", "enflame.com/gcu-count", "aliyun.com/gpu-count", "nvidia.com/gpu"}
+    assert found.doubtful == {"nvidia.com/gpu"}
+    assert list_device_resources(load_dialect("kubegpu")).doubtful == frozenset()
