@@ -33,7 +33,7 @@ ATTACKS: list[tuple[str, str, dict[str, Any], str]] = [
     ("an option in one word", "job", {f"{CONTAINER}/args/+": "--policy=/volume/x"}, "run no commands but"),
     ("settings from a claim", "job", {f"{CONTAINER}/args/7": "/volume/policies.yaml"}, "run no commands but"),
     ("a tag", "job", {f"{CONTAINER}/args/2": "quay.io/team/app:v1"}, "run no commands but"),
-    ("a privileged one", "job", {f"{CONTAINER}/securityContext/privileged": True}, "as user 65532"),
+    ("a privileged one", "job", {f"{CONTAINER}/securityContext": {"privileged": True}}, "as user 65532"),
     ("a capability", "job", {f"{CONTAINER}/securityContext/capabilities/add": ["SYS_ADMIN"]}, "as user 65532"),
     ("a writable root", "job", {f"{CONTAINER}/securityContext/readOnlyRootFilesystem": False}, "as user 65532"),
     (
