@@ -146,6 +146,7 @@ def extender_bounds(namespace: str, name: str) -> list[Json]:
         extender_name=name,
         extender_expose="service",
         extender_dialects=[],
+        extender_former_dialects=[],
         extender_client_names=[],
         extender_container_limits=False,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -120,7 +120,8 @@ def change(body: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
 
     Parts of a path have dots and no slashes; `~1` stands for a slash. A value of None takes the field away.
     """
-    changed: Any = copy.deepcopy(dict(body))
+    # Labels of a Job and of its pods may be one dictionary.
+    changed: Any = json.loads(json.dumps(body))
     for path, value in changes.items():
         *parents, last = [part.replace("~1", "/") for part in path.split("/")]
         place = changed

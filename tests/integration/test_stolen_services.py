@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -95,13 +96,30 @@ def site(control_plane, defined):
             accounts = (CACHES, REMEDIATION, EXTENDER, KEEPER)
             tokens = {name: asyncio.run(kubeconfig_of_account(control_plane, name, OURS)) for name in accounts}
             asyncio.run(with_api(tokens[REMEDIATION], in_force))
+            for _, account, path, body, said in STATE:
+                asyncio.run(with_api(tokens[account], partial(judged, path, body, said)))
             yield tokens
     finally:
         asyncio.run(with_api(admin, lambda api: delete_if_present(api, f"/api/v1/namespaces/{OURS}")))
 
 
+async def judged(path, body, said, thief):
+    """Wait until the API server knows the rights of an account, and its policy."""
+
+    async def answered():
+        refused = await find_refusal(thief.post(path, body, query=DRY))
+        return said in refused and bool(refused) is bool(said)
+
+    await until(answered)
+
+
 async def in_force(thief):
     """Wait until the API server compares Jobs with the CronJob, which it has to learn of first."""
+
+    async def readable():
+        return await find_refusal(read_job(thief)) == ""
+
+    await until(readable)
     job = await read_job(thief)
 
     async def taken():
