@@ -29,6 +29,12 @@ from ports import free_port
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.model.managed_resources import (
+    MANAGED_RESOURCES_LABELS,
+    MANAGED_RESOURCES_NAME,
+    ManagedResources,
+    encode_managed_resources,
+)
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority, write_certificates
@@ -252,6 +258,11 @@ class Laboratory:
         ports = [{"name": "https", "port": 443}]
         service = {"metadata": {"name": SERVICE}, "spec": {"ports": ports}}
         await self.api.post(f"/api/v1/namespaces/{NAMESPACE}/services", service)
+        # What site.yml writes once every kube-scheduler is configured.
+        names = sorted(name for dialect in self.shape.dialects for name in RESOURCES[dialect])
+        metadata = {"name": MANAGED_RESOURCES_NAME, "labels": MANAGED_RESOURCES_LABELS}
+        record = {"metadata": metadata, "data": encode_managed_resources(ManagedResources(tuple(names)))}
+        await self.api.post(f"/api/v1/namespaces/{NAMESPACE}/configmaps", record)
 
     async def _wait_for_nodes(self) -> None:
         while True:
