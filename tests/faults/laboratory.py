@@ -40,6 +40,7 @@ from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority, write_certificates
 from accelkit.sandbox.layout import SandboxOptions, SandboxPaths, prepare
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
+from accelkit.sandbox.processes import read_tail
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.serving.tls import CLIENT_NAME
 
@@ -58,6 +59,8 @@ RESOURCES = {
 }
 HOSTED = Path(__file__).with_name("hosted.py")
 START_SECONDS = 120.0
+# Of a process while everything starts; kube-scheduler and others may end once or twice until they find what they need.
+MOST_ENDS = 5
 
 
 @dataclass(kw_only=True)
@@ -266,6 +269,9 @@ class Laboratory:
 
     async def _wait_for_nodes(self) -> None:
         while True:
+            for member in self.members.values():
+                if len(member.unexpected_ends) >= MOST_ENDS:
+                    raise AssertionError(f"{member.name} ends whenever it is started:\n{read_tail(member.log)}")
             nodes = (await self.read("/api/v1/nodes"))["items"]
             shared = [
                 node["metadata"]["name"]
