@@ -21,6 +21,7 @@ import msgspec
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.logs import FORMAT
+from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.node.agent import AgentOptions
 from accelkit.node.agent import run as run_agent
 from accelkit.node.discovery import survey
@@ -93,6 +94,7 @@ async def run_agents(settings: HostedSettings) -> None:
                 settings.dialect,
                 Path(settings.kubeconfig),
                 namespace=settings.namespace,
+                managed_resources=MANAGED_RESOURCES_NAME,
             )
             group.create_task(run_agent(options), name=f"agent {spec.name}")
 

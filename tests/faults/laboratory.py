@@ -29,11 +29,18 @@ from ports import free_port
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.model.managed_resources import (
+    MANAGED_RESOURCES_LABELS,
+    MANAGED_RESOURCES_NAME,
+    ManagedResources,
+    encode_managed_resources,
+)
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority, write_certificates
 from accelkit.sandbox.layout import SandboxOptions, SandboxPaths, prepare
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
+from accelkit.sandbox.processes import read_tail
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.serving.tls import CLIENT_NAME
 
@@ -52,6 +59,8 @@ RESOURCES = {
 }
 HOSTED = Path(__file__).with_name("hosted.py")
 START_SECONDS = 120.0
+# Of a process while everything starts; kube-scheduler and others may end once or twice until they find what they need.
+MOST_ENDS = 5
 
 
 @dataclass(kw_only=True)
@@ -252,9 +261,17 @@ class Laboratory:
         ports = [{"name": "https", "port": 443}]
         service = {"metadata": {"name": SERVICE}, "spec": {"ports": ports}}
         await self.api.post(f"/api/v1/namespaces/{NAMESPACE}/services", service)
+        # What site.yml writes once every kube-scheduler is configured.
+        names = sorted(name for dialect in self.shape.dialects for name in RESOURCES[dialect])
+        metadata = {"name": MANAGED_RESOURCES_NAME, "labels": MANAGED_RESOURCES_LABELS}
+        record = {"metadata": metadata, "data": encode_managed_resources(ManagedResources(tuple(names)))}
+        await self.api.post(f"/api/v1/namespaces/{NAMESPACE}/configmaps", record)
 
     async def _wait_for_nodes(self) -> None:
         while True:
+            for member in self.members.values():
+                if len(member.unexpected_ends) >= MOST_ENDS:
+                    raise AssertionError(f"{member.name} ends whenever it is started:\n{read_tail(member.log)}")
             nodes = (await self.read("/api/v1/nodes"))["items"]
             shared = [
                 node["metadata"]["name"]

@@ -18,6 +18,10 @@ from faults.laboratory import NAMESPACE, Laboratory
 from faults.reading import HttpsSource, Reader, UnreadableError, open_api
 
 LOOK_SECONDS = 1.0
+# An extender that answers later is silent for kube-scheduler as well, nearly.
+LEDGER_SECONDS = 3.0
+# What was read over a longer time than this does not belong together.
+MOST_LOOK_SECONDS = 6.0
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # What the audit reports besides wrong accounts.
 BESIDE_THE_POINT = frozenset({"unhealthy_card_in_use", "constraint_broken", "strange_process", "topology_policy"})
@@ -57,11 +61,14 @@ class Observer:
 
     async def look(self) -> None:
         # What is deleted while the cluster is read is not expected any more when it is checked.
-        before = dict(self._expected())
+        before, began = dict(self._expected()), time.monotonic()
         try:
             facts = await asyncio.to_thread(self._reader.read)
         except UnreadableError as exc:
             self._history.note(f"not read: {exc}")
+            return
+        if (seconds := time.monotonic() - began) > MOST_LOOK_SECONDS:
+            self._history.note(f"left out a look that took {seconds:.1f} s")
             return
         after = self._expected()
         expected = {uid: name for uid, name in before.items() if uid in after}
@@ -126,7 +133,7 @@ class Observer:
 
         def ask() -> Mapping[str, Any]:
             # A connection stays with the replica to which it was made, and another one may lead by now.
-            source = HttpsSource(url, tls)
+            source = HttpsSource(url, tls, LEDGER_SECONDS)
             try:
                 answer: Mapping[str, Any] = source.get("/inspect")
             finally:

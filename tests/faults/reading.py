@@ -35,9 +35,16 @@ class Source(Protocol):
 
 
 class HttpsSource:
-    """A server with TLS, asked on one connection."""
+    """A server with TLS, asked on one connection.
 
-    def __init__(self, url: str, tls: ssl.SSLContext) -> None:
+    Args:
+        url: of the server.
+        tls: how it is known, and we.
+        seconds: how long it may be silent.
+    """
+
+    def __init__(self, url: str, tls: ssl.SSLContext, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
         self._url = urlsplit(url)
         self._tls = tls
         self._connection: http.client.HTTPSConnection | None = None
@@ -54,7 +61,7 @@ class HttpsSource:
             UnreadableError: no answer, or a refusal.
         """
         # A connection that the server has closed meanwhile is seen only when it is used.
-        for last in (False, True):
+        for last in (self._connection is None, True):
             try:
                 return self._ask(method, path, body, headers)
             except (OSError, http.client.HTTPException, ValueError) as exc:
@@ -71,7 +78,7 @@ class HttpsSource:
     def _ask(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Any:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
-                self._url.hostname or "", self._url.port, timeout=SECONDS, context=self._tls
+                self._url.hostname or "", self._url.port, timeout=self._seconds, context=self._tls
             )
         data = None if body is None else json.dumps(body)
         kinds = {"Accept": "application/json", "Content-Type": "application/json"}
