@@ -97,6 +97,11 @@ class Leadership:
         return self._elector.leads()
 
     @property
+    def resumed(self) -> bool:
+        """Whether no other replica has led since this one led before."""
+        return self._elector.resumed
+
+    @property
     def may_fence(self) -> bool:
         """Whether the former leader led by these times: its term is over, and its Bindings name versions of pods.
 

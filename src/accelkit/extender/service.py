@@ -288,6 +288,9 @@ class _Service:
         if self._read:
             return
         self._read = True
+        self._open_or_fence()
+
+    def _open_or_fence(self) -> None:
         if not self._feed.pending:
             # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
             self._binder.open()
@@ -295,6 +298,11 @@ class _Service:
             self._fence.begin()
 
     def _acquired(self) -> None:
+        if self._leadership is not None and self._leadership.resumed:
+            # No other replica sent a Binding meanwhile. Only what was begun and not done has to be done.
+            if self._read and not self._binder.opened:
+                self._open_or_fence()
+            return
         # As after a start: what the former leader sent may still appear, and our watch may be dead unnoticed.
         self._read = False
         self._binder.open(time.monotonic() + TAKEOVER_SECONDS)

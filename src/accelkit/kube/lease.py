@@ -93,8 +93,9 @@ class Elector:
         clock: seconds on a clock that never jumps.
 
     Attributes:
-        former_seconds: the duration in the record from which this replica took the Lease over; None where there was no
-            record.
+        former_seconds: the duration in the record from which this candidate took the Lease over; None where there was
+            no record.
+        resumed: whether the present or last term continues an earlier one: no other candidate led in between.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class Elector:
         self._turn = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
-        # Of the record that we took the Lease over from; None where there was none.
         self.former_seconds: int | None = None
+        self.resumed = False
+        # Which acquisition of the Lease this candidate led under last.
+        self._led: tuple[str | None, int | None] | None = None
         self._observed_at = 0.0
 
     def leads(self) -> bool:
@@ -200,6 +203,7 @@ class Elector:
             log.warning("the Lease %s cannot be %s: %s", self._lease.name, "renewed" if self._leading else "read", exc)
         if held:
             self._term_ends = sent_at + self._term_seconds
+            self._led = self._name_acquisition()
         usurped = not held and self._leading and self.holder not in {None, self._identity}
         if held and not self._leading:
             self._leading = True
@@ -239,7 +243,9 @@ class Elector:
             await self.observe()
         observed = self._observed
         if not self._leading:
-            self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
+            self.resumed = self.holder == self._identity and self._led == self._name_acquisition()
+            if not self.resumed:
+                self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
         if observed is None:
             lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._record(None))
             self._observe(await self._api.post(self._collection, lease))
@@ -258,6 +264,10 @@ class Elector:
                 return False
             await self._put(self._record(observed.spec))
         return True
+
+    def _name_acquisition(self) -> tuple[str | None, int | None] | None:
+        """Return what no other acquisition of the Lease has in its record, as it was last read."""
+        return (self._observed.spec.acquire_time, self._observed.spec.lease_transitions) if self._observed else None
 
     async def _put(self, spec: _Spec) -> None:
         assert self._observed is not None  # noqa: S101 - callers have read the Lease

@@ -93,6 +93,33 @@ async def test_a_leader_that_cannot_renew_ends_by_its_clock_before_anybody_may_f
     assert not await b.step()
 
 
+async def test_term_is_resumed_only_if_no_other_candidate_led_in_between(server, pair, clock):
+    a, b = pair
+    await a.step()
+    assert not a.elector.resumed
+    server.fail(ApiError("no answer"), times=None)
+    clock[0] += TERM_SECONDS
+    assert not await a.step()
+    server.recover()
+    assert await a.step()
+    assert (a.elector.resumed, a.elector.former_seconds) == (True, None)
+    await b.step()
+    clock[0] += LEASE_SECONDS
+    assert await b.step()
+    assert not await a.step()
+    await a.step()
+    clock[0] += LEASE_SECONDS
+    assert await a.step()
+    assert (a.elector.resumed, a.elector.former_seconds) == (False, LEASE_SECONDS)
+
+
+async def test_new_process_of_the_same_name_resumes_nothing(server, pair, clock):
+    await pair[0].step()
+    again = Candidate(server, "a", clock)
+    assert await again.step()
+    assert not again.elector.resumed
+
+
 async def test_a_leader_that_slept_through_a_succession_does_not_lead(pair, clock):
     a, b = pair
     await a.step()
