@@ -58,7 +58,13 @@ def render(template: str) -> Iterator[dict[str, Any]]:
     environment.filters["bool"] = bool
     environment.filters["accelkit.kubernetes.dialect"] = lambda _name: {}
     names = {"extender_name": ACCOUNT, "extender_namespace": "default", "extender_labels": {}}
-    on = {"__extender_pod_groups": True, "__extender_gate": GATE, "__extender_labels": {}, "extender_dialects": []}
+    on = {
+        "__extender_pod_groups": True,
+        "__extender_gate": GATE,
+        "__extender_labels": {},
+        "extender_dialects": [],
+        "extender_former_dialects": [],
+    }
     fences = {"__extender_fence": True, "__extender_fence_annotation": FENCED_AT_ANNOTATION}
     text = environment.get_template(template).render(**names, **on, **fences)
     return (each for each in YAML(typ="safe", pure=True).load_all(text) if each)

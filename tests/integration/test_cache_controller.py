@@ -91,7 +91,11 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
         await caches.api.patch(f"{build_object_path(reports, node)}/status", {"status": status})
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("True", "Ready"))
     assert (cache.status.counts.node_cnt, cache.status.counts.pod_running_cnt) == (1, 1)
-    assert "Ready" in await caches.events(namespace, "kernels")
+
+    async def told() -> bool:
+        return "Ready" in await caches.events(namespace, "kernels")
+
+    await until(told)
 
 
 async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches: Caches):

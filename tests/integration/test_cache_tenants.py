@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from conftest import Sandbox
 from extender_process import until
 from impersonation import acting_as, find_refusal
 
+from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
@@ -201,6 +203,29 @@ async def test_a_claim_that_was_a_tenants_own_is_none_for_what_was_let_in_meanwh
     assert REFUSED in await tenant.refusal(make_pod(mount(), claim="swap"))
 
 
+@asynccontextmanager
+async def without_policy(api: ApiClient, name: str) -> AsyncIterator[None]:
+    """Have an admission policy bound to nothing, which an API server may notice only after a moment."""
+    bindings = build_collection_path("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings")
+    found = msgspec.json.decode(await api.get(build_object_path(bindings, name)))
+    await api.delete(build_object_path(bindings, name))
+    try:
+        yield
+    finally:
+        metadata = {"name": name, "labels": found["metadata"].get("labels", {})}
+        await api.post(bindings, {"metadata": metadata, "spec": found["spec"]})
+
+
+async def is_taken(api: ApiClient, path: str, change: object) -> bool:
+    """Return whether the API server takes a change."""
+    try:
+        await api.patch(path, change)
+    except ApiError as exc:
+        assert "denied request" in str(exc)  # noqa: PT017 - any other error ends the test
+        return False
+    return True
+
+
 async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, caches: Caches):
     path = await tenant.cache("own-cache")
     await tenant.served(path)
@@ -211,11 +236,14 @@ async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, cache
     # A claim whose owner is not there would be collected.
     owner = {"apiVersion": "v1", "kind": "Pod", **{key: user["metadata"][key] for key in ("name", "uid")}}
     owner["controller"] = True
-    for name in await tenant.ours():
-        claim, change = build_object_path(tenant.claims, name), {"metadata": {"ownerReferences": [owner]}}
+    change = {"metadata": {"ownerReferences": [owner]}}
+    claims = [build_object_path(tenant.claims, name) for name in await tenant.ours()]
+    for claim in claims:
         assert "the claim of a kernel cache has no owner" in await find_refusal(tenant.api.patch(claim, change))
-        # One of before there was the policy.
-        await caches.api.patch(claim, change)
+    # Owners of before there was the policy.
+    async with without_policy(caches.api, "accelkit-cache-volumes"):
+        for claim in claims:
+            await until(partial(is_taken, caches.api, claim, change))
 
     async def without_owners() -> bool:
         return not any(each["metadata"].get("ownerReferences") for each in (await tenant.ours()).values())

@@ -95,7 +95,9 @@ async def api(control_plane, site):
 
 @pytest.mark.parametrize("kind", [each for each in COLLECTIONS if each != "lease"])
 async def test_what_the_controller_creates_is_taken(thief, kind):
-    assert await find_refusal(thief.post(COLLECTIONS[kind], getattr(MADE, kind), query=DRY)) == ""
+    refused = await find_refusal(thief.post(COLLECTIONS[kind], getattr(MADE, kind), query=DRY))
+    # Policies judge it before the API server finds that another test has made it.
+    assert not refused or refused.endswith("already exists")
 
 
 @pytest.mark.parametrize(

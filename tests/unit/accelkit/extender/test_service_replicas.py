@@ -84,7 +84,7 @@ async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
     assert FENCED_AT_ANNOTATION in cluster.api.objects[build_pod_path("d", "p")]["metadata"]["annotations"]
 
 
-async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster, monkeypatch):
+async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster, monkeypatch, caplog):
     monkeypatch.setattr(leadership, "_TERM_SECONDS", 0.3)
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.05)
     cluster.pod()
@@ -92,7 +92,7 @@ async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster,
     async with cluster.extender(replica=REPLICA):
         await until(lambda: _count_patches(cluster) == 1)
         cluster.api.fail(ApiError("no answer"), "PUT", path=LEASES, times=None)
-        await cluster.metric("accelkit_leader", "0.0")
+        await until(lambda: "leads no longer" in caplog.text)
         cluster.api.recover()
         await cluster.metric("accelkit_leader", "1.0")
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -101,16 +101,16 @@ async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster,
     assert _count_patches(cluster) == 1
 
 
-async def test_fence_that_a_lost_term_ended_begins_anew_when_it_resumes(cluster, monkeypatch):
+async def test_fence_that_a_lost_term_ended_begins_anew_when_it_resumes(cluster, monkeypatch, caplog):
     monkeypatch.setattr(leadership, "_TERM_SECONDS", 0.3)
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.05)
     cluster.pod()
     cluster.lease("", 1)
+    patched = cluster.hold("/pods/p", "PATCH")
     async with cluster.extender(replica=REPLICA):
-        patched = cluster.hold("/pods/p", "PATCH")
         await until(lambda: _count_patches(cluster) == 1)
         cluster.api.fail(ApiError("no answer"), "PUT", path=LEASES, times=None)
-        await cluster.metric("accelkit_leader", "0.0")
+        await until(lambda: "leads no longer" in caplog.text)
         patched.set()
         cluster.api.recover()
         async with asyncio.timeout(PATIENCE_SECONDS):
