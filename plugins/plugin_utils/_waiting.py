@@ -67,6 +67,7 @@ class WaitingAction(ActionBase):
         default: its default.
         what: what is waited for, until the module says more.
         slices: whether the module waits in slices.
+        looks_at_once: whether a module that waits in slices reports what is not done yet also when it waits 0 s.
     """
 
     _supports_check_mode = True
@@ -75,6 +76,7 @@ class WaitingAction(ActionBase):
     default = 0
     what = ""
     slices = False
+    looks_at_once = True
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
@@ -91,6 +93,8 @@ class WaitingAction(ActionBase):
     def _run_slices(self, progress, limit, task_vars):
         # What changes anything is done by the first call, which waits for nothing.
         first = result = self._call(0, task_vars)
+        if not self.looks_at_once and not first.get("failed"):
+            result = self._call(min(SHOW_SECONDS, limit), task_vars)
         while result.get("waiting_for") and progress.elapsed < limit:
             progress.waiting = result["waiting_for"]
             result = self._call(min(SHOW_SECONDS, limit - progress.elapsed), task_vars)

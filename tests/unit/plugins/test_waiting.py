@@ -20,6 +20,9 @@ WAITING = {
     "exception": "after 1 s",
 }
 
+# Of `node_share`, which looks at no node where it does not wait.
+NOT_WAITED = {"changed": False, "nodes": ["a", "b"]}
+
 
 class Task:
     def __init__(self, arguments):
@@ -81,21 +84,26 @@ def test_a_wait_is_cut_into_slices_until_it_is_done(run):
 
 
 def test_a_wait_that_is_over_fails_with_the_whole_time_and_what_was_waited_for(run):
-    done, calls = run(node_share, {"wait_seconds": 40}, WAITING)
+    done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, WAITING)
     assert (done["failed"], done["msg"], "exception" in done) == (True, "after 40 s no; look there", False)
     assert [each["wait_seconds"] for each in calls] == [0, 15, 15, 10]
 
 
 def test_an_error_ends_the_wait_at_once(run):
-    done, calls = run(node_share, {"wait_seconds": 40}, WAITING, {"failed": True, "msg": "forbidden"})
-    assert (done["msg"], len(calls)) == ("forbidden", 2)
+    done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, WAITING, {"failed": True, "msg": "forbidden"})
+    assert (done["msg"], len(calls)) == ("forbidden", 3)
+    done, calls = run(node_share, {"wait_seconds": 40}, {"failed": True, "msg": "forbidden"})
+    assert (done["msg"], len(calls)) == ("forbidden", 1)
+
+
+def test_nodes_are_looked_at_after_a_call_that_waits_for_nothing(run):
+    done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, {"failed": True, "msg": "node b offers nothing"})
+    assert (done["msg"], [each["wait_seconds"] for each in calls]) == ("node b offers nothing", [0, 15])
 
 
 def test_what_the_first_call_changed_is_returned_by_the_last(run):
     labelled = {"changed": True, "before": {"a": {}}, "after": {"a": 1}, "diff": {}, "nodes": ["a"]}
-    done, _calls = run(
-        node_share, {"wait_seconds": 40}, {**labelled, **WAITING}, {"changed": False, "nodes": ["a", "b"]}
-    )
+    done, _calls = run(node_share, {"wait_seconds": 40}, labelled, WAITING, {"changed": False, "nodes": ["a", "b"]})
     assert done == {**labelled, "nodes": ["a", "b"]}
 
 
