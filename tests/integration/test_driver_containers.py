@@ -18,7 +18,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox.fake_host.host import FakeHost
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
 KERNELS = {"node-1": "6.1.0-18-amd64", "node-2": "6.1.0-20-amd64"}
 NODES = "nodes:\n" + "".join(
