@@ -14,10 +14,10 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_leases_path, build_object_path, build_pod_path
 from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import MIRROR_ANNOTATION
 
 # With this reason a node agent reports a pod that it found without an assignment, and counted.
 _RECORDED: Final = "AssignmentRecorded"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 class _Lease(msgspec.Struct):
@@ -102,7 +102,7 @@ async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
         pod = None if answer is None else _pod.decode(answer)
         if pod is None or pod.metadata.uid != of.uid or pod.status.phase in ("Succeeded", "Failed"):
             continue
-        if pod.bound_at >= since and _MIRROR not in (pod.metadata.annotations or {}):
+        if pod.bound_at >= since and MIRROR_ANNOTATION not in (pod.metadata.annotations or {}):
             name = f"{of.namespace}/{of.name}"
             message = f"pod {name} was bound to {pod.spec.node_name} without the extender during this run"
             found[of.uid] = AuditFinding(pod.spec.node_name, "", name, AuditKind.BYPASSING, message)

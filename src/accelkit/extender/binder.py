@@ -30,6 +30,7 @@ from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.assignment import Assignment
+from accelkit.model.object_meta import is_older
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
@@ -230,8 +231,8 @@ class Binder:
         Binding fail, whenever it arrives.
         """
         for left in reversed(range(_TRIES)):
-            if (seen := self._feed.pending.get(ref.uid)) is not None and version:
-                version = max(version, seen.version, key=_order_versions)
+            if (seen := self._feed.pending.get(ref.uid)) is not None and is_older(version, seen.version):
+                version = seen.version
             try:
                 self._readiness.check_binding()
             except (NotLeadingError, NotReadyError):
@@ -351,7 +352,3 @@ class Binder:
             log_release(held)
             self._release(ref)
             self._unsettled.pop(ref.uid, None)
-
-
-def _order_versions(version: str) -> int:
-    return int(version) if version.isdecimal() else 0

@@ -25,7 +25,7 @@ from accelkit.model.managed_resources import (
     decode_managed_resources,
     encode_managed_resources,
 )
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import ConfigMap, Pod
 from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
@@ -54,24 +54,6 @@ class Management:
     former: Sequence[str] = ()
     former_dialects: Sequence[str] = ()
     problem: str = ""
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] | None = None
 
 
 async def record_managed(
@@ -154,7 +136,7 @@ async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:
     if text is None:
         return None
     try:
-        return decode_managed_resources(msgspec.json.decode(text, type=_ConfigMap).data or {}).resources
+        return decode_managed_resources(msgspec.json.decode(text, type=ConfigMap).data or {}).resources
     except ManagedResourcesError:
         # It is written anew.
         return None
@@ -167,11 +149,11 @@ async def _find_uncovered(api: ApiClient, schedulers: Collection[str] | None) ->
     """
     if schedulers is None:
         return ""
-    pods, _ = await list_all(api, build_collection_path("v1", "pods", "kube-system"), _Pod)
+    pods, _ = await list_all(api, build_collection_path("v1", "pods", "kube-system"), Pod)
     shown = {
         pod.spec.node_name
         for pod in pods
-        if pod.metadata.name == f"{_SCHEDULER}-{pod.spec.node_name}" and pod.status.phase not in {"Succeeded", "Failed"}
+        if pod.metadata.name == f"{_SCHEDULER}-{pod.spec.node_name}" and not pod.terminal
     }
     if missing := sorted(shown - set(schedulers)):
         return (

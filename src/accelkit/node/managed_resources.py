@@ -10,22 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from accelkit.errors import ManagedResourcesError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_config_maps_path
 from accelkit.kube.reflector import Reflector
 from accelkit.logs import ErrorReporter
 from accelkit.model.managed_resources import decode_managed_resources
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import ConfigMap
 
 log = logging.getLogger(__name__)
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    data: dict[str, str] | None = None
 
 
 class ManagedResourcesWatch:
@@ -43,10 +36,10 @@ class ManagedResourcesWatch:
         self._on_change = on_change
         self._resources: frozenset[str] | None = None
         self._errors = ErrorReporter(log)
-        self.reflector: Reflector[_ConfigMap] = Reflector(
+        self.reflector: Reflector[ConfigMap] = Reflector(
             api,
             build_config_maps_path(namespace),
-            _ConfigMap,
+            ConfigMap,
             query={"fieldSelector": f"metadata.name={name}"},
             on_replace=self._replace,
             on_event=self._follow,
@@ -56,19 +49,19 @@ class ManagedResourcesWatch:
         """Return whether the record lists a resource."""
         return resource in (self._resources or ())
 
-    def _replace(self, found: Sequence[_ConfigMap]) -> None:
+    def _replace(self, found: Sequence[ConfigMap]) -> None:
         if not found:
             self._take(frozenset(), f"ConfigMap {self._name} does not exist:")
         for each in found:
             self._read(each)
 
-    def _follow(self, kind: str, config_map: _ConfigMap) -> None:
+    def _follow(self, kind: str, config_map: ConfigMap) -> None:
         if kind == "DELETED":
             self._take(frozenset(), f"ConfigMap {self._name} was deleted:")
         else:
             self._read(config_map)
 
-    def _read(self, config_map: _ConfigMap) -> None:
+    def _read(self, config_map: ConfigMap) -> None:
         try:
             managed = decode_managed_resources(config_map.data or {})
         except ManagedResourcesError as exc:

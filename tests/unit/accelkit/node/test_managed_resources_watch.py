@@ -8,14 +8,16 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.model.managed_resources import ManagedResources, encode_managed_resources
-from accelkit.node.managed_resources import ManagedResourcesWatch, _ConfigMap
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import ConfigMap
+from accelkit.node.managed_resources import ManagedResourcesWatch
 
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 NEWER = {"managed.json": '{"version":2,"resources":[]}'}
 
 
 def record(*resources):
-    return _ConfigMap(data=encode_managed_resources(ManagedResources(resources)))
+    return ConfigMap(ObjectMeta("record"), encode_managed_resources(ManagedResources(resources)))
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_unreadable_record_keeps_what_was_and_is_logged_once(watch, changes, cap
     watch._replace([record(MEMORY)])
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            watch._follow("MODIFIED", _ConfigMap(data=data))
+            watch._follow("MODIFIED", ConfigMap(ObjectMeta("record"), data))
     assert watch.lists(MEMORY)
     assert len(changes) == 1
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
@@ -78,7 +80,7 @@ def test_unreadable_record_keeps_what_was_and_is_logged_once(watch, changes, cap
 
 
 def test_unreadable_record_at_the_start_manages_nothing(watch):
-    watch._replace([_ConfigMap(data=NEWER)])
+    watch._replace([ConfigMap(ObjectMeta("record"), NEWER)])
     assert not watch.lists(MEMORY)
 
 
