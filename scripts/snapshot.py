@@ -16,8 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-# Everything that the installation may touch on a host. Logs outlive a removal on purpose; the checkpoint is the
-# kubelet's own.
+# Everything that the installation may touch on a host. Logs outlive a removal on purpose.
 FOLDERS = (
     "/etc/kubernetes",
     "/etc/accelkit",
@@ -28,11 +27,13 @@ FOLDERS = (
     "/var/lib/kubelet/device-plugins",
     "/var/lib/kubelet/plugins_registry",
 )
-EXCEPT = "kubelet_internal_checkpoint"
+# The kubelet writes its checkpoint to a file like .3294404956 and renames it; a kubelet that is killed between the two
+# leaves that file behind for good.
+KUBELETS_OWN = "! -name kubelet_internal_checkpoint ! -path '*/device-plugins/.[0-9]*'"
 LISTING = (
-    "for folder in {folders}; do [ ! -e $folder ] || find $folder ! -name {excluded} "
+    "for folder in {folders}; do [ ! -e $folder ] || find $folder {without} "
     "-printf '%p %y %m %U:%G %l\\n' ; done | sort; "
-    "find {folders} -type f ! -name {excluded} -exec sha256sum {{}} + 2>/dev/null | sort -k 2"
+    "find {folders} -type f {without} -exec sha256sum {{}} + 2>/dev/null | sort -k 2"
 )
 # Fields that change by themselves.
 VOLATILE = frozenset(
@@ -80,6 +81,11 @@ def drop_volatile(value: object) -> object:
     return [drop_volatile(entry) for entry in value] if isinstance(value, list) else value
 
 
+def write_listing(folders: tuple[str, ...]) -> str:
+    """Return the shell command that lists the files in the folders, with their rights and checksums."""
+    return LISTING.format(folders=" ".join(folders), without=KUBELETS_OWN)
+
+
 def list_objects() -> dict[str, object]:
     """Return all objects that the API server lists, whole, by kind, namespace and name."""
     resources = run("kubectl", "api-resources", "--verbs=list", "-o", "name").split()
@@ -117,7 +123,7 @@ def take_snapshot(ignored: tuple[str, ...] = ()) -> dict[str, object]:
             if not any(name.startswith(ignored) for name in each["names"] or ())
         ]
         node["status"]["images"] = sorted(images, key=lambda image: sorted(image["names"] or ()))
-    listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
+    listing = write_listing(FOLDERS)
     return {
         "nodes": drop_volatile(nodes),
         "objects": list_objects(),

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from snapshot import write_listing
+
+
+def list_files(folder):
+    return subprocess.run(
+        ["sh", "-c", write_listing((str(folder),))], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_checkpoint_that_a_killed_kubelet_left_half_written_is_no_difference(tmp_path):
+    folder = tmp_path / "device-plugins"
+    folder.mkdir()
+    (folder / "kubelet.sock").write_text("")
+    before = list_files(tmp_path)
+    (folder / "kubelet_internal_checkpoint").write_text("{}")
+    (folder / ".3294404956").write_text("{}")
+    assert list_files(tmp_path) == before
+
+
+def test_a_socket_or_a_hidden_file_of_ours_is_a_difference(tmp_path):
+    folder = tmp_path / "device-plugins"
+    folder.mkdir()
+    before = list_files(tmp_path)
+    (folder / ".accelkit").write_text("")
+    changed = list_files(tmp_path)
+    assert changed != before
+    (folder / ".accelkit").write_text("other content")
+    assert list_files(tmp_path) != changed
