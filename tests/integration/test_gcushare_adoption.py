@@ -8,6 +8,7 @@ import json
 from contextlib import suppress
 
 import pytest
+from extender_process import until
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.adoption import adopt_gcushare
@@ -77,6 +78,13 @@ async def exists(api: ApiClient, path: str) -> bool:
     return True
 
 
+async def gone(api: ApiClient, path: str) -> None:
+    async def absent() -> bool:
+        return not await exists(api, path)
+
+    await until(absent)
+
+
 async def install(api: ApiClient) -> None:
     core = f"/api/v1/namespaces/{NAMESPACE}"
     written = {"meta.helm.sh/release-name": "plugin", "meta.helm.sh/release-namespace": NAMESPACE}
@@ -101,8 +109,9 @@ async def test_releases_are_uninstalled_and_the_label_becomes_ours(api):
         assert await exists(api, role)
 
         assert await adopt_gcushare(api) == preview
-        assert not await exists(api, role)
-        assert not await exists(api, f"{core}/configmaps/gcushare")
+        # The garbage collector of Kubernetes removes what is deleted in the foreground.
+        for path in (role, f"{core}/configmaps/gcushare"):
+            await gone(api, path)
         assert not await exists(api, f"{core}/secrets/sh.helm.release.v1.plugin.v9")
         assert await exists(api, f"{core}/configmaps/kept")
         assert await exists(api, f"{core}/secrets/sh.helm.release.v1.other.v1")

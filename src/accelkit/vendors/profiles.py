@@ -254,8 +254,12 @@ def list_runtime_annotations() -> tuple[str, ...]:
 
 
 def is_plugin_resource(name: str) -> bool:
-    """Tell whether other device plugins give any vendor's cards, or parts of them, by this extended resource."""
-    return any(fnmatchcase(name, each) for profile in load_profiles().values() for each in profile.plugin_resources)
+    """Tell whether other device plugins give any vendor's cards, or parts of them, by this extended resource.
+
+    Profiles that cannot be used do not count: who counts pods goes on where one distribution is broken.
+    """
+    profiles = load_usable_profiles().profiles.values()
+    return any(fnmatchcase(name, each) for profile in profiles for each in profile.plugin_resources)
 
 
 def _check(patterns: Iterable[str], known: frozenset[str]) -> None:

@@ -9,6 +9,7 @@ from accelkit.errors import PluginError, ProfileError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.install.guarded_keys import list_guarded_keys
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.dialects import (
     list_assignment_keys,
     list_dialect_names,
@@ -16,7 +17,7 @@ from accelkit.vendors.dialects import (
     load_dialect,
     load_usable_dialects,
 )
-from accelkit.vendors.profiles import list_host_services, load_profiles, load_usable_profiles
+from accelkit.vendors.profiles import is_plugin_resource, list_host_services, load_profiles, load_usable_profiles
 
 MADE = "ACCELKIT_INTERFACE = 1\n"
 PROFILE = {
@@ -131,6 +132,12 @@ def test_a_broken_profile_is_left_out_by_those_who_serve_cards_and_told_once(acm
     assert "nvidia" in known.profiles
     assert "acme" not in known.profiles
     assert [each.getMessage().partition(" cannot")[0] for each in caplog.records] == ["the profile acme of acme 1.0"]
+
+
+def test_pods_are_counted_while_a_profile_is_broken(acme):
+    acme(profiles="discovery: [")
+    assert list_device_resources(load_dialect("native")).memory
+    assert is_plugin_resource("nvidia.com/gpu")
 
 
 def test_who_has_cards_of_a_vendor_whose_profile_is_broken_does_not_go_on_without_them(acme):
