@@ -21,7 +21,12 @@ from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.deciding.former_digests import FormerDigests
 from accelkit.cachecontroller.deciding.given_claims import admit_taken, admit_writers, list_given_claims
 from accelkit.cachecontroller.deciding.judgement import Decision, Question, decide
-from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
+from accelkit.cachecontroller.deciding.removal import (
+    describe_leaving,
+    describe_removal,
+    find_leaving,
+    find_users,
+)
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
 from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
@@ -249,6 +254,10 @@ class Controller:
             return
         if await self._sweep(cache):
             # Asked for; what the API server did not take is asked for again before the cache goes.
+            return
+        if leaving := find_leaving(cache, self._seen, self.modes.values()):
+            # Admission policies guard a claim only as long as its cache exists. The watch reports its removal.
+            await self._write(cache, describe_leaving(cache, leaving))
             return
         await self._applier.set_finalizers(cache, [each for each in finalizers if each != FINALIZER])
         log.info("%s is removed", cache.key)

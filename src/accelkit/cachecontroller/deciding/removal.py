@@ -1,4 +1,4 @@
-"""Whether a cache that is being deleted can go: not while pods mount one of its claims; pure."""
+"""Whether a cache that is being deleted can go: not while pods mount one of its claims, or one still exists; pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import msgspec
 
 from accelkit.cachecontroller.deciding.given_claims import list_given_claims, list_pods_of, name_pods
 from accelkit.cachecontroller.delivery import DeliveryMode
-from accelkit.cachecontroller.shown import ClaimPod, Shown
+from accelkit.cachecontroller.shown import ClaimPod, ObjectName, Shown
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheStatus
+from accelkit.texts import list_some
 
 
 def find_users(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
@@ -18,9 +19,28 @@ def find_users(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> lis
     return list_pods_of(list_given_claims(cache, shown, modes), shown)
 
 
+def find_leaving(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+    """Return the claims of a cache that are deleted, but that the API server keeps until their finalizers are removed.
+
+    A claim counts by the volume that is bound to it, as for `find_users`.
+    """
+    given = ((claim, shown.find(claim)) for claim in list_given_claims(cache, shown, modes))
+    return [claim for claim, seen in given if seen is not None and seen.metadata.deletion_timestamp]
+
+
 def describe_removal(cache: Cache, users: Sequence[ClaimPod]) -> CacheStatus:
     """Return the status of a cache whose deletion waits for pods; digest and claims stay as they are."""
-    text = f"it is deleted once no pod mounts it; these do: {name_pods(users)}"
-    ready = state(ConditionType.READY, Reason.IN_USE, text, holds=False)
+    return _replace_ready(cache, Reason.IN_USE, f"it is deleted once no pod mounts it; these do: {name_pods(users)}")
+
+
+def describe_leaving(cache: Cache, claims: Iterable[ObjectName]) -> CacheStatus:
+    """Return the status of a cache whose deletion waits for claims; digest and claims stay as they are."""
+    names = list_some(f"{claim.namespace}/{claim.name}" for claim in claims)
+    text = f"it is deleted once its claims are removed; these are being deleted: {names}"
+    return _replace_ready(cache, Reason.DELETING, text)
+
+
+def _replace_ready(cache: Cache, reason: Reason, text: str) -> CacheStatus:
+    ready = state(ConditionType.READY, reason, text, holds=False)
     others = [each for each in cache.status.conditions if each.type != ConditionType.READY]
     return msgspec.structs.replace(cache.status, conditions=[ready, *others])

@@ -28,6 +28,8 @@ class Api:
         self.objects: dict[str, dict[str, Any]] = {}
         self.numbers = itertools.count(1)
         self.die_at, self.late, self.writes = 0, False, 0
+        # Whether finalizers of Kubernetes keep claims and their volumes after they were deleted.
+        self.protects = False
         self.cluster = Cluster()
         # What an administrator has made.
         self._given = dict(self.cluster.objects)
@@ -74,6 +76,9 @@ class Api:
         present = msgspec.json.decode(await self.get(path))
         uid = present["metadata"]["uid"]
         assert uid == options["preconditions"]["uid"]
+        if self.protects and present.get("kind") in {CLAIMS.kind, VOLUMES.kind}:
+            present["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            return self.write(path, present)
         try:
             return self.write(path, None)
         finally:
@@ -81,6 +86,12 @@ class Api:
             for other, each in list(self.objects.items()) if path not in self.objects else ():
                 if each.get("kind") == VOLUMES.kind and each["spec"].get("claimRef", {}).get("uid") == uid:
                     del self.objects[other]
+
+    def remove_finalizers(self) -> None:
+        """Remove the claims and volumes that were deleted, as kube-controller-manager does when no pod uses them."""
+        for path, each in list(self.objects.items()):
+            if each.get("kind") in {CLAIMS.kind, VOLUMES.kind} and each["metadata"].get("deletionTimestamp"):
+                del self.objects[path]
 
     def show(self, kind: Kind) -> list[Seen]:
         """What a watch of a kind brings, by its selector."""

@@ -212,6 +212,18 @@ async def test_what_is_deleted_amid_its_making_leaves_nothing(delivery, late):
         assert outline(api) == [], f"died at write {number}"
 
 
+async def test_a_cache_stays_while_its_deleted_claims_still_exist():
+    api = await tell(STORIES["created"], Delivery.NODE)
+    api.protects = True
+    await deleted(api, Delivery.NODE)
+    ready = next(each for each in api.objects[CACHE]["status"]["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Deleting")
+    assert "team/kernels" in ready["message"]
+    api.remove_finalizers()
+    await live(api)
+    assert outline(api) == []
+
+
 @pytest.mark.parametrize(
     ("delivery", "ready"),
     [
