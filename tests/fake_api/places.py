@@ -54,7 +54,7 @@ def place(path: str) -> Place:
 
 
 def selected(item: Mapping[str, Any], query: Mapping[str, str]) -> bool:
-    """Return whether an object fits a query's selectors, where equality and presence are known."""
+    """Return whether an object fits a query's selectors: equality, presence, and of fields inequality."""
     labels = item.get("metadata", {}).get("labels") or {}
     for requirement in filter(None, query.get("labelSelector", "").split(",")):
         key, equals, value = requirement.partition("=")
@@ -63,8 +63,8 @@ def selected(item: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     for requirement in filter(None, query.get("fieldSelector", "").split(",")):
         key, _, value = requirement.partition("=")
         held: Any = item
-        for part in key.split("."):
+        for part in key.removesuffix("!").split("."):
             held = held.get(part) or {}
-        if (held or "") != value:
+        if ((held or "") == value) is key.endswith("!"):
             return False
     return True

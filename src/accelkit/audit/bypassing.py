@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -12,12 +12,13 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import build_collection_path, build_leases_path, build_object_path, build_pod_path
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.kube.paths import PODS, build_collection_path, build_leases_path, build_object_path
+from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 from accelkit.model.pod import MIRROR_ANNOTATION
 
 # With this reason a node agent reports a pod that it found without an assignment, and counted.
 _RECORDED: Final = "AssignmentRecorded"
+_NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class _Lease(msgspec.Struct):
@@ -51,10 +52,12 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    uid: str
+_Annotations = TypedDict("_Annotations", {"kubernetes.io/config.mirror": str}, total=False)
+
+
+class _Meta(ObjectIdentity, rename="camel", kw_only=True):
     creation_timestamp: datetime
-    annotations: dict[str, str] | None = None
+    annotations: _Annotations | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -67,9 +70,6 @@ class _Pod(msgspec.Struct):
         """When the API server bound it; of a pod that was created with its node, when it was created."""
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
-
-
-_pod = msgspec.json.Decoder(_Pod)
 
 
 async def find_run_start(api: ApiClient) -> datetime | None:
@@ -94,16 +94,22 @@ async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
     """
     query = {"fieldSelector": f"reason={_RECORDED}"}
     events, _ = await list_all(api, build_collection_path("v1", "events"), _Event, query=query)
-    found: dict[str, AuditFinding] = {}
-    for of in (event.involved_object for event in events):
-        if of.kind != "Pod" or of.uid in found:
-            continue
-        answer = await get_if_present(api, build_pod_path(of.namespace, of.name))
-        pod = None if answer is None else _pod.decode(answer)
-        if pod is None or pod.metadata.uid != of.uid or pod.status.phase in ("Succeeded", "Failed"):
-            continue
-        if pod.bound_at >= since and MIRROR_ANNOTATION not in (pod.metadata.annotations or {}):
-            name = f"{of.namespace}/{of.name}"
-            message = f"pod {name} was bound to {pod.spec.node_name} without the extender during this run"
-            found[of.uid] = AuditFinding(pod.spec.node_name, "", name, AuditKind.BYPASSING, message)
-    return sorted(found.values(), key=lambda each: each.pod)
+    recorded = {event.involved_object.uid for event in events if event.involved_object.kind == "Pod"}
+    if not recorded:
+        return []
+    pods, _ = await list_all(api, PODS, _Pod, query={"fieldSelector": _NOT_ENDED})
+    return sorted(
+        (_build_finding(pod) for pod in pods if pod.metadata.uid in recorded and _is_bypassing(pod, since)),
+        key=lambda each: each.pod,
+    )
+
+
+def _is_bypassing(pod: _Pod, since: datetime) -> bool:
+    ended, static = pod.status.phase in ("Succeeded", "Failed"), MIRROR_ANNOTATION in (pod.metadata.annotations or {})
+    return not ended and not static and pod.bound_at >= since
+
+
+def _build_finding(pod: _Pod) -> AuditFinding:
+    node, name = pod.spec.node_name, f"{pod.metadata.namespace}/{pod.metadata.name}"
+    message = f"pod {name} was bound to {node} without the extender during this run"
+    return AuditFinding(node, "", name, AuditKind.BYPASSING, message)

@@ -68,6 +68,21 @@ async def test_a_pod_is_found_once_and_one_that_is_deleted_is_not(api):
     assert [each.pod for each in await find_bypassing(api, START)] == ["d/p"]
 
 
+async def test_pods_are_listed_once_however_many_were_recorded(api):
+    for number in range(20):
+        put(api, f"p{number}")
+    assert len(await find_bypassing(api, START)) == 20
+    pages = [each for each in api.requests if each.path == PODS]
+    assert len(api.requests) == len(pages) + 1
+    assert {each.query["fieldSelector"] for each in pages} == {"status.phase!=Succeeded,status.phase!=Failed"}
+
+
+async def test_pods_are_not_listed_where_none_was_recorded(api):
+    put(api, "p", event="AssignmentCorrected")
+    assert await find_bypassing(api, START) == []
+    assert [each.path for each in api.requests] == ["/api/v1/events"]
+
+
 async def test_the_run_began_when_its_lease_was_created(api):
     assert await find_run_start(api) is None
     lease = {"metadata": {"name": "accelkit-run", "creationTimestamp": "2026-01-01T12:00:00Z"}, "spec": {}}
