@@ -18,7 +18,7 @@ with suppress(ImportError):
     import msgspec
 
     from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
-    from accelkit.enablement.report.told import list_told, tell_accounting
+    from accelkit.enablement.report.problems import describe_accounting, list_problems
     from accelkit.enablement.report.values import StageReport
     from accelkit.enablement.verifying import verify_cluster
     from accelkit.kube.client import ApiClient
@@ -38,13 +38,13 @@ async def verified(api: ApiClient, given: dict[str, Any]) -> StageReport:
 
 def described(report: StageReport) -> dict[str, Any]:
     """Return the report as plain data, with what failed and what is stale or not known as sentences."""
-    told, audited = list_told(report), tell_accounting(report)
+    problems, audited = list_problems(report), describe_accounting(report)
     wrong = report.accounting is not None and report.accounting.outcome is Outcome.FAIL
     return {
         "report": msgspec.to_builtins(report),
-        "faults": [*(str(each) for each in told if each.outcome is Outcome.FAIL), *(audited if wrong else [])],
+        "faults": [*(str(each) for each in problems if each.outcome is Outcome.FAIL), *(audited if wrong else [])],
         "doubts": [
-            *(str(each) for each in told if each.outcome in (Outcome.STALE, Outcome.UNKNOWN)),
+            *(str(each) for each in problems if each.outcome in (Outcome.STALE, Outcome.UNKNOWN)),
             *([] if wrong else audited),
         ],
     }

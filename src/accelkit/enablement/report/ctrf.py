@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.enablement.report.told import ACCOUNTING_STEP
+from accelkit.enablement.report.problems import ACCOUNTING_STEP
 from accelkit.enablement.report.values import Accounting, Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome
 

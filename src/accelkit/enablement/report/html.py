@@ -15,7 +15,7 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from accelkit.enablement.report.told import SHOWN_NODES, Told, list_told, tell_accounting
+from accelkit.enablement.report.problems import SHOWN_NODES, StageProblem, describe_accounting, list_problems
 from accelkit.enablement.report.values import Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome, Stage
 
@@ -69,16 +69,16 @@ def _draw_to_do(report: StageReport) -> str:
         f'<li><span class="{each.outcome}">{_SIGNS[each.outcome]} {each.outcome}</span> {each.stage} · '
         f"<code>{escape(each.reason)}</code>: {escape(each.evidence)} [{_draw_nodes(each, numbers)}]"
         f"<br>{escape(each.next_action)}</li>"
-        for each in list_told(report)
+        for each in list_problems(report)
         if each.outcome is not Outcome.SKIPPED
     )
-    drawn += "".join(f"<li>{escape(sentence)}</li>" for sentence in tell_accounting(report))
+    drawn += "".join(f"<li>{escape(sentence)}</li>" for sentence in describe_accounting(report))
     return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or is not wanted.</p>"
 
 
-def _draw_nodes(told: Told, numbers: Mapping[str, int]) -> str:
-    shown = [f'<a href="#n{numbers[name]}-{told.stage}">{escape(name)}</a>' for name in told.nodes[:SHOWN_NODES]]
-    more = len(told.nodes) - len(shown)
+def _draw_nodes(problem: StageProblem, numbers: Mapping[str, int]) -> str:
+    shown = [f'<a href="#n{numbers[name]}-{problem.stage}">{escape(name)}</a>' for name in problem.nodes[:SHOWN_NODES]]
+    more = len(problem.nodes) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 

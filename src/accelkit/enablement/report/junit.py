@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from accelkit.enablement.report.told import ACCOUNTING_STEP
+from accelkit.enablement.report.problems import ACCOUNTING_STEP
 from accelkit.enablement.report.values import Accounting, Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome
 

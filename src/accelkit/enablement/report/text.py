@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.enablement.report.told import ACCOUNTING_STEP, list_told
+from accelkit.enablement.report.problems import ACCOUNTING_STEP, list_problems
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
@@ -33,8 +33,8 @@ _WIDTH: Final = 8
 def build_table(report: StageReport) -> RenderableType:
     """Return what a person reads."""
     parts = [*_draw_summary(report), Text(""), *_draw_nodes(report)]
-    if told := list(_draw_told(report)):
-        parts += [Text(""), *told]
+    if problems := list(_draw_problems(report)):
+        parts += [Text(""), *problems]
     if report.accounting is not None:
         parts += [Text(""), *_draw_accounting(report.accounting)]
     return Group(*parts, Text(""), _draw_end(report))
@@ -62,8 +62,8 @@ def _draw_nodes(report: StageReport) -> Iterator[Text]:
         yield line
 
 
-def _draw_told(report: StageReport) -> Iterator[Text]:
-    for each in list_told(report):
+def _draw_problems(report: StageReport) -> Iterator[Text]:
+    for each in list_problems(report):
         line = Text(_WORDS[each.outcome], style=_STYLES[each.outcome])
         line.append(f"  {each.stage} {each.reason}: {each.evidence} [{each.listed}]", style="default")
         yield line

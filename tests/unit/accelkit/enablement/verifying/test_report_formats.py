@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_report
-from accelkit.enablement.report.told import list_told
+from accelkit.enablement.report.problems import list_problems
 from accelkit.enablement.report.values import StageReport, find_exit_code, find_worst
 from accelkit.model.card import Health
 from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult
@@ -77,7 +77,7 @@ def test_counts_by_stage_have_every_outcome(mixed):
 
 
 def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for_it(mixed):
-    told = [str(each) for each in list_told(mixed) if each.outcome is not Outcome.SKIPPED]
+    told = [str(each) for each in list_problems(mixed) if each.outcome is not Outcome.SKIPPED]
     assert told[0] == (
         "stage driver-check: fail (CardLost) on b: card GPU-b-0: the card is gone from the PCI bus; "
         "Start the node anew; where the card stays away, have it looked at"
@@ -224,7 +224,7 @@ def test_the_page_is_used_by_keyboard_and_told_without_colours(mixed):
 
 
 def list_to_do(report):
-    return [each for each in list_told(report) if each.outcome is not Outcome.SKIPPED]
+    return [each for each in list_problems(report) if each.outcome is not Outcome.SKIPPED]
 
 
 def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_cells(mixed):

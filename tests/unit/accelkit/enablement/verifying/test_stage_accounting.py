@@ -10,7 +10,7 @@ import pytest
 from accelkit.audit import evidence
 from accelkit.enablement import verifying
 from accelkit.enablement.report.formats import ReportFormat, write_report
-from accelkit.enablement.report.told import tell_accounting
+from accelkit.enablement.report.problems import describe_accounting
 from accelkit.enablement.verifying import verify_cluster
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS, build_config_maps_path
@@ -120,7 +120,7 @@ async def test_each_document_has_it(over):
     document = json.loads(write_report(over, ReportFormat.CTRF))["results"]
     assert [test["status"] for test in document["tests"] if test["name"] == "accounting"] == ["failed"]
     assert (document["summary"]["failed"], document["summary"]["tests"]) == (1, len(document["tests"]))
-    assert tell_accounting(over)[0].startswith(f"accounting: fail (over_capacity: {MESSAGE}); ")
+    assert describe_accounting(over)[0].startswith(f"accounting: fail (over_capacity: {MESSAGE}); ")
 
 
 @pytest.mark.parametrize("wanted", [ReportFormat.JUNIT, ReportFormat.CTRF, ReportFormat.TEXT])

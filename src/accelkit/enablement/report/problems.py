@@ -1,4 +1,4 @@
-"""What is not in order, each once with all its nodes, the worst first; not what was only left out for it."""
+"""Results of stages that did not pass, grouped by cause and worst first, without the stages that they blocked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.texts import list_some
 SHOWN_NODES: Final = 8
 
 
-class Told(msgspec.Struct, frozen=True):
+class StageProblem(msgspec.Struct, frozen=True):
     """The same result of a stage on some nodes; `nodes` are names, sorted."""
 
     stage: Stage
@@ -39,21 +39,21 @@ ACCOUNTING_STEP: Final = (
 )
 
 
-def tell_accounting(report: StageReport) -> list[str]:
-    """Return what the audit found wrong, and what it could not compare at all, as sentences."""
+def describe_accounting(report: StageReport) -> list[str]:
+    """Return a sentence for each fault of the accounting, and for each comparison that was not possible."""
     found = report.accounting
     if found is None:
         return []
     return [f"accounting: {found.outcome} ({sentence}); {ACCOUNTING_STEP}" for sentence in found.sentences]
 
 
-def list_told(report: StageReport) -> list[Told]:
-    """Return what did not pass by itself: what failed first, then by stage."""
+def list_problems(report: StageReport) -> list[StageProblem]:
+    """Return the results that are not a pass: worst outcome first, then by stage."""
     found: defaultdict[tuple[Stage, Outcome, str, str, str], list[str]] = defaultdict(list)
     for node in report.nodes:
         for cell in node.stages:
             if cell.outcome is not Outcome.PASS and cell.because is None:
                 found[cell.stage, cell.outcome, cell.reason, cell.evidence, cell.next_action].append(node.name)
     outcomes, stages = list(Outcome), list(Stage)
-    told = [Told(*key, tuple(nodes)) for key, nodes in found.items()]
-    return sorted(told, key=lambda each: (-outcomes.index(each.outcome), stages.index(each.stage), each.nodes))
+    problems = [StageProblem(*key, tuple(nodes)) for key, nodes in found.items()]
+    return sorted(problems, key=lambda each: (-outcomes.index(each.outcome), stages.index(each.stage), each.nodes))
