@@ -116,7 +116,7 @@ class FakeApi(ApiClient):
         await self._leave(request)
         return answer
 
-    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int) -> bytes:  # noqa: ARG002 - the client's signature
+    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = "") -> bytes:  # noqa: ARG002 - the client's signature
         """Return a collection."""
         return await self.get(path, query=query)
 

@@ -175,6 +175,14 @@ class ExtenderMetrics:
             registry=self._registry,
         )
 
+    def count_lost_events(self) -> Counter:
+        """Return what counts pods of which the watch lost an event; shown from now on."""
+        return Counter(
+            "accelkit_extender_lost_pod_events",
+            "Pods of which the watch lost an event, found by comparison with a list.",
+            registry=self._registry,
+        )
+
     def render(self) -> bytes:
         """Return the exposition text.
 

@@ -18,6 +18,7 @@ from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.leadership import TAKEOVER_SECONDS, Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.pod_comparison import PodComparison
 from accelkit.extender.pod_watch import PodWatch
 from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.holds import Holds
@@ -160,6 +161,13 @@ class _Service:
             requests=lambda: self._server.requests,
             stages=StageTexts(self._stages, ledger, self._readiness.leads).render,
         )
+        self._comparison = PodComparison(
+            api,
+            feed,
+            compares=lambda: self._readiness.leads() and not self._pods.measure_silence_seconds(),
+            relist=self._pods.relist,
+            lost=metrics.count_lost_events(),
+        )
         self._waker = self._make_waker(options, api, metrics)
         is_member = self._groups.is_member if self._groups else None
         refusals = Refusals(is_member=is_member) if options.evict_for_priority else None
@@ -197,7 +205,7 @@ class _Service:
         """Serve until `stop` is set, or a part fails."""
         log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
-        work.append(self._holds.run())
+        work += [self._holds.run(), self._comparison.run()]
         if self._lists is not None:
             work.append(self._lists.run())
         if self._rules is not None:

@@ -118,8 +118,16 @@ class ApiClient:
         """GET `path`; ApiError unless the answer is 2xx."""
         return await self._request("GET", path, query=query, headers=headers)
 
-    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int) -> bytes | bytearray:
+    async def get_page(
+        self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = ""
+    ) -> bytes | bytearray:
         """GET one page of a list, which may take longer than other requests as long as it arrives.
+
+        Args:
+            path: the collection.
+            query: selectors, limit and continue token.
+            max_bytes: the most that is read.
+            accept: media type of the answer; empty for the collection's own.
 
         Raises:
             PageTooLargeError: it has more bytes than that, or did not arrive in time.
@@ -128,7 +136,7 @@ class ApiClient:
         answer = bytearray()
         try:
             # Packed, a page of little sense would be a thousand times as large as what arrives of it.
-            headers = {"Accept-Encoding": "identity", **self._headers()}
+            headers = {"Accept-Encoding": "identity", **self._headers(), **({"Accept": accept} if accept else {})}
             url = self._url(path, query)
             async with self._open().get(url, headers=headers, timeout=self._page_timeout, **self._route) as response:
                 async for chunk in response.content.iter_any():

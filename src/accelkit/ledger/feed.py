@@ -8,7 +8,7 @@ is then charged with all that its node has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -197,6 +197,13 @@ class LedgerFeed:
         for pod in pods:
             self._put_pod(pod)
         return self._ledger.keep_pods(bound)
+
+    def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
+        """Return the UIDs of the pods of which a complete list is newer than what was taken over, with their versions.
+
+        A pod that was deleted has an empty version.
+        """
+        return self._versions.list_differences(listed, version)
 
     def take_pod_event(self, kind: str, pod: Pod) -> None:
         """Take over one change of a pod."""

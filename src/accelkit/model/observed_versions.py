@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, KeysView
+from collections.abc import Collection, Iterable, KeysView
 from typing import Final
 
 from accelkit.model.object_meta import ObjectIdentity, read_version
@@ -47,6 +47,30 @@ class ObservedVersions:
         self._gone[metadata.uid] = read_version(metadata.resource_version)
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
+
+    def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
+        """Return the UIDs of the objects of which a complete list is newer than what was read, with their versions.
+
+        An object that was deleted before the list was made has an empty version. Versions that are not integers are
+        not compared.
+
+        Args:
+            listed: all objects of the list.
+            version: the list's own version.
+        """
+        made = read_version(version)
+        found, uids = dict[str, str](), set[str]()
+        for each in listed:
+            uids.add(each.uid)
+            if each.uid in self._gone:
+                continue
+            shown, known = read_version(each.resource_version), self._versions.get(each.uid)
+            if each.uid not in self._versions or (shown is not None and known is not None and known < shown):
+                found[each.uid] = each.resource_version
+        for uid, known in self._versions.items():
+            if uid not in uids and made is not None and known is not None and known <= made:
+                found[uid] = ""
+        return found
 
     def forget_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
         """Take over a complete list; return the UIDs of the objects that it lacks, and forget their versions.

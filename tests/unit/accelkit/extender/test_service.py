@@ -85,6 +85,20 @@ async def test_a_holding_that_a_list_does_not_show_is_asked_for(cluster):
         await cluster.uses(0)
 
 
+async def test_an_event_that_the_watch_loses_is_healed_by_a_comparison(cluster, monkeypatch):
+    monkeypatch.setattr("accelkit.extender.pod_comparison._LEAST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr("accelkit.extender.pod_comparison._WATCH_LAG_SECONDS", 0.05)
+    async with cluster.extender():
+        cluster.pod()
+        assert await cluster.bind() == ""
+        await cluster.uses(4)
+        # Another pod is bound to the node, and no watch reports it.
+        pod = cluster.pod("q", 6)
+        cluster.api.store(PODS, pod | {"spec": pod["spec"] | {"nodeName": "n"}})
+        await cluster.metric("accelkit_pods", "2.0")
+        await cluster.shows("/metrics", lambda text: "accelkit_extender_lost_pod_events_total 0.0" not in text)
+
+
 async def test_lists_of_bad_cards_are_read_where_a_dialect_in_use_has_them_and_only_there(cluster):
     map_ = {"metadata": {"name": "unhealthy-gpu-n"}, "data": {"gpus": "a"}}
     cluster.api.store(LISTS, map_)

@@ -68,3 +68,20 @@ def test_a_list_that_was_made_after_a_deletion_counts_more_than_it(versions):
     assert not versions.take(metadata("4"))
     versions.forget_missing((), "6")
     assert versions.take(metadata("4"))
+
+
+def test_differences_are_newer_versions_new_objects_and_objects_that_the_list_lacks(versions):
+    for uid in ("same", "changed", "deleted", "read later", "ended"):
+        versions.take(metadata("5", uid))
+    versions.take(metadata("30", "read later"))
+    versions.end(metadata("6", "ended"))
+    listed = [metadata("5", "same"), metadata("7", "changed"), metadata("8", "new"), metadata("5", "ended")]
+    assert versions.list_differences(listed, "20") == {"changed": "7", "new": "8", "deleted": ""}
+
+
+@pytest.mark.parametrize("odd", ["", "x"])
+def test_versions_that_are_not_integers_are_no_differences(versions, odd):
+    versions.take(metadata("5", "listed"))
+    versions.take(metadata(odd, "odd"))
+    versions.take(metadata("5", "missing"))
+    assert versions.list_differences([metadata(odd, "listed"), metadata("9", "odd")], odd) == {}
