@@ -12,12 +12,13 @@ from typing import Final
 
 import msgspec
 
-from accelkit.errors import ManagedResourcesError
+from accelkit.errors import InventoryError, ManagedResourcesError
 from accelkit.install.nodes import list_nodes
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present, patch_or_create
 from accelkit.kube.paths import build_collection_path, build_config_maps_path, build_object_path
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.managed_resources import (
     MANAGED_RESOURCES_LABELS,
     MANAGED_RESOURCES_NAME,
@@ -25,7 +26,7 @@ from accelkit.model.managed_resources import (
     decode_managed_resources,
     encode_managed_resources,
 )
-from accelkit.model.pod import ConfigMap, Pod
+from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
@@ -115,9 +116,9 @@ async def _read(api: ApiClient, namespace: str, resources: Collection[str]) -> M
     offered: dict[str, list[str]] = {}
     native = load_own_dialect("native").resources
     for name, node in sorted((await list_nodes(api)).items()):
-        allocatable = node.status.allocatable or {}
+        allocatable, withheld = node.status.allocatable or {}, _read_withheld(node)
         for resource in {native.memory, native.cards, *read_advertised(node)}:
-            if allocatable.get(resource, "0") != "0":
+            if allocatable.get(resource, "0") != "0" and resource not in withheld:
                 offered.setdefault(resource, []).append(name)
     former = sorted({*(recorded or ()), *offered} - set(resources))
     dialects = [each.name for each in load_usable_dialects() if set(each.resources.asking) & set(former)]
@@ -129,6 +130,14 @@ async def _read(api: ApiClient, namespace: str, resources: Collection[str]) -> M
         former=former,
         former_dialects=sorted(dialects),
     )
+
+
+def _read_withheld(node: Node) -> Collection[str]:
+    """Return the resources of which a node lists only the devices that pods hold."""
+    try:
+        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").withheld or ()
+    except InventoryError:
+        return ()
 
 
 async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:

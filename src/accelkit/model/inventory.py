@@ -50,8 +50,9 @@ class Inventory(msgspec.Struct, frozen=True):
         library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
         cdi: the kinds of CDI devices by which containers are given cards, sorted; empty for plain device nodes.
         network: the node's network cards; left out where there are none.
-        withheld: resources that the agent does not offer, because the cluster's record does not say that every
-            kube-scheduler calls the extender for them; left out where there are none.
+        withheld: resources that the agent does not offer to new pods, because the cluster's record does not say that
+            every kube-scheduler calls the extender for them, or because they are of a former dialect and containers
+            still hold devices of them; left out where there are none.
     """
 
     unit_bytes: int

@@ -176,10 +176,11 @@ class Advertising:
         return unit == self._told
 
     def _list_withheld(self) -> tuple[str, ...]:
-        withheld = tuple(plugin.resource for plugin in self._plugins if not plugin.offered)
+        withheld = tuple(plugin.resource for plugin in self._plugins if not plugin.offered and plugin.reported)
         if withheld != self._withheld:
             log.info(
-                "withholding resources=%s: not all kube-schedulers are known to call the extender for them",
+                "withholding resources=%s: not all kube-schedulers are known to call the extender for them, "
+                "or they are of a former dialect",
                 ",".join(withheld) or "none",
             )
         self._withheld = withheld

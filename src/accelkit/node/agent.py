@@ -19,6 +19,7 @@ from accelkit.node.advertising import Advertising
 from accelkit.node.card_metrics.show import show_cards
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import list_card_nodes, list_cdi_kinds
+from accelkit.node.device_plugin.former_resource import make_former_resources
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
@@ -132,7 +133,7 @@ async def run(options: AgentOptions) -> None:
             build_counter=metrics.build_allocation_counter,
             is_managed=is_managed,
         )
-        plugins = [*plugins, *slots]
+        plugins = [*plugins, *slots, *make_former_resources(options.root, dialect, pods)]
         node = OwnNode(api, options.node)
         advertising = Advertising(
             node,

@@ -6,7 +6,7 @@ longer. A list of millions of devices is refused here before it costs the memory
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
@@ -52,6 +52,17 @@ def build_device_list(
             next_step="choose a larger unit of memory",
         )
     return answer
+
+
+def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) -> api.ListAndWatchResponse:
+    """Return a list of the devices alone that containers hold, of these cards and in whatever unit of memory."""
+    ids, by_id = DeviceIds(card.id for card in cards), {card.id: card for card in cards}
+    devices = (
+        api.Device(ID=device_id, health=HEALTHY, topology=_topology(by_id[ids.find_card(device_id)]))
+        for device_id in sorted(set(held))
+        if ids.owns(device_id, whole=whole)
+    )
+    return api.ListAndWatchResponse(devices=devices)
 
 
 def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:

@@ -125,6 +125,11 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Whether the kubelet need not know the resource: it is not offered, and no container holds a device."""
         return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
 
+    @property
+    def reported(self) -> bool:
+        """Whether the inventory says so where the resource is withheld."""
+        return True
+
     async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
         """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
 
@@ -140,13 +145,17 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self.offered = offered
             self._cards, self._allocations.unit_bytes = cards, unit_bytes
             self._allocations.ids = DeviceIds(card.id for card in found)
-            if devices == self._devices:
-                return
-            self._devices = devices
-            self._changed.notify_all()
-            told = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told, _TOLD_SECONDS)
+            await self._send(devices)
+
+    async def _send(self, devices: api.ListAndWatchResponse) -> None:
+        """Replace the list of devices, and wait until the kubelet has it; `self._changed` is held."""
+        if devices == self._devices:
+            return
+        self._devices = devices
+        self._changed.notify_all()
+        told = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told, _TOLD_SECONDS)
 
     async def start(self) -> None:
         """Serve, then register: the kubelet dials back before it answers.

@@ -9,6 +9,7 @@ from fake_api.server import FakeApi
 
 from accelkit.install.managed_resources import forget_managed, record_managed
 from accelkit.kube.paths import NODES
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
 NAMESPACE = "accelkit"
 FOLDER = "/api/v1/namespaces/accelkit/configmaps"
@@ -107,3 +108,15 @@ async def test_record_is_deleted():
     assert (await forget_managed(api, namespace=NAMESPACE)).changed
     assert RECORD not in api.objects
     assert not (await forget_managed(api, namespace=NAMESPACE)).changed
+
+
+async def test_resource_of_which_only_held_devices_are_listed_is_not_offered():
+    api = cluster(("a", {GCUSHARE[0]: "2"}, GCUSHARE), ("b", {GCUSHARE[0]: "2"}, GCUSHARE), ("c", {NATIVE[0]: "1"}, ()))
+    for name, text in (
+        ("a", encode_inventory(Inventory(1, (), withheld=(GCUSHARE[0],)))),
+        ("b", "unreadable"),
+        ("c", encode_inventory(Inventory(1, (), withheld=(GCUSHARE[0],)))),
+    ):
+        api.objects[f"{NODES}/{name}"]["metadata"]["annotations"][INVENTORY_ANNOTATION] = text
+    result = await record(api, check=True)
+    assert result.offered == {GCUSHARE[0]: ["b"], NATIVE[0]: ["c"]}

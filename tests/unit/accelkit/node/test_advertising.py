@@ -44,7 +44,7 @@ class Node:
     """One node's API, plugin, kubelet and pods."""
 
     resource = MEMORY
-    offered = True
+    offered = reported = True
 
     def __init__(self, tmp_path, monkeypatch):
         self.api = FakeApi()
@@ -332,6 +332,9 @@ async def test_withheld_resources_are_published_with_the_cards_until_they_are_of
     await agent.update([found("a", 16 * GIB)])
     assert node.published.withheld == (MEMORY,)
     assert [card.id for card in node.published.cards] == ["a"]
-    node.offered = True
+    node.reported = False
+    await agent.update([found("a", 17)])
+    assert "withheld" not in node.annotations[INVENTORY_ANNOTATION]
+    node.offered = node.reported = True
     await agent.update([found("a", 16 * GIB)])
     assert "withheld" not in node.annotations[INVENTORY_ANNOTATION]

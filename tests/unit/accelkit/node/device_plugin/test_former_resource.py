@@ -1,0 +1,113 @@
+"""Resources of former dialects, asked for by a kubelet that speaks the real protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import grpc
+import pytest
+from device_names import unit
+from test_plugin_socket import CARDS, Kubelet, Pods, until
+
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node.device_plugin.former_resource import make_former_resources
+from accelkit.node.device_plugin.registration import keep_registered
+from accelkit.vendors.dialects import load_dialect
+
+MEMORY, CARD = "enflame.com/gcu-memory", "enflame.com/gcu-count"
+
+
+@pytest.fixture
+async def kubelet():
+    # A socket's path may have 107 bytes, which pytest's folders fill.
+    with tempfile.TemporaryDirectory(prefix="ak-") as folder:
+        kubelet = Kubelet(Path(folder))
+        await kubelet.serve()
+        yield kubelet
+        await kubelet.server.stop(grace=0)
+
+
+@pytest.fixture
+def plugins(kubelet):
+    made = make_former_resources(kubelet.root, load_dialect("native"), Pods())
+    return {each.resource: each for each in made}
+
+
+def hold(kubelet, *device_ids, resource=MEMORY):
+    """Let the kubelet show that one container holds these devices, and no other container any."""
+    del kubelet.answer.pod_resources[:]
+    container = kubelet.answer.pod_resources.add(name="p", namespace="d").containers.add(name="c")
+    container.devices.add(resource_name=resource, device_ids=device_ids)
+
+
+async def list_devices(kubelet, plugin):
+    async with kubelet.dial(plugin.endpoint) as dialled:
+        sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
+    return {device.ID: device.health for device in sent.devices}
+
+
+def test_resources_in_use_and_those_of_other_plugins_are_not_served(plugins):
+    assert {MEMORY, CARD} <= plugins.keys()
+    assert not {"accelkit.io/memory", "accelkit.io/cards", "nvidia.com/gpu"} & plugins.keys()
+    assert len({each.endpoint for each in plugins.values()}) == len(plugins)
+
+
+async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kubelet, plugins):
+    plugin = plugins[MEMORY]
+    await plugin.show(CARDS, 2)
+    assert (plugin.withheld, plugin.reported, plugin.offered) == (True, False, False)
+    # The cards have two units of memory each now.
+    hold(kubelet, unit("a", 0), unit("b", 3), "another plugin's", "a")
+    await plugin.show(CARDS, 2)
+    assert (plugin.withheld, plugin.reported, plugin.offered) == (False, True, False)
+    await plugin.start()
+    try:
+        assert await list_devices(kubelet, plugin) == {unit("a", 0): "Healthy", unit("b", 3): "Healthy"}
+        hold(kubelet, unit("b", 3))
+        await plugin.show(CARDS, 2)
+        assert await list_devices(kubelet, plugin) == {unit("b", 3): "Healthy"}
+    finally:
+        await plugin.stop()
+
+
+async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
+    hold(kubelet, unit("a", 0))
+    plugin = plugins[MEMORY]
+    await plugin.show(CARDS, 2)
+    await plugin.start()
+    try:
+        async with kubelet.dial(plugin.endpoint) as dialled:
+            request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[unit("a", 0)])])
+            with pytest.raises(grpc.aio.AioRpcError, match="not in use any more"):
+                await dialled.Allocate(request, timeout=30)
+    finally:
+        await plugin.stop()
+
+
+async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_others_never(kubelet, plugins):
+    hold(kubelet, "a", resource=CARD)
+    found_any = asyncio.Event()
+    for plugin in plugins.values():
+        await plugin.show(CARDS, 2)
+    found_any.set()
+    keeping = asyncio.create_task(keep_registered(kubelet.root, list(plugins.values()), found_any))
+    try:
+        await until(lambda: kubelet.registered)
+        # A kubelet that starts removes all sockets in its folder.
+        plugins[CARD].socket.unlink()
+        await until(lambda: len(kubelet.registered) == 2)
+        assert await list_devices(kubelet, plugins[CARD]) == {"a": "Healthy"}
+        assert {each.resource_name for each in kubelet.registered} == {CARD}
+    finally:
+        keeping.cancel()
+        await plugins[CARD].stop()
+
+
+async def test_a_kubelet_that_does_not_answer_takes_nothing_back(kubelet, plugins):
+    hold(kubelet, "a", resource=CARD)
+    await plugins[CARD].show(CARDS, 2)
+    await kubelet.server.stop(grace=0)
+    await plugins[CARD].show(CARDS, 2)
+    assert not plugins[CARD].withheld
