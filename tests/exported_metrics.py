@@ -68,6 +68,7 @@ def list_exported() -> Iterator[tuple[str, Exported]]:
         sharing=SharingCollector(ledger, lambda: True),
     )
     extender.count_evictions()
+    extender.count_lost_events()
     controller = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
