@@ -22,9 +22,9 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.logs import FORMAT
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
-from accelkit.node.agent import AgentOptions
 from accelkit.node.agent import run as run_agent
 from accelkit.node.discovery import survey
+from accelkit.node.options import AgentOptions
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.nodes import NodeSpec
 from accelkit.vendors.profiles import load_usable_profiles

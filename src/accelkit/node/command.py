@@ -12,10 +12,11 @@ from accelkit.errors import ConfigurationError, ProfileError
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.card import MAX_MEMORY_FACTOR
 from accelkit.model.units import parse_unit
-from accelkit.node.agent import AgentOptions, run
+from accelkit.node.agent import run
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.health import HealthChecks
 from accelkit.node.host_root import host_root_option
+from accelkit.node.options import AgentOptions
 from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_served_dialect
 
 

@@ -22,9 +22,9 @@ from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
-from accelkit.node.agent import AgentOptions
 from accelkit.node.devices import DeviceIds
 from accelkit.node.health import HealthChecks
+from accelkit.node.options import AgentOptions
 from accelkit.serving.tls import Listen
 
 I915 = "gpu.intel.com/i915"

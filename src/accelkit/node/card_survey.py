@@ -1,0 +1,125 @@
+"""Surveys the cards of the node again and again, and publishes what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.errors import DevicePluginError
+from accelkit.node.advertising import Advertising
+from accelkit.node.card_states import CardStates
+from accelkit.node.device_plugin.container_response import list_cdi_kinds
+from accelkit.node.devices import DeviceIds
+from accelkit.node.discovery import compute_network, compute_topology, place_beside, survey
+from accelkit.node.health.card_errors import CardErrors
+from accelkit.node.host_files import wait_for_host_files
+from accelkit.node.kubelet import list_held_devices, list_pod_resources
+from accelkit.node.labels import NodeLabels
+from accelkit.node.library_report import LibraryReport
+from accelkit.node.managed_resources import ManagedResourcesWatch
+from accelkit.node.options import AgentOptions
+from accelkit.node.own_node import OwnNode
+from accelkit.node.pods import NodePods
+from accelkit.node.reconciliation.look import group_devices_by_pod
+from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.profiles import load_usable_profiles
+
+log = logging.getLogger(__name__)
+
+# Two looks make a card unhealthy; its pods should not have to wait much longer than that to be told.
+_LOOK_SECONDS = 10.0
+# A node may wait for its pods for days.
+_UNIT_SECONDS = 5.0
+# How long an agent that starts waits for the record of managed resources.
+_RECORD_SECONDS = 10.0
+
+
+async def watch_cards(
+    options: AgentOptions,
+    *,
+    dialect: Dialect,
+    pods: NodePods,
+    node: OwnNode,
+    states: CardStates,
+    errors: CardErrors,
+    advertising: Advertising,
+    libraries: LibraryReport,
+    labels: NodeLabels,
+    reconciler: Reconciler,
+    found_any: asyncio.Event,
+    managed: ManagedResourcesWatch | None,
+    look: asyncio.Event,
+) -> None:
+    """Survey the cards until cancelled; publish each change of them and of their unit to kubelet and cluster."""
+    if options.await_host_files:
+        await wait_for_host_files(options.root)
+    # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
+    await pods.reflector.synced.wait()
+    if managed is not None:
+        # So that an agent that restarts does not withhold for a moment what the node offers.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(managed.reflector.synced.wait(), _RECORD_SECONDS)
+    in_use, known = _InUse(), load_usable_profiles()
+    while True:
+        settled = True
+        try:
+            found = await asyncio.to_thread(survey, options.root, known.profiles.values())
+        except DevicePluginError as exc:
+            # Not readable is not absent: what was shown before stays.
+            log.warning("%s", exc)
+        else:
+            problems = libraries.update(found.libraries)
+            in_use = await _list_in_use(options.root, dialect, in_use)
+            if await node.read():
+                if not advertising.shown and node.inventory is not None:
+                    known.require(card.vendor for card in node.inventory.cards)
+                    ids = DeviceIds(card.id for card in node.inventory.cards)
+                    states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use.of_all))
+                await errors.follow_mended(found.cards)
+                cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
+                cards = [each.oversubscribe(options.memory_factor) for each in cards]
+                await errors.tell()
+                topology = await asyncio.to_thread(compute_topology, options.root, cards)
+                network = await asyncio.to_thread(compute_network, options.root, cards)
+                cards = place_beside(cards, network)
+                settled = await advertising.update(
+                    cards,
+                    topology=topology,
+                    in_use=in_use.served,
+                    uncounted=reconciler.uncounted,
+                    library_problems=problems,
+                    cdi=await asyncio.to_thread(list_cdi_kinds, options.root, cards),
+                    network=network,
+                )
+                await labels.update([each.card for each in cards])
+            if advertising.shown:
+                found_any.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(look.wait(), _LOOK_SECONDS if settled else _UNIT_SECONDS)
+        look.clear()
+
+
+@dataclass(frozen=True)
+class _InUse:
+    """Device IDs that containers hold: by the resources that are served, and by those of all dialects."""
+
+    served: frozenset[str] = frozenset()
+    of_all: frozenset[str] = frozenset()
+
+
+async def _list_in_use(root: Path, dialect: Dialect, before: _InUse) -> _InUse:
+    try:
+        answer = await list_pod_resources(root)
+    except DevicePluginError:
+        # A kubelet that does not answer has taken nothing back.
+        return before
+    devices = (each for containers in group_devices_by_pod(answer, dialect).values() for each in containers.values())
+    served = (dialect.resources.memory, dialect.resources.cards)
+    return _InUse(
+        frozenset(each for name in served for ids in list_held_devices(answer, name).values() for each in ids),
+        frozenset(device_id for each in devices for device_id in (*each.memory, *each.whole)),
+    )
