@@ -19,14 +19,14 @@ from functools import partial
 import msgspec
 
 from accelkit.errors import ApiError, BindingError, NotLeadingError, NotReadyError, PodGoneError
+from accelkit.extender.binding_outcomes import BindingOutcomes
 from accelkit.extender.bindings import build_annotations, read_pod, write_binding
-from accelkit.extender.pod_watch import log_release
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.claims import reserve
 from accelkit.ledger.feed import LedgerFeed, Pending
-from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.assignment import Assignment
@@ -38,9 +38,6 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# So long after a Binding was sent it can no longer take effect.
-_SETTLE_SECONDS = 10.0
-_SETTLE_INTERVAL_SECONDS = 1.0
 # A Binding and the look at what became of it, each with the deadline of the client.
 _FINISH_SECONDS = 20.0
 # So often a Binding is sent of a pod that changes meanwhile.
@@ -53,7 +50,7 @@ _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class Binder:
-    """Binds pods, and settles what became of Bindings whose answer was lost.
+    """Binds pods.
 
     Args:
         api: an open client.
@@ -64,6 +61,9 @@ class Binder:
         readiness: says whether a Binding may be sent now.
         admit: holds the bind of a pod that asks for cards until it may go on; None where none is held.
         on_released: called with the UID of each pod whose reservation is released, in the same turn.
+
+    Attributes:
+        outcomes: Bindings whose answer was lost.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Binder:
         self._ledger, self._feed = ledger, feed
         self._policy = policy
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
-        self._unsettled: dict[str, float] = {}
+        self.outcomes = BindingOutcomes(api, ledger, feed, is_under_way=self.is_under_way, release=self._release)
         self._repeats = RepeatLog(log)
         self._finished = False
 
@@ -131,7 +131,7 @@ class Binder:
     @property
     def unsettled(self) -> bool:
         """Whether a Binding is under way, or its outcome unknown."""
-        return bool(self._under_way or self._unsettled)
+        return bool(self._under_way or self.outcomes)
 
     @property
     def opened(self) -> bool:
@@ -144,28 +144,13 @@ class Binder:
 
     def is_unsettled(self, uid: str) -> bool:
         """Return whether the outcome of a pod's Binding is unknown."""
-        return uid in self._unsettled
+        return uid in self.outcomes
 
     async def finish(self) -> None:
         """Begin no more binds, and wait for those under way, whose callers may have hung up."""
         self._finished = True
         if tasks := [task for _, task in self._under_way.values()]:
             await asyncio.wait(tasks, timeout=_FINISH_SECONDS)
-
-    async def settle(self) -> None:
-        """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
-        while True:
-            await asyncio.sleep(_SETTLE_INTERVAL_SECONDS)
-            for uid in list(self._unsettled):
-                held = self._ledger.find_holding(uid)
-                if held is None or held.stage is Stage.CONFIRMED:
-                    self._unsettled.pop(uid, None)
-                elif uid not in self._under_way:
-                    await self._ask(held)
-
-    def recheck(self, held: Holding) -> None:
-        """Have a holding checked against the API server, because a list did not show it."""
-        self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
     def _end_bind(self, args: BindingArgs, started: float, task: asyncio.Task[None]) -> None:
         self._under_way.pop(args.PodUID, None)
@@ -219,7 +204,7 @@ class Binder:
                 held = self._ledger.find_holding(ref.uid)
                 if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
                     raise
-                await self._ask(held, binding=True)
+                await self.outcomes.ask(held, binding=True)
                 return reserve(self._ledger, ref, node, request, self._policy, labels=pending.pod.labels)
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
@@ -273,7 +258,7 @@ class Binder:
             raise BindingError(sentence) from failure
         if held is not None:
             # Counted from the last Binding sent: any of them may still take effect.
-            self._unsettled[ref.uid] = time.monotonic()
+            self.outcomes.note_sent(ref.uid)
         try:
             pod = await read_pod(self._api, ref)
         except ApiError:
@@ -294,7 +279,7 @@ class Binder:
 
     def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
         """Note that the only Binding of a pod was refused; `again` says that another one follows."""
-        self._unsettled.pop(ref.uid, None)
+        self.outcomes.forget(ref.uid)
         if not again:
             self._release(ref)
 
@@ -305,7 +290,7 @@ class Binder:
     def _ours(self, ref: PodRef) -> bool:
         # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
         held = self._ledger.find_holding(ref.uid)
-        return held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
+        return held is not None and held.stage is Stage.RESERVED and ref.uid not in self.outcomes
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
         """Take over a pod that is bound.
@@ -313,42 +298,6 @@ class Binder:
         Raises:
             BindingError: it is bound to another node.
         """
-        self.take_read(ref, pod)
+        self.outcomes.take_read(ref, pod)
         if pod.spec.node_name != node:
             raise BindingError(f"pod {ref} is bound to {pod.spec.node_name} already")
-
-    def take_read(self, ref: PodRef, pod: Pod) -> None:
-        """Take over a pod that was read by itself."""
-        if not pod.spec.node_name:
-            # It may have been deleted while its answer was on the way.
-            if ref.uid in self._feed.pending:
-                self._feed.take_pod(pod)
-            return
-        # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
-        self._feed.take_pod(pod)
-        self._unsettled.pop(ref.uid, None)
-        held = self._ledger.find_holding(ref.uid)
-        if held is not None and held.stage is Stage.BOUND:
-            self._unsettled[ref.uid] = time.monotonic()
-
-    async def _ask(self, held: Holding, *, binding: bool = False) -> None:
-        """Ask what became of a holding; `binding` says that the bind under way is the one that asks."""
-        ref, pod = held.pod, None
-        try:
-            pod = await read_pod(self._api, ref)
-        except PodGoneError:
-            pass
-        except ApiError as exc:
-            log.info("cannot ask for pod %s: %s", ref, exc)
-            return
-        if self._ledger.find_holding(ref.uid) is not held or (not binding and ref.uid in self._under_way):
-            # While the answer was on its way things went on, and it may be older than they are.
-            return
-        if pod is not None and pod.spec.node_name:
-            self.take_read(ref, pod)
-            return
-        sent = self._unsettled.setdefault(ref.uid, time.monotonic())
-        if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
-            log_release(held)
-            self._release(ref)
-            self._unsettled.pop(ref.uid, None)

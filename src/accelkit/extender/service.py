@@ -139,7 +139,11 @@ class _Service:
             on_released=self._holds.note,
         )
         self._fence = Fence(
-            api, self._feed, may_write=self._readiness.leads, take=self._binder.take_read, on_fenced=self._binder.open
+            api,
+            self._feed,
+            may_write=self._readiness.leads,
+            take=self._binder.outcomes.take_read,
+            on_fenced=self._binder.open,
         )
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
@@ -204,7 +208,7 @@ class _Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
         log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
-        work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
+        work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.outcomes.run()]
         work += [self._holds.run(), self._comparison.run()]
         if self._lists is not None:
             work.append(self._lists.run())
@@ -292,7 +296,7 @@ class _Service:
         for held in self._pod_watch.replace(pods, self._pods.version):
             # For a claim, and for what is kept for a group, no Binding was sent that could be asked about.
             if held.stage is not Stage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
-                self._binder.recheck(held)
+                self._binder.outcomes.recheck(held)
         if self._read:
             return
         self._read = True

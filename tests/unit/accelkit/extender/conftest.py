@@ -10,7 +10,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
-from accelkit.extender import leadership, service
+from accelkit.extender import binding_outcomes, leadership, service
 from accelkit.extender.binder import Binder
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.waking import waker
@@ -137,7 +137,7 @@ def cluster(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 60.0)
     monkeypatch.setattr(service, "TAKEOVER_SECONDS", 60.0)
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(waker, "_TURN_SECONDS", 0.02)
     return Cluster(tmp_path)
 
@@ -145,17 +145,18 @@ def cluster(tmp_path, monkeypatch):
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for each in (module, binding_outcomes):
+        monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
 @pytest.fixture
 def settle(world, monkeypatch):
     """Let the settling task look at everything that is unsettled."""
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
 
     async def settle():
-        task = asyncio.create_task(world.binder.settle())
+        task = asyncio.create_task(world.binder.outcomes.run())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not task.done()

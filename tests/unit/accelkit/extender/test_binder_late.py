@@ -9,6 +9,7 @@ import pytest
 
 from accelkit.errors import ApiError
 from accelkit.extender import binder as module
+from accelkit.extender import binding_outcomes
 from accelkit.ledger.holding import Stage
 
 LOST = ApiError("no answer")
@@ -20,13 +21,13 @@ async def turns() -> None:
 
 
 async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock, monkeypatch):
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.before_post = [LOST]
     assert "no answer" in await world.bind()
     clock.now += 11
     world.api.answers.clear()
-    settling = asyncio.create_task(world.binder.settle())
+    settling = asyncio.create_task(world.binder.outcomes.run())
     await turns()
     assert await world.bind() == ""
     world.api.answers.set()
@@ -36,13 +37,13 @@ async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock,
 
 
 async def test_a_late_unbound_does_not_free_what_is_being_bound(world, clock, monkeypatch):
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.before_post = [LOST]
     assert "no answer" in await world.bind()
     clock.now += 11
     world.api.answers.clear()
-    settling = asyncio.create_task(world.binder.settle())
+    settling = asyncio.create_task(world.binder.outcomes.run())
     await turns()
     world.api.gate.clear()
     binding = asyncio.create_task(world.bind())

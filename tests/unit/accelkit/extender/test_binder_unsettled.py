@@ -113,7 +113,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clo
     world.create()
     assert await world.bind() == ""
     for held in world.feed.replace_pods([]):
-        world.binder.recheck(held)
+        world.binder.outcomes.recheck(held)
     await settle()
     assert world.stage() is Stage.BOUND
 
@@ -172,6 +172,6 @@ async def test_what_a_list_does_not_show_and_is_gone_holds_nothing(world, settle
     assert await world.bind() == ""
     world.api.remove("p")
     for held in world.feed.replace_pods([]):
-        world.binder.recheck(held)
+        world.binder.outcomes.recheck(held)
     await settle()
     assert world.used() == {}

@@ -23,7 +23,7 @@ def fenced(world, monkeypatch):
         world.api,
         world.feed,
         may_write=world.leads,
-        take=world.binder.take_read,
+        take=world.binder.outcomes.take_read,
         on_fenced=lambda: world.fenced.append(True),
     )
 
