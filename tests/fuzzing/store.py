@@ -46,7 +46,7 @@ class Store(ApiClient):
             return json.dumps({"metadata": {"resourceVersion": "1"}, "items": list(self._pods.values())}).encode()
         return json.dumps(self._find(path)).encode()
 
-    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int) -> bytes:  # noqa: ARG002 - the client's signature
+    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = "") -> bytes:  # noqa: ARG002 - the client's signature
         """Return all pods."""
         return await self.get(path, query=query)
 
