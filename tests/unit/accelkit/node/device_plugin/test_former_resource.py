@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from pathlib import Path
 
 import grpc
 import pytest
 from device_names import unit
+from fake_api.watches import WatchedApi
 from test_plugin_socket import CARDS, Kubelet, Pods, until
 
+from accelkit.kube.paths import NODES
+from accelkit.node import agent
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.device_plugin.former_resource import make_former_resources
 from accelkit.node.device_plugin.registration import keep_registered
+from accelkit.node.devices import DeviceIds
+from accelkit.node.health import HealthChecks
+from accelkit.node.options import AgentOptions
 from accelkit.vendors.dialects import load_dialect
 
 MEMORY, CARD = "enflame.com/gcu-memory", "enflame.com/gcu-count"
@@ -111,3 +118,25 @@ async def test_a_kubelet_that_does_not_answer_takes_nothing_back(kubelet, plugin
     await kubelet.server.stop(grace=0)
     await plugins[CARD].show(CARDS, 2)
     assert not plugins[CARD].withheld
+
+
+async def test_an_agent_registers_a_former_resource_of_which_a_pod_holds_devices(kubelet, monkeypatch):
+    cluster, held = WatchedApi(), DeviceIds(["sim-0"]).build_memory_id("sim-0", 7)
+    cluster.store(NODES, {"metadata": {"name": "n", "uid": "node"}})
+    monkeypatch.setattr(agent, "ApiClient", lambda *_, **__: cluster)
+    monkeypatch.setattr(agent, "load_connection", lambda _: None)
+    cards = [{"id": "sim-0", "model": "m", "memory_bytes": 16 * 2**30, "index": 0}]
+    (kubelet.root / "etc/accelkit").mkdir(parents=True)
+    (kubelet.root / "etc/accelkit/simulated-cards.json").write_text(json.dumps({"version": 1, "cards": cards}))
+    hold(kubelet, held)
+    options = AgentOptions("n", kubelet.root, 2**30, "native", health=HealthChecks.NONE)
+    running = asyncio.create_task(agent.run(options))
+    try:
+        await until(lambda: running.done() or MEMORY in {each.resource_name for each in kubelet.registered})
+        endpoint = next(each.endpoint for each in kubelet.registered if each.resource_name == MEMORY)
+        async with kubelet.dial(endpoint) as dialled:
+            sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
+        assert [(each.ID, each.health) for each in sent.devices] == [(held, "Healthy")]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
