@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long storm storms
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long storm storms bursts
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -51,11 +51,14 @@ test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after 
 
 storm: .venv/dev ## One storm on the fault laboratory with a new seed, printed first. STORM has its options.
 	$(BIN)/accelkit sandbox build
-	$(BIN)/python tests/faults/storm.py $(STORM)
+	$(BIN)/python tests/faults/storms.py $(STORM)
 
-storms: .venv/dev ## Storms one after the other, until one is violated. STORMS has options: --storms 100, --seed 7 --seconds 180…
+storms: .venv/dev ## Storms one after the other, until one is violated. STORMS has options: --storms 100 --seconds 20, --seed 7…
 	$(BIN)/accelkit sandbox build
 	$(BIN)/python tests/faults/storms.py $(STORMS)
+
+bursts: .venv/demo ## Bursts of pods on the cluster of `make demo`, judged 45 s after the last bind. BURSTS has options: --times 1, --pause etcd…
+	$(BIN)/python tests/faults/bursts.py $(BURSTS)
 
 forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
 	$(BIN)/accelkit sandbox build

@@ -2,59 +2,29 @@
 
     python tests/faults/check_cluster.py --kubeconfig FILE                 # a cluster made by kind
     python tests/faults/check_cluster.py --kubeconfig FILE --audit         # and whether `accelkit audit` agrees
+    python tests/faults/check_cluster.py --sandbox FOLDER                  # a cluster of `accelkit sandbox up`
 
-Kubelets are not asked: their checkpoints are read, by `docker exec` into the containers that are the nodes. The exit
-status is 1 where an invariant is violated for longer than it may be, 2 where something cannot be read.
+Kubelets are not asked: the script reads their checkpoints, on kind by `docker exec` into the nodes' containers. The
+exit status is 1 where an invariant is violated for longer than it may be, 2 where something cannot be read.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults.checker import Judge, Violation, check
-from faults.reading import HttpsSource, Reader, UnreadableError, open_api
+from faults.clusters import Cluster, open_kind, open_sandbox
+from faults.reading import Reader, UnreadableError
 
-CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-INSPECTOR = "accelkit-inspector"
-AUDIENCE = "accelkit.io/inspect"
-TOKEN_HEADER = "X-Accelkit-Token"  # noqa: S105 - a name
-# Findings of the audit that are no wrong accounts.
-BESIDE_THE_POINT = frozenset({"unhealthy_card_in_use", "constraint_broken", "strange_process", "topology_policy"})
 UNREADABLE_SECONDS = 60.0
 
 
-def read_kind_checkpoint(node: str) -> bytes:
-    """Return the checkpoint of the kubelet in a container."""
-    command = ["docker", "exec", node, "cat", CHECKPOINT]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=30)
-    if done.returncode:
-        raise UnreadableError(f"{CHECKPOINT} of {node}: {done.stderr.decode(errors='replace').strip()}")
-    return done.stdout
-
-
-def open_ledger(api: HttpsSource, namespace: str, service: str) -> Callable[[], Mapping[str, Any]]:
-    """Return what asks the extender through the API server, as a reader of the cluster does."""
-
-    def ask() -> Mapping[str, Any]:
-        account = f"/api/v1/namespaces/{namespace}/serviceaccounts/{INSPECTOR}/token"
-        made = api.ask("POST", account, {"spec": {"audiences": [AUDIENCE], "expirationSeconds": 600}})
-        path = f"/api/v1/namespaces/{namespace}/services/https:{service}:read/proxy/inspect"
-        answer: Mapping[str, Any] = api.ask("GET", path, headers={TOKEN_HEADER: made["status"]["token"]})
-        return answer
-
-    return ask
-
-
-def find_overdue(reader: Reader) -> tuple[list[Violation], int]:
+def find_overdue(reader: Reader, *, exact_kubelets: bool = False) -> tuple[list[Violation], int]:
     """Look until everything holds twice in a row, or something does not for too long.
 
     Raises:
@@ -70,7 +40,7 @@ def find_overdue(reader: Reader) -> tuple[list[Violation], int]:
                 raise
         else:
             read_at = time.monotonic()
-            found = check(facts, exact_kubelets=False)
+            found = check(facts, exact_kubelets=exact_kubelets)
             if overdue := judge.observe(found, time.monotonic(), quiet_since=began):
                 return overdue, len(facts.pods)
             clean = 0 if found else clean + 1
@@ -79,27 +49,35 @@ def find_overdue(reader: Reader) -> tuple[list[Violation], int]:
         time.sleep(1)
 
 
-def run_audit(kubeconfig: Path, namespace: str) -> Sequence[dict[str, Any]]:
-    """Return what `accelkit audit` finds wrong with the accounts."""
-    command = [sys.executable, "-m", "accelkit", "audit", "--output", "json", "--kubeconfig", str(kubeconfig)]
-    done = subprocess.run([*command, "--namespace", namespace, "--wait", "20"], capture_output=True, check=False)
-    if done.returncode not in (0, 3):
-        raise UnreadableError(f"accelkit audit: {done.stderr.decode(errors='replace').strip()}")
-    return [each for each in json.loads(done.stdout)["findings"] if each["kind"] not in BESIDE_THE_POINT]
+def add_cluster_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add the options that name a cluster."""
+    which = parser.add_mutually_exclusive_group(required=required)
+    which.add_argument("--kubeconfig", type=Path, help="a cluster made by kind")
+    which.add_argument("--sandbox", type=Path, help="folder of a cluster of `accelkit sandbox up`")
+    parser.add_argument("--namespace", default="accelkit", help="where accelkit runs, on kind")
+    parser.add_argument("--service", default="accelkit-extender", help="of the extender, on kind")
+
+
+def open_cluster(options: argparse.Namespace) -> Cluster:
+    """Return the cluster that options name.
+
+    Raises:
+        UnreadableError: there is none.
+    """
+    if options.kubeconfig is None:
+        return open_sandbox(options.sandbox)
+    return open_kind(options.kubeconfig, options.namespace, options.service)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--namespace", default="accelkit", help="where accelkit runs")
-    parser.add_argument("--service", default="accelkit-extender")
+    add_cluster_options(parser, required=True)
     parser.add_argument("--audit", action="store_true", help="fail too where `accelkit audit` says otherwise")
     options = parser.parse_args()
     try:
-        api = open_api(options.kubeconfig)
-        reader = Reader(api, read_kind_checkpoint, open_ledger(api, options.namespace, options.service))
-        overdue, pods = find_overdue(reader)
-        findings = run_audit(options.kubeconfig, options.namespace) if options.audit else []
+        cluster = open_cluster(options)
+        overdue, pods = find_overdue(cluster.reader, exact_kubelets=cluster.exact_kubelets)
+        findings = cluster.audit() if options.audit else []
     except UnreadableError as exc:
         print(f"cannot check the cluster: {exc}", file=sys.stderr)
         return 2

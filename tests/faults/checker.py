@@ -234,20 +234,25 @@ class Judge:
         """Return what makes it the same one at another look: where kubelets gave too much, the amounts may change."""
         return replace(each, detail="") if each.kind in IMMEDIATE else each
 
-    def observe(self, found: Sequence[Violation], now: float, quiet_since: float | None) -> list[Violation]:
+    def observe(
+        self, found: Sequence[Violation], now: float, quiet_since: float | None, *, exact_now: float | None = None
+    ) -> list[Violation]:
         """Return those that are overdue and were not returned before.
 
         Args:
             found: what does not hold now.
-            now: seconds, as `quiet_since`.
+            now: seconds, as `quiet_since`; of a clock that may leave out time in which the machine stood still.
             quiet_since: when the last fault ended; None while there is one.
+            exact_now: seconds of a clock that leaves out nothing, for what must hold at all times.
         """
-        self._since = {key: self._since.get(key, now) for key in map(self._identify, found)}
+        exact = now if exact_now is None else exact_now
+        times = {self._identify(each): exact if each.kind in IMMEDIATE else now for each in found}
+        self._since = {key: self._since.get(key, time) for key, time in times.items()}
         new = [
             each
             for each in found
             if (key := self._identify(each)) not in self._told
-            and self._is_overdue(each, self._since[key], now, quiet_since)
+            and self._is_overdue(each, self._since[key], times[key], quiet_since)
         ]
         self._told.update(map(self._identify, new))
         return sorted(new)

@@ -6,13 +6,13 @@ import asyncio
 import json
 import random
 import signal
-import time
 from collections.abc import Awaitable, Callable
 
 from faults.checker import Violation
 from faults.facts import WHOLE, Facts, Pod
 from faults.laboratory import Laboratory
 from faults.observer import Observer
+from faults.standstill import MachineClock
 
 from accelkit.errors import ApiError
 
@@ -52,7 +52,7 @@ async def inject(laboratory: Laboratory, observer: Observer, note: Callable[[str
             return any(each["pod"] == pod.path for each in await observer.audit(wait_seconds=0) or ())
 
         for who, finds in {"checker": checker_finds, "audit": audit_finds}.items():
-            if not await until(finds):
+            if not await until(finds, observer.clock):
                 what = f"the {who} does not find the assignment that was injected into {pod.path}"
                 observer.report(Violation("audit_disagrees", pod.node, pod=pod.path, detail=what))
     finally:
@@ -73,10 +73,10 @@ def choose(facts: Facts, chance: float) -> tuple[Pod, str, str] | None:
     return random.Random(chance).choice(found) if found else None
 
 
-async def until(question: Callable[[], Awaitable[bool]]) -> bool:
-    deadline = time.monotonic() + FIND_SECONDS
+async def until(question: Callable[[], Awaitable[bool]], clock: MachineClock) -> bool:
+    deadline = clock.seconds + FIND_SECONDS
     while not await question():
-        if time.monotonic() > deadline:
+        if clock.seconds > deadline:
             return False
         await asyncio.sleep(0.2)
     return True

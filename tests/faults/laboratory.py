@@ -135,6 +135,10 @@ class Laboratory:
     async def read(self, path: str) -> Any:
         return msgspec.json.decode(await self.api.get(path))
 
+    def list_pids(self) -> list[int]:
+        """Return the processes of the laboratory that run now, and this one."""
+        return [os.getpid(), *(pid for member in list(self.members.values()) if (pid := member.pid) is not None)]
+
     def name_host(self, role: str, node: str) -> str:
         """Return the process that runs the kubelet, or the agent, of a node."""
         number = next(at for at, spec in enumerate(self.specs) if spec.name == node)

@@ -12,23 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from faults.checker import Judge, Violation, check
+from faults.clusters import BESIDE_THE_POINT, read_file_checkpoint
 from faults.facts import Facts
 from faults.history import History
 from faults.laboratory import NAMESPACE, Laboratory
 from faults.reading import HttpsSource, Reader, UnreadableError, open_api
+from faults.standstill import MachineClock
 
 LOOK_SECONDS = 1.0
 # An extender that answers later is silent for kube-scheduler as well, nearly.
 LEDGER_SECONDS = 3.0
 # What was read over a longer time than this does not belong together.
 MOST_LOOK_SECONDS = 6.0
-CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-# What the audit reports besides wrong accounts.
-BESIDE_THE_POINT = frozenset({"unhealthy_card_in_use", "constraint_broken", "strange_process", "topology_policy"})
 
 
 class Observer:
     """Reads and checks.
+
+    Args:
+        laboratory: what is read.
+        history: takes what changed.
+        expected: returns name by UID of the pods that must exist.
+        clock: by which deadlines are measured.
 
     Attributes:
         overdue: the violations that lasted too long.
@@ -36,7 +41,14 @@ class Observer:
         facts: of the last look.
     """
 
-    def __init__(self, laboratory: Laboratory, history: History, expected: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        history: History,
+        expected: Callable[[], Mapping[str, str]],
+        clock: MachineClock,
+    ) -> None:
+        self.clock = clock
         self._laboratory = laboratory
         self._history = history
         self._expected = expected
@@ -50,7 +62,7 @@ class Observer:
         # UIDs of pods that their kubelets did not admit.
         self.refused: set[str] = set()
         # When the last fault ended; None while there is one.
-        self.quiet_since: float | None = time.monotonic()
+        self.quiet_since: float | None = clock.seconds
 
     async def run(self) -> None:
         """Look every second until cancelled."""
@@ -80,14 +92,15 @@ class Observer:
         self.found = found
         self.looks += 1
         self.refused |= {pod.uid for pod in facts.pods if pod.reason == "UnexpectedAdmissionError"}
-        for each in self._judge.observe(found, time.monotonic(), self.quiet_since):
+        now, exact_now = self.clock.seconds, time.monotonic()
+        for each in self._judge.observe(found, now, self.quiet_since, exact_now=exact_now):
             self.report(each)
         if not found:
             self._history.forget()
 
     def follow_faults(self, broken: bool) -> None:
         """Take that something is broken, or that nothing is any more."""
-        self.quiet_since = None if broken else time.monotonic()
+        self.quiet_since = None if broken else self.clock.seconds
 
     def report(self, violation: Violation) -> None:
         """Take a violation that is overdue."""
@@ -116,14 +129,7 @@ class Observer:
         return [each for each in document["findings"] if each["kind"] not in BESIDE_THE_POINT]
 
     def _read_checkpoint(self, node: str) -> bytes:
-        path = self._laboratory.roots[node] / CHECKPOINT
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            # A kubelet writes it when it gives something for the first time.
-            return b'{"Data": {"PodDeviceEntries": null}}'
-        except OSError as exc:
-            raise UnreadableError(f"{path}: {exc}") from exc
+        return read_file_checkpoint(self._laboratory.roots[node])
 
     def _open_ledger(self) -> Callable[[], Mapping[str, Any]]:
         pki: Path = self._laboratory.paths.pki

@@ -35,19 +35,19 @@ class Source(Protocol):
 
 
 class HttpsSource:
-    """A server with TLS, asked on one connection.
+    """A server, asked on one connection.
 
     Args:
         url: of the server.
-        tls: how it is known, and we.
+        tls: how it is known, and we; None for plain HTTP.
         seconds: how long it may be silent.
     """
 
-    def __init__(self, url: str, tls: ssl.SSLContext, seconds: float = SECONDS) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._url = urlsplit(url)
         self._tls = tls
-        self._connection: http.client.HTTPSConnection | None = None
+        self._connection: http.client.HTTPConnection | None = None
 
     def get(self, path: str) -> Any:
         return self.ask("GET", path)
@@ -70,6 +70,10 @@ class HttpsSource:
                     raise UnreadableError(f"{self._url.netloc}{path}: {exc}") from exc
         raise AssertionError
 
+    def copy(self) -> HttpsSource:
+        """Return the same server, asked on another connection."""
+        return HttpsSource(self._url.geturl(), self._tls, self._seconds)
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -77,9 +81,11 @@ class HttpsSource:
 
     def _ask(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Any:
         if self._connection is None:
-            self._connection = http.client.HTTPSConnection(
-                self._url.hostname or "", self._url.port, timeout=self._seconds, context=self._tls
-            )
+            host, port = self._url.hostname or "", self._url.port
+            if self._tls is None:
+                self._connection = http.client.HTTPConnection(host, port, timeout=self._seconds)
+            else:
+                self._connection = http.client.HTTPSConnection(host, port, timeout=self._seconds, context=self._tls)
         data = None if body is None else json.dumps(body)
         kinds = {"Accept": "application/json", "Content-Type": "application/json"}
         self._connection.request(method, path, data, {**kinds, **headers})

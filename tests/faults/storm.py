@@ -1,10 +1,6 @@
-"""Run a storm: operations and faults on a cluster whose accounts are checked all the time.
+"""One storm: operations and faults on a cluster whose accounts are checked all the time.
 
-    python tests/faults/storm.py                            # three minutes, with a new seed
-    python tests/faults/storm.py --seed 7 --seconds 600     # the same storm again, longer
-
-The seed is printed first; operations and faults follow from it alone. A storm consists of rounds: it storms, all faults
-end, and then everything must hold. The exit status is 1 where an invariant was violated.
+A storm consists of rounds: it storms, all faults end, and then everything must hold. `storms.py` runs them.
 """
 
 from __future__ import annotations
@@ -12,47 +8,72 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import itertools
 import random
-import shutil
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests"))
+from faults.checker import Violation
+from faults.faulting import Faulting
+from faults.footprint import Footprints, read_footprint
+from faults.history import History
+from faults.injection import inject
+from faults.laboratory import Laboratory
+from faults.observer import Observer
+from faults.operations import Operations
+from faults.schedule import Step, plan_round
+from faults.standstill import MachineClock
 
-from faults.checker import Violation  # noqa: E402 - found by the path above
-from faults.faulting import Faulting  # noqa: E402
-from faults.footprint import Footprints, read_footprint  # noqa: E402
-from faults.history import History, find_log_lines  # noqa: E402
-from faults.injection import inject  # noqa: E402
-from faults.laboratory import Laboratory, Shape, open_folders  # noqa: E402
-from faults.observer import Observer  # noqa: E402
-from faults.operations import Operations  # noqa: E402
-from faults.schedule import Step, plan_round  # noqa: E402
-
+# Of a round; a shorter storm has one shorter round.
 STORM_SECONDS = 20.0
 CALM_SECONDS = 150.0
 # What a round may take without a violation, for the decision whether another one begins.
 ROUND_SECONDS = 30.0
-# After each so many rounds a wrong assignment is injected.
+# After one of so many rounds a wrong assignment is injected; which of them, the seed says.
 INJECT_EVERY = 3
 # The services that are shipped; the rest may end by itself, and is started again.
 OURS = ("extender", "agents")
+# The machine stands still for less than this now and then.
+WORTH_SAYING_SECONDS = 1.0
 
 
 class Storm:
-    """One storm on one laboratory."""
+    """One storm on a laboratory.
 
-    def __init__(self, laboratory: Laboratory, history: History, options: argparse.Namespace) -> None:
+    Args:
+        seed: from which operations and faults follow.
+        laboratory: on which nothing else happens, and which is as it was when it started.
+        history: takes what happens.
+        options: those of storms.py.
+        footprints: of the laboratory's processes, over all its storms.
+        clock: by which deadlines are measured.
+
+    Attributes:
+        violations: what was violated, filled by `run`.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        laboratory: Laboratory,
+        history: History,
+        options: argparse.Namespace,
+        *,
+        footprints: Footprints,
+        clock: MachineClock,
+    ) -> None:
+        self._seed = seed
         self._laboratory = laboratory
         self._history = history
         self._options = options
+        self._clock = clock
         self._operations = Operations(laboratory, options.pods, history.note)
-        self._observer = Observer(laboratory, history, lambda: self._operations.expected)
-        self._footprints = Footprints()
+        self._observer = Observer(laboratory, history, lambda: self._operations.expected, clock)
+        self._footprints = footprints
+        self._stood_still = clock.stood_still
+        self._rounds = self._count = 0
+        self._longest = 0.0
         self._faulting = Faulting(
             laboratory,
             history.note,
@@ -60,8 +81,12 @@ class Storm:
             on_removal=self._operations.forget_node,
         )
 
-    async def run(self) -> list[Violation]:
-        """Run rounds until the time is over or an invariant is violated; return what was violated."""
+    @property
+    def violations(self) -> list[Violation]:
+        return self._observer.overdue
+
+    async def run(self) -> None:
+        """Run rounds until the time is over or an invariant is violated."""
         looking = asyncio.create_task(self._observer.run())
         deadline = time.monotonic() + self._options.seconds
         try:
@@ -69,8 +94,7 @@ class Storm:
                 if number and time.monotonic() + ROUND_SECONDS > deadline:
                     break
                 await self._run_round(number)
-                if self._observer.overdue:
-                    self._explain()
+                if self.violations:
                     break
         finally:
             looking.cancel()
@@ -79,41 +103,70 @@ class Storm:
         if self._observer.refused and not self._options.fault_seconds:
             what = f"kubelets refused {len(self._observer.refused)} pods although nothing was broken"
             self._observer.report(Violation("pod_refused", detail=what))
-        print(f"refused by kubelets: {len(self._observer.refused)} pods")
-        print(f"most memory: {self._footprints.describe()}")
-        print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(self._faulting.counts.items())))
-        return self._observer.overdue
 
-    async def _run_round(self, number: int) -> None:
+    def describe(self) -> str:
+        """Return in a line what the storm was."""
+        parts = [
+            f"rounds {self._rounds}",
+            f"operations {self._count}",
+            f"faults {sum(self._faulting.counts.values())}",
+            f"clean after {self._longest:.1f} s",
+            f"refused by kubelets {len(self._observer.refused)}",
+        ]
+        if (stood_still := self._clock.stood_still - self._stood_still) >= WORTH_SAYING_SECONDS:
+            parts.append(f"the machine stood still for {stood_still:.0f} s")
+        return ", ".join(parts)
+
+    def list_faults(self) -> str:
+        """Return how often each fault was done."""
+        return ", ".join(f"{name} {count}" for name, count in sorted(self._faulting.counts.items()))
+
+    def explain(self) -> list[str]:
+        """Return what led to the violations."""
+        return self._history.explain(self.violations)
+
+    def digest(self) -> str:
+        """Return what identifies the first round's steps: the same seed draws others after a change of the schedule."""
+        text = "\n".join(map(str, self._plan(0)))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def _plan(self, number: int) -> list[Step]:
         options = self._options
         processes = -(-options.nodes // self._laboratory.shape.nodes_per_process)
         without = {*options.without.split(","), *(() if len(options.dialects.split(",")) > 1 else ("change_dialect",))}
-        steps = plan_round(
-            options.seed,
+        return plan_round(
+            self._seed,
             number,
-            STORM_SECONDS,
+            min(STORM_SECONDS, options.seconds),
             options.burst,
             processes=processes,
             fault_seconds=options.fault_seconds,
             without=without,
         )
+
+    async def _run_round(self, number: int) -> None:
+        steps = self._plan(number)
         await self._perform(steps)
-        ended = time.monotonic()
+        ended, stood_still = time.monotonic(), self._clock.stood_still
         await self._calm_down()
         seconds = time.monotonic() - ended
-        if not self._observer.overdue:
+        if not self.violations:
             await self._compare_with_audit()
             self._compare_footprints()
-        if number % INJECT_EVERY == 0 and not self._observer.overdue:
-            await inject(self._laboratory, self._observer, self._history.note, random.Random(options.seed).random())
+        if (number + self._seed) % INJECT_EVERY == 0 and not self.violations:
+            await inject(self._laboratory, self._observer, self._history.note, random.Random(self._seed).random())
             await self._calm_down()
+        self._rounds += 1
+        self._count += sum(not self._faulting.knows(step) for step in steps)
+        self._longest = max(self._longest, seconds)
         faults = sum(map(self._faulting.knows, steps))
         pods = len(self._observer.facts.pods) if self._observer.facts else 0
-        print(
-            f"round {number}: {len(steps) - faults} operations, {faults} faults, {pods} pods,"
-            f" clean after {seconds:.1f} s",
-            flush=True,
-        )
+        text = f"{len(steps) - faults} operations, {faults} faults, {pods} pods, clean after {seconds:.1f} s"
+        if (lost := self._clock.stood_still - stood_still) >= WORTH_SAYING_SECONDS:
+            text += f"; the machine stood still for {lost:.0f} s of these"
+        self._history.note(f"round {number}: {text}")
+        if self._options.seconds > STORM_SECONDS:
+            print(f"  round {number}: {text}", flush=True)
         await self._operations.clean_up()
 
     async def _perform(self, steps: Sequence[Step]) -> None:
@@ -121,7 +174,7 @@ class Storm:
         tasks = []
         for step in steps:
             await asyncio.sleep(max(0.0, began + step.at - time.monotonic()))
-            if self._observer.overdue:
+            if self.violations:
                 break
             self._history.note(f"step {step}")
             performer = self._faulting if self._faulting.knows(step) else self._operations
@@ -135,11 +188,11 @@ class Storm:
 
     async def _calm_down(self) -> None:
         """Wait until everything holds, or does not in time."""
-        observer, ended = self._observer, time.monotonic()
+        observer, ended = self._observer, self._clock.seconds
         looks = observer.looks
         # A look that began before the end says nothing yet.
         while not observer.overdue and (observer.found or observer.looks < looks + 2):
-            if time.monotonic() - ended > CALM_SECONDS:
+            if self._clock.seconds - ended > CALM_SECONDS:
                 what = f"not clean after {CALM_SECONDS:.0f} s: {[str(each) for each in observer.found or ()]}"
                 observer.report(Violation("never_calm", detail=what))
             await asyncio.sleep(0.2)
@@ -167,73 +220,3 @@ class Storm:
                 now[name] = footprint
         for violation in self._footprints.compare(now):
             self._observer.report(violation)
-
-    def _explain(self) -> None:
-        for line in self._history.explain(self._observer.overdue):
-            print(line)
-        for line in find_log_lines(self._laboratory.paths.logs, self._observer.overdue):
-            print(line)
-        for violation in self._observer.overdue:
-            print(f"VIOLATION {violation}")
-        keep_logs(self._laboratory, self._options.results)
-
-
-async def run_storm(options: argparse.Namespace) -> list[Violation]:
-    """Run a storm on a laboratory of its own; return what was violated."""
-    history = History(options.results / "history.txt")
-    with open_folders() as (folder, roots):
-        shape = Shape(
-            nodes=options.nodes,
-            nodes_per_process=options.nodes_per_process,
-            dialects=tuple(options.dialects.split(",")),
-            dialect=options.dialects.partition(",")[0],
-        )
-        laboratory = Laboratory(shape, folder, roots)
-        try:
-            async with laboratory.run():
-                print(f"ready after {history.seconds:.0f} s: {options.nodes} nodes", flush=True)
-                return await Storm(laboratory, history, options).run()
-        except BaseException:
-            keep_logs(laboratory, options.results)
-            raise
-        finally:
-            history.close()
-
-
-def keep_logs(laboratory: Laboratory, results: Path) -> None:
-    shutil.copytree(laboratory.paths.logs, results / "logs", dirs_exist_ok=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--seconds", type=float, default=180.0, help="for the rounds; the start is not counted")
-    parser.add_argument("--nodes", type=int, default=6)
-    parser.add_argument("--nodes-per-process", type=int, default=3, help="kubelets, and agents, that share a process")
-    parser.add_argument("--pods", type=int, default=200, help="that exist at most")
-    parser.add_argument("--burst", type=int, default=25, help="pods that are created at once at most")
-    parser.add_argument("--fault-seconds", type=float, default=4.0, help="between faults, on average; 0 for none")
-    parser.add_argument("--without", default="", help="kinds of faults that are left out, as kill,stop")
-    parser.add_argument("--dialects", default="native", help="as native,gcushare: agents change between these")
-    parser.add_argument("--results", type=Path, help="folder for history and logs; default: build/storms/SEED")
-    options = parser.parse_args()
-    if options.seed is None:
-        options.seed = random.SystemRandom().getrandbits(32)
-    print(f"seed {options.seed}", flush=True)
-    options.results = options.results or REPOSITORY / "build/storms" / str(options.seed)
-    violations = asyncio.run(run_storm(options))
-    if violations:
-        print(f'again by: make storms STORMS="{describe_again(parser, options)}"')
-        print(f"history and logs: {options.results}")
-    return 1 if violations else 0
-
-
-def describe_again(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
-    """Return the options that repeat a storm: its seed, and what is not as by default."""
-    named = {name: value for name, value in vars(options).items() if value != parser.get_default(name)}
-    named.pop("results")
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in named.items())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,8 @@ import json
 
 import pytest
 from faults import check_cluster
-from faults.check_cluster import find_overdue, open_ledger
+from faults.check_cluster import find_overdue
+from faults.clusters import open_ledger
 from faults.reading import Reader, UnreadableError, open_api
 
 NODE = {
