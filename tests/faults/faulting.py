@@ -213,6 +213,9 @@ GATE_FAULTS: dict[str, Callable[[Gate, float], None]] = {
     "late_watches": _delay_watches,
     "drop_watches": lambda gate, _: gate.drop_watches(),
     "expire_watches": lambda gate, _: gate.expire_watches(),
+    "rewind_watches": lambda gate, _: gate.rewind_watches(),
+    "repeat_events": lambda gate, _: gate.repeat_events(),
+    "swap_events": lambda gate, _: gate.swap_events(),
     "lose_requests": _lose_requests,
     "lose_answers": _lose_answers,
 }

@@ -55,6 +55,8 @@ PROCESSES = {
 }
 WAYS = {name: weight for name, weight in PROCESSES.items() if name not in ("kube-apiserver", "etcd")}
 del WAYS["kube-controller-manager"]
+# Whose watches get what an API server does not send: our services must bear it.
+READERS = {name: weight for name, weight in WAYS.items() if name in ("leader", "follower", "agents")}
 # The way from kube-scheduler to the extender that leads is one, too.
 LINKS = {**WAYS, "service": 3}
 
@@ -81,6 +83,9 @@ FAULTS = {
     "late_watches": Kind(6, WAYS, (3.0, 10.0), (0.3, 4.0)),
     "drop_watches": Kind(4, WAYS, (0.0, 0.0)),
     "expire_watches": Kind(4, WAYS, (0.5, 1.0)),
+    "rewind_watches": Kind(3, READERS, (0.5, 2.0)),
+    "repeat_events": Kind(3, READERS, (3.0, 10.0)),
+    "swap_events": Kind(3, READERS, (3.0, 10.0)),
     "lose_requests": Kind(3, WAYS, (0.5, 2.0)),
     "lose_answers": Kind(5, WAYS, (0.5, 2.0)),
     "compact": Kind(1, {"etcd": 1}, (0.0, 0.0)),

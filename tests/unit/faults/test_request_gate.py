@@ -157,3 +157,40 @@ async def test_events_of_watches_come_late_and_other_answers_at_once(connect, ga
     assert await other.ask("GET /a") == ANSWER
     assert not watching.done()
     watching.cancel()
+
+
+async def test_each_watch_begins_once_at_an_older_version(connect, gate, server):
+    gate.rewind_watches()
+    one = await connect()
+    for line in ("GET /a?resourceVersion=100", "GET /a?watch=true&resourceVersion=100&allowWatchBookmarks=true"):
+        await one.ask(line)
+    await one.ask("GET /a?watch=true&resourceVersion=100")
+    await one.ask("GET /b?watch=true&resourceVersion=7")
+    await one.ask("GET /c?watch=true&resourceVersion=0")
+    assert [line.removesuffix(" HTTP/1.1") for line in server.lines] == [
+        "GET /a?resourceVersion=100",
+        "GET /a?watch=true&resourceVersion=70&allowWatchBookmarks=true",
+        "GET /a?watch=true&resourceVersion=100",
+        "GET /b?watch=true&resourceVersion=1",
+        "GET /c?watch=true&resourceVersion=0",
+    ]
+
+
+async def test_watches_end_where_their_events_are_to_be_changed(connect, gate):
+    for change in (gate.repeat_events, gate.swap_events):
+        watch = await connect()
+        assert await watch.ask("GET /a?watch=true") == ANSWER
+        change()
+        assert await watch.ask("GET /a") == b""
+        gate.mend()
+
+
+async def test_event_that_waits_for_another_one_passes_after_a_while(connect, gate, server, monkeypatch):
+    event = b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n'
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
+    chunk = b"%x\r\n%s\r\n" % (len(event), event)
+    monkeypatch.setitem(globals(), "ANSWER", head + chunk)
+    gate.swap_events()
+    watch = await connect()
+    assert await watch.ask("GET /a?watch=true") == head
+    assert await asyncio.wait_for(watch.reader.read(65536), SECONDS) == chunk
