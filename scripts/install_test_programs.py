@@ -48,6 +48,7 @@ PROGRAMS = (
     Program(("curl", "wget"), "curl", "probes of hosts"),
     Program(("gcc",), "build-essential", "stand-ins of the vendors' libraries"),
     Program(("mount",), "mount", "a disk that is full"),
+    Program(("faketime",), "faketime", "clocks that jump in storms"),
     Program(("promtool",), "prometheus", "alerts and dashboards"),
     Program(("setpriv",), "util-linux", "processes of simulated nodes"),
     Program(("checkmodule",), "checkpolicy", "the SELinux module"),

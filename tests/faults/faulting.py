@@ -10,8 +10,9 @@ import signal
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from faults.false_clock import LIBRARIES
 from faults.gate import Gate
-from faults.laboratory import LEASE, REPLICAS, Laboratory
+from faults.laboratory import LEASE, OURS, REPLICAS, Laboratory
 from faults.link import Link
 from faults.members import Member
 from faults.schedule import FAULTS, Step
@@ -61,12 +62,21 @@ class Faulting:
             await self._change_options(step)
             return
         name = await self._find(step)
+        if not self._can(step):
+            self._note(f"left out: {step.action} cannot be done here")
+            return
         if name in self._broken:
             self._note(f"left out: {name} is under another fault")
             return
         self._count(step)
         async with self._broken_for(step, name):
             await asyncio.sleep(step.arguments["seconds"])
+
+    def _can(self, step: Step) -> bool:
+        """Return whether this machine has what a fault needs: libfaketime, or the right to mount."""
+        if step.action == "jump_clock":
+            return bool(LIBRARIES)
+        return step.action != "fill_disk" or self.laboratory.disk.mounted
 
     async def wait_until_mended(self) -> None:
         """Wait until every process serves again."""
@@ -96,6 +106,10 @@ class Faulting:
             GATE_FAULTS[step.action](self.laboratory.gates[name], delay)
         elif step.action in MEMBER_FAULTS:
             MEMBER_FAULTS[step.action](self.laboratory.members[name])
+        elif step.action == "jump_clock":
+            self.laboratory.clocks[name].jump(delay)
+        elif step.action == "fill_disk":
+            self.laboratory.disk.fill()
         elif step.action == "remove_node":
             self.laboratory.members[name].kill()
             await self._remove_node(name, step)
@@ -108,6 +122,12 @@ class Faulting:
             if step.arguments.get("reset"):
                 link.cut()
             link.mend()
+            return
+        if step.action == "jump_clock":
+            self.laboratory.clocks[name].jump(0)
+            return
+        if step.action == "fill_disk":
+            self.laboratory.disk.free()
             return
         self.laboratory.members[name].allow()
         if step.action == "remove_node":
@@ -148,7 +168,7 @@ class Faulting:
     async def _change_options(self, step: Step) -> None:
         """Start our services again with another unit, policy or dialect, one after the other."""
         shape = self.laboratory.shape
-        names = [name for name in self.laboratory.members if name.startswith(("agents", "extender"))]
+        names = [name for name in self.laboratory.members if name.startswith(OURS)]
         if step.action == "change_unit":
             shape.unit = [each for each in NAMED_UNITS if each != shape.unit][int(step.chance * 2)]
         elif step.action == "change_dialect":

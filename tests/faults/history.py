@@ -75,7 +75,8 @@ def find_log_lines(folder: Path, violations: Iterable[Violation]) -> list[str]:
     """Return the lines of logs that name the pods of violations, the latest ones of each log."""
     pods = {pod for each in violations for pod in each.pod.split(", ") if pod}
     found = []
-    for file in sorted(folder.glob("*.log")):
+    # The output of each start of a process; files that services write themselves say the same.
+    for file in sorted(folder.rglob("*.*.log")):
         lines = [line for line in file.read_text(errors="replace").splitlines() if any(f"{p} " in line for p in pods)]
         found += [f"{file.stem}: {line[:MOST_CHARACTERS]}" for line in lines[-MOST_LINES:]]
     return found

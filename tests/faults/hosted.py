@@ -20,7 +20,7 @@ import msgspec
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.logs import FORMAT
+from accelkit.logs import FORMAT, set_up_log, set_up_service_log
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.node.agent import run as run_agent
 from accelkit.node.discovery import survey
@@ -41,6 +41,7 @@ class HostedSettings(msgspec.Struct, kw_only=True):
         kubeconfig: of the way to the API server that may be cut.
         admin_kubeconfig: names the API server's authority.
         namespace: where agents publish what their kubelets gave.
+        log_folder: where agents write their log beside their output.
     """
 
     nodes: list[NodeSpec]
@@ -50,12 +51,17 @@ class HostedSettings(msgspec.Struct, kw_only=True):
     namespace: str
     unit_bytes: int = 2**30
     dialect: str = "native"
+    log_folder: str = ""
 
 
 def main() -> None:
     role, path = sys.argv[1:]
     settings = msgspec.json.decode(Path(path).read_bytes(), type=HostedSettings)
-    logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stdout)
+    if settings.log_folder:
+        set_up_log("INFO")
+        set_up_service_log(Path(path).stem, Path(settings.log_folder))
+    else:
+        logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stdout)
     asyncio.run(run_kubelets(settings) if role == "kubelets" else run_agents(settings))
 
 

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from faults.false_clock import FalseClock
 from faults.gate import Gate
 from faults.hosted import HostedSettings
 from faults.members import Member
 from faults.service_address import ServiceAddress
+from faults.small_disk import SmallDisk
 from ports import free_port
 
 from accelkit.errors import ApiError
@@ -51,6 +53,8 @@ SLICE = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{SERVI
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SERVICE}"
 # Of a network for documentation: the API server takes no loopback address, and nothing is sent there.
 ADVERTISED = "192.0.2.1"
+# The services that are shipped.
+OURS = ("extender", "agents")
 REPLICAS = ("extender-a", "extender-b")
 RESOURCES = {
     "native": ("accelkit.io/memory", "accelkit.io/cards"),
@@ -92,6 +96,8 @@ class Laboratory:
         members: its processes by name.
         gates: their ways to the API server by name.
         service: the way of kube-scheduler to the extender that leads.
+        clocks: those of our services by name.
+        disk: on which our services write.
         api: an administrator's client that no fault touches, except those of the API server and etcd.
     """
 
@@ -104,6 +110,8 @@ class Laboratory:
         self.roots = {spec.name: roots / str(number) for number, spec in enumerate(self.specs)}
         self.members: dict[str, Member] = {}
         self.gates: dict[str, Gate] = {}
+        self.clocks: dict[str, FalseClock] = {}
+        self.disk = SmallDisk(self.paths.logs / "services")
         self.server = f"https://127.0.0.1:{self.ports.apiserver}"
         self.admin = self.paths.build_kubeconfig_path("admin")
         self.service_port = free_port()
@@ -117,6 +125,8 @@ class Laboratory:
         write_certificates(self.paths, self.server)
         self._write_extender_certificates()
         async with contextlib.AsyncExitStack() as stack:
+            self.disk.mount()
+            stack.callback(self.disk.unmount)
             self.api = await stack.enter_async_context(ApiClient(load_connection(self.admin), timeout_seconds=15))
             group = await stack.enter_async_context(asyncio.TaskGroup())
             tasks: list[asyncio.Task[None]] = []
@@ -183,7 +193,12 @@ class Laboratory:
         await self._wait_for_nodes()
 
     def _add(self, name: str, command: Sequence[str] | Callable[[], Sequence[str]], probe: Any = None) -> None:
-        self.members[name] = Member(name, command, self.paths.logs, probe)
+        if not name.startswith(OURS):
+            self.members[name] = Member(name, command, self.paths.logs, probe)
+            return
+        self.clocks[name] = FalseClock(self.folder / f"{name}.clock")
+        environment = self.clocks[name].environment
+        self.members[name] = Member(name, command, self.disk.folder, probe, environment=environment)
 
     async def _add_gated(
         self, name: str, command: Sequence[str] | Callable[[], Sequence[str]], probe: Any = None
@@ -206,6 +221,7 @@ class Laboratory:
                 *("--policy", self.shape.policy),
                 *(word for dialect in self.shape.dialects for word in ("--dialect", dialect)),
                 *("--kubeconfig", str(self.gates[name].kubeconfig)),
+                *("--log-dir", str(self.disk.folder)),
             ]
 
         await self._add_gated(name, command, control_plane.probe_http(f"http://127.0.0.1:{probes}/healthz"))
@@ -223,6 +239,7 @@ class Laboratory:
                     kubeconfig=str(self.gates[name].kubeconfig),
                     admin_kubeconfig=str(self.admin),
                     namespace=NAMESPACE,
+                    log_folder=str(self.disk.folder),
                     unit_bytes=parse_unit(self.shape.unit),
                     dialect=self.shape.dialect,
                 )

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from accelkit.sandbox.processes import Child, identify
 
@@ -25,12 +26,20 @@ class Member:
         command: what is run; read again at each start, so that options may change.
         folder: of the logs.
         probe: says whether it serves; None where nothing can be asked.
+        environment: variables that it gets beside ours.
     """
 
     def __init__(
-        self, name: str, command: Sequence[str] | Callable[[], Sequence[str]], folder: Path, probe: Probe | None = None
+        self,
+        name: str,
+        command: Sequence[str] | Callable[[], Sequence[str]],
+        folder: Path,
+        probe: Probe | None = None,
+        *,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
+        self._environment = environment
         self._command = command
         self._folder = folder
         self._probe = probe
@@ -59,7 +68,7 @@ class Member:
                 await self._may_run.wait()
                 self._starts += 1
                 command = self._command() if callable(self._command) else self._command
-                self._child = Child(self.name, command, self.log, dict(os.environ))
+                self._child = Child(self.name, command, self.log, {**os.environ, **self._environment})
                 await self._child.start()
                 code = await self._child.wait()
                 if not self._ours:

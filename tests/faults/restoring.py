@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from faults.laboratory import Laboratory, parse_unit
+from faults.laboratory import OURS, Laboratory, parse_unit
 
 from accelkit.errors import ApiError
 from accelkit.sandbox.layout import write_atomically
@@ -34,7 +34,7 @@ async def restore(laboratory: Laboratory, unit: str, policy: str, dialect: str) 
     if (shape.unit, shape.policy, shape.dialect) != (unit, policy, dialect):
         shape.unit, shape.policy, shape.dialect = unit, policy, dialect
         for name, member in laboratory.members.items():
-            if name.startswith(("agents", "extender")):
+            if name.startswith(OURS):
                 await member.restart()
     for spec in laboratory.specs:
         file = laboratory.roots[spec.name] / "etc/accelkit/simulated-cards.json"

@@ -63,7 +63,10 @@ LINKS = {**WAYS, "service": 3}
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: how often it is drawn, on whom, and for how many seconds at least and at most."""
+    """A kind of fault: how often it is drawn, on whom, and for how many seconds at least and at most.
+
+    `delay` are the seconds by which something is late, or by which a clock is wrong, at least and at most.
+    """
 
     weight: int
     targets: dict[str, int]
@@ -88,6 +91,8 @@ FAULTS = {
     "swap_events": Kind(3, READERS, (3.0, 10.0)),
     "lose_requests": Kind(3, WAYS, (0.5, 2.0)),
     "lose_answers": Kind(5, WAYS, (0.5, 2.0)),
+    "jump_clock": Kind(3, {"leader": 2, "follower": 1, "agents": 3}, (2.0, 8.0), (-900.0, 3600.0)),
+    "fill_disk": Kind(2, {"logs": 1}, (2.0, 8.0)),
     "compact": Kind(1, {"etcd": 1}, (0.0, 0.0)),
     "remove_node": Kind(1, {"kubelets": 1}, (0.0, 5.0)),
     "change_unit": Kind(1, {"services": 1}, (0.0, 0.0)),

@@ -19,7 +19,7 @@ from faults.faulting import Faulting
 from faults.footprint import Footprints, read_footprint
 from faults.history import History
 from faults.injection import inject
-from faults.laboratory import Laboratory
+from faults.laboratory import OURS, Laboratory
 from faults.observer import Observer
 from faults.operations import Operations
 from faults.schedule import Step, plan_round
@@ -32,8 +32,6 @@ CALM_SECONDS = 150.0
 ROUND_SECONDS = 30.0
 # After one of so many rounds a wrong assignment is injected; which of them, the seed says.
 INJECT_EVERY = 3
-# The services that are shipped; the rest may end by itself, and is started again.
-OURS = ("extender", "agents")
 # The machine stands still for less than this now and then.
 WORTH_SAYING_SECONDS = 1.0
 
@@ -209,6 +207,7 @@ class Storm:
     def _compare_footprints(self) -> None:
         now = {}
         for name, member in self._laboratory.members.items():
+            # The rest may end by itself, and is started again.
             if not name.startswith(OURS):
                 continue
             for code in member.unexpected_ends:

@@ -49,5 +49,5 @@ def test_targets_of_several_processes_are_numbered():
 
 
 def test_every_fault_is_known_to_who_performs_it():
-    special = {"compact", "remove_node", "change_unit", "change_policy", "change_dialect"}
+    special = {"compact", "jump_clock", "fill_disk", "remove_node", "change_unit", "change_policy", "change_dialect"}
     assert FAULTS.keys() == GATE_FAULTS.keys() | LINK_FAULTS.keys() | MEMBER_FAULTS.keys() | special
