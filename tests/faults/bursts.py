@@ -1,6 +1,7 @@
 """Create many equal pods at once, again and again, and check the accounts 45 s after the last one is bound.
 
-    make demo && python tests/faults/bursts.py                        # 150 pods, three bursts, ten times
+    make demo && kubectl delete pods --all                            # with its KUBECONFIG; they leave too little room
+    python tests/faults/bursts.py                                     # 150 pods, three bursts, ten times
     python tests/faults/bursts.py --pause etcd --times 1              # etcd stands still amid 120 binds
     python tests/faults/bursts.py --kubeconfig FILE                   # 100 pods on a cluster made by kind
 
@@ -26,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from faults.check_cluster import add_cluster_options, open_cluster
 from faults.checker import Judge, Violation, check
 from faults.clusters import Cluster
-from faults.facts import Facts, Pod
+from faults.counting import count_assigned
+from faults.facts import WHOLE, Facts, Pod
 from faults.reading import UnreadableError
 
 from accelkit.sandbox.layout import find_default_root
@@ -166,6 +168,23 @@ def build_pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": {"app": LABEL}}, "spec": spec}
 
 
+def count_room(facts: Facts) -> int:
+    """Return how many pods of a burst find room beside the pods that hold cards."""
+    free = {
+        (node.name, card.id): card.capacity // node.unit
+        for node in facts.nodes.values()
+        if node.schedulable
+        for card in node.cards.values()
+        if card.usable
+    }
+    for pod in facts.pods:
+        for card, amount in count_assigned(pod).items() if pod.holds else ():
+            if (place := (pod.node, card)) in free:
+                unit = facts.nodes[pod.node].unit
+                free[place] = 0 if amount == WHOLE else max(0, free[place] + (-amount // unit))
+    return sum(free.values())
+
+
 def clean_up(cluster: Cluster) -> None:
     """Delete the pods of bursts, and wait until they are gone.
 
@@ -224,6 +243,12 @@ def run(options: argparse.Namespace) -> int:
     cluster = open_cluster(options)
     stop = (lambda: pause(options.sandbox, options.pause)) if options.pause else None
     wrong = 0
+    clean_up(cluster)
+    if (room := count_room(cluster.reader.read())) < options.pods:
+        raise UnreadableError(
+            f"{options.pods} pods do not fit: the cards have room for {room}. Delete the pods that hold cards, or name"
+            " fewer by --pods"
+        )
     try:
         for number in range(options.times * options.bursts):
             clean_up(cluster)
@@ -255,7 +280,7 @@ def main() -> int:
     try:
         wrong = run(options)
     except UnreadableError as exc:
-        print(f"cannot check the cluster: {exc}", file=sys.stderr)
+        print(f"cannot run bursts: {exc}", file=sys.stderr)
         return 2
     print(f"{options.times * options.bursts} bursts of {options.pods} pods: {wrong} wrong")
     return 1 if wrong else 0

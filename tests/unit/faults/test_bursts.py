@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from faults import bursts
-from faults.bursts import Burst, clean_up, find_process
-from faults.facts import Card, Container, Facts, Ledger, LedgerShare, Node, Pod
+from faults.bursts import Burst, clean_up, count_room, find_process
+from faults.facts import WHOLE, Card, Container, Facts, Ledger, LedgerShare, Node, Pod
 from faults.reading import UnreadableError
 
 from accelkit.sandbox.processes import Identity
@@ -164,3 +165,14 @@ def test_process_is_found_by_its_program_or_a_word_of_its_command(monkeypatch, t
     monkeypatch.setattr(bursts, "find_sandbox_processes", lambda _root: [ours, ours])
     with pytest.raises(UnreadableError, match="2 processes"):
         find_process(tmp_path, Path(sys.orig_argv[0]).name)
+
+
+def test_room_beside_pods_that_hold_cards():
+    facts = make_facts(3)
+    assert count_room(facts) == 13
+    (pod, *_) = facts.pods
+    for assigned, room in (({"card": WHOLE}, 0), ({"card": UNIT // 2}, 15), ({"other": UNIT}, 16)):
+        assert count_room(replace(facts, pods=(replace(pod, assigned={"main": assigned}),))) == room
+    assert count_room(make_facts(3, phase="Succeeded")) == 16
+    node = replace(facts.nodes["node-1"], schedulable=False)
+    assert count_room(replace(facts, nodes={"node-1": node})) == 0
