@@ -10,7 +10,7 @@ _ATOMS = (str, bytes, int, float, bool, type(None))
 # What was logged once is remembered up to a number of keys, and not by what comes and goes.
 _BOUNDED = {"accelkit.logs", "accelkit.reporting"}
 # Deleted objects are remembered up to a number, for as long as older answers may arrive.
-_BOUNDED_ATTRIBUTES = {("accelkit.model.observed_versions", "_gone")}
+_BOUNDED_ATTRIBUTES = {("accelkit.model.observed_versions", "_deleted")}
 
 
 def find_leftovers(root: object, is_gone: Callable[[str], bool]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Feeds the ledger with what the API server shows: the one place where pods and nodes become holdings and cards.
+"""Updates the ledger from pods and nodes of the API server: the only place that turns these into holdings and cards.
 
-It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
-nothing and is ignored. No object stops the others: one that cannot be read is logged once and counted, and a bound pod
-is then charged with all that its node has.
+It accepts lists and single events in any order that the API server can produce. It ignores an assignment on a pod that
+is not bound. An unreadable object does not affect other objects: it is logged once and counted. A bound pod that is
+unreadable is charged with everything that its node has.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _BareSpec(msgspec.Struct, rename="camel"):
 
 
 class _BarePod(msgspec.Struct):
-    """Who a pod is and where, of one that cannot be read as a whole."""
+    """The identity and the node of a pod whose other fields cannot be read."""
 
     metadata: ObjectIdentity
     spec: _BareSpec = msgspec.field(default_factory=_BareSpec)
@@ -50,13 +50,13 @@ class _BarePod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that waits for a node, and what it asks for in the cluster's unit.
+    """A pod that waits for a node, and its request in the unit of the cluster.
 
     Attributes:
-        request: None where it asks for no card, or what it asks for cannot be granted.
-        refusal: why it cannot be granted; None where it can.
-        task: what it takes of a node, as one of a mix; None where nothing can be granted.
-        version: the resource version in which the pod was seen.
+        request: None if the pod requests no card, or its request cannot be granted.
+        refusal: why the request cannot be granted; None if it can.
+        task: the type of the pod in the mix of workloads; None if the request cannot be granted.
+        version: the resource version of the pod when it was read.
     """
 
     pod: CardPod
@@ -66,8 +66,14 @@ class Pending:
     version: str = ""
 
 
-class _Sight(msgspec.Struct, frozen=True):
-    """What was seen of a node: its inventory as written, None without one; the cards that are out; what else is."""
+class _NodeReading(msgspec.Struct, frozen=True):
+    """The fields of a node from which its inventory is computed.
+
+    Attributes:
+        text: the inventory annotation; None if the node has none.
+        cordoned: the cards that labels or annotations of the node exclude.
+        offer: what labels and resources of other systems add.
+    """
 
     text: str | None
     cordoned: frozenset[str]
@@ -75,11 +81,11 @@ class _Sight(msgspec.Struct, frozen=True):
 
 
 class LedgerFeed:
-    """Keeps a ledger up to date with nodes and pods, and remembers the pods that wait.
+    """Updates a ledger from nodes and pods, and keeps the pods that wait for a node.
 
     Args:
-        ledger: what is kept up to date.
-        dialects: those in use, in which pods that wait are read.
+        ledger: the ledger to update.
+        dialects: the dialects in use, in which pods that wait are read.
     """
 
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
@@ -87,8 +93,9 @@ class LedgerFeed:
         self._dialects = dialects
         self._reader = PodReader(dialects)
         self._bound_reader = BoundPodReader(dialects)
-        self._inventories: dict[str, _Sight] = {}
-        self._withheld: dict[str, frozenset[str]] = {}
+        self._inventories: dict[str, _NodeReading] = {}
+        # By node, the cards that another system's ConfigMap lists as unhealthy.
+        self._unhealthy: dict[str, frozenset[str]] = {}
         self._errors = OnceReporter(log, logging.ERROR)
         self._unknown = OnceReporter(log)
         self._versions = ObservedVersions()
@@ -96,29 +103,29 @@ class LedgerFeed:
         self._hosts = HostRooms(ledger)
         self.mix = TaskMix()
         self.pending: dict[str, Pending] = {}
-        # When each bound pod was created, for those who ask in another system's words.
+        # The creation time of each bound pod, for the inspect formats of other systems.
         self.created: dict[str, str] = {}
 
     @property
     def disbelieved(self) -> int:
-        """How many pods had an assignment that is not, or not in all, believed."""
+        """The number of pods whose assignment, or a part of it, is not valid."""
         return self._bound.disbelieved
 
     @property
     def unreadable(self) -> int:
-        """How many objects could not be read."""
+        """The number of objects that cannot be read."""
         return self._errors.count
 
     def list_bound(self, node: str) -> list[CardPod]:
-        """Return the pods with cards that are bound to a node and can be read."""
+        """Return the readable pods with cards that are bound to a node."""
         return self._bound.list_pods(node)
 
     def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return what a node's host has free, as it would be without the pods of these UIDs; infinite where unknown."""
+        """Return what is free on the host of a node without the pods in `gone`, by UID; infinite if it is unknown."""
         return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:
-        """Take over a complete list of nodes."""
+        """Apply a complete list of nodes."""
         for node in nodes:
             self._put_node(node)
         names = {node.metadata.name for node in nodes}
@@ -128,7 +135,7 @@ class LedgerFeed:
         self._hosts.keep_nodes(names)
 
     def take_node_event(self, kind: str, node: Node) -> None:
-        """Take over one change of a node."""
+        """Apply a watch event of a node."""
         if kind == "DELETED":
             self._inventories.pop(node.metadata.name, None)
             self._ledger.drop_node(node.metadata.name)
@@ -137,39 +144,39 @@ class LedgerFeed:
             self._put_node(node)
 
     def replace_config_maps(self, maps: list[ConfigMap]) -> None:
-        """Take over a complete list of the ConfigMaps in which another system lists the bad cards of nodes."""
-        withheld = dict(found for each in maps if (found := self._read_bad_cards(each)))
-        for name in withheld.keys() | self._withheld.keys():
-            self._withhold(name, withheld.get(name, frozenset()))
+        """Apply a complete list of the ConfigMaps in which another system lists the unhealthy cards of nodes."""
+        unhealthy = dict(found for each in maps if (found := self._read_unhealthy(each)))
+        for name in unhealthy.keys() | self._unhealthy.keys():
+            self._put_unhealthy(name, unhealthy.get(name, frozenset()))
 
     def take_config_map_event(self, kind: str, config_map: ConfigMap) -> None:
-        """Take over one change of such a ConfigMap."""
-        if (found := self._read_bad_cards(config_map)) is not None:
-            self._withhold(found[0], frozenset() if kind == "DELETED" else found[1])
+        """Apply a watch event of such a ConfigMap."""
+        if (found := self._read_unhealthy(config_map)) is not None:
+            self._put_unhealthy(found[0], frozenset() if kind == "DELETED" else found[1])
 
-    def _read_bad_cards(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
+    def _read_unhealthy(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
         for lists in (dialect.unhealthy_cards for dialect in self._dialects):
             if lists is not None and (node := lists.find_node(config_map.metadata.name)) is not None:
                 words = (word.strip() for word in (config_map.data or {}).get(lists.key, "").split(","))
                 return node, frozenset(word for word in words if word)
         return None
 
-    def _withhold(self, name: str, words: frozenset[str]) -> None:
-        if self._withheld.get(name, frozenset()) == words:
+    def _put_unhealthy(self, name: str, cards: frozenset[str]) -> None:
+        if self._unhealthy.get(name, frozenset()) == cards:
             return
-        if words:
-            self._withheld[name] = words
+        if cards:
+            self._unhealthy[name] = cards
         else:
-            del self._withheld[name]
-        if (seen := self._inventories.get(name)) is not None:
-            self._ledger.put_node(name, self._read_inventory(name, seen))
+            del self._unhealthy[name]
+        if (reading := self._inventories.get(name)) is not None:
+            self._ledger.put_node(name, self._read_inventory(name, reading))
 
     def trim_pod(self, pod: Pod) -> None:
-        """Take from a pod what is not read of it here."""
+        """Remove the fields of a pod that the feed does not read."""
         self._bound_reader.trim(pod)
         status = pod.status
         status.container_statuses = status.init_container_statuses = None
-        # A bound pod needs neither of the two.
+        # Both conditions are read only of pods that wait.
         conditions = () if pod.spec.node_name else status.conditions or ()
         kept = [each for each in conditions if each.type in {SCHEDULED, HOLD_CONDITION}]
         for each in kept:
@@ -178,11 +185,13 @@ class LedgerFeed:
         status.conditions = kept or None
 
     def replace_pods(self, pods: list[Pod], version: str = "") -> list[Holding]:
-        """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one.
+        """Apply a complete list of pods; return the holdings that are newer than the list.
+
+        The caller reads the pods of these holdings one by one.
 
         Args:
-            pods: all of them.
-            version: the list's own version.
+            pods: the items of the list.
+            version: the version of the list itself.
         """
         listed = {pod.metadata.uid for pod in pods}
         self._versions.forget_missing(listed, version, unsure=True)
@@ -190,7 +199,7 @@ class LedgerFeed:
             for uid in known.keys() - self._versions.uids - listed:
                 del known[uid]
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
-        # What was read in a newer version is not in the list yet.
+        # A pod that was read in a newer version than that of the list may be missing from the list.
         bound |= self._versions.uids - listed
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
@@ -206,35 +215,35 @@ class LedgerFeed:
         return self._versions.list_differences(listed, version)
 
     def take_pod_event(self, kind: str, pod: Pod) -> None:
-        """Take over one change of a pod."""
+        """Apply a watch event of a pod."""
         if kind == "DELETED":
             self._versions.end(pod.metadata)
-            self._end(pod.metadata.uid, pod.spec.node_name)
+            self._remove_pod(pod.metadata.uid, pod.spec.node_name)
         else:
             self._put_pod(pod)
 
     def take_unreadable_pod(self, kind: str, text: bytes) -> None:
-        """Take over one change of a pod of which little can be read, or nothing."""
+        """Apply a watch event of a pod that cannot be decoded; ignore it if even its identity is unreadable."""
         try:
             pod = msgspec.json.decode(text, type=_BarePod)
-        except Exception:  # noqa: BLE001 - whatever it is, nobody knows whose it is
+        except Exception:  # noqa: BLE001 - without its UID and node, nothing can be charged
             return
         ref = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
         if kind == "DELETED":
             self._versions.end(pod.metadata)
-            self._end(ref.uid, pod.spec.node_name)
+            self._remove_pod(ref.uid, pod.spec.node_name)
         elif pod.spec.node_name and self._versions.take(pod.metadata):
             self._bound.put_unreadable(ref, pod.spec.node_name)
 
     def take_pod(self, pod: Pod) -> bool:
-        """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list.
+        """Apply a pod from a single read, which may be newer than the watch and than the next list.
 
-        Return False where the watch has shown a newer version of it, or its deletion.
+        Return False if the watch reported a newer version of the pod, or its deletion.
         """
         return self._put_pod(pod, Stage.BOUND)
 
     def take_rules(self, rules: SharingRules) -> None:
-        """Let other rules of sharing hold from now on, for the pods that wait, too."""
+        """Replace the sharing rules, also for the pods that wait."""
         self._ledger.put_rules(rules)
         for uid, each in self.pending.items():
             if each.request is not None:
@@ -242,9 +251,9 @@ class LedgerFeed:
                 self.pending[uid] = replace(each, request=request)
 
     def read_pending(self, pod: Pod) -> Pending | None:
-        """Read a pod that waits for a node; None where it has nothing to do with cards."""
+        """Read a pod that waits for a node; return None if it neither requests cards nor has an assignment."""
         found = self._reader.read(pod)
-        return None if found is None else self._pending(found, pod)
+        return None if found is None else self._build_pending(found, pod)
 
     def _put_node(self, node: Node) -> None:
         name = node.metadata.name
@@ -258,35 +267,36 @@ class LedgerFeed:
             self._ledger.put_node(name, InventoryError("the node cannot be read"))
 
     def _put_inventory(self, node: Node) -> bool:
-        """Take over a node's cards; False where nothing has changed."""
+        """Update the cards of a node; return False if nothing has changed."""
         name, text = node.metadata.name, node.find_annotation(INVENTORY_ANNOTATION)
         offer = read_offer(node, self._dialects)
         if text is None and not offer.numbers and not offer.problem:
             known = self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
             return known is not None
-        if self._inventories.get(name) != (seen := _Sight(text, self._cordon(node), offer)):
-            self._inventories[name] = seen
-            self._ledger.put_node(name, self._read_inventory(name, seen))
+        if self._inventories.get(name) != (reading := _NodeReading(text, self._read_cordon(node), offer)):
+            self._inventories[name] = reading
+            self._ledger.put_node(name, self._read_inventory(name, reading))
             return True
         return False
 
-    def _read_inventory(self, node: str, seen: _Sight) -> Inventory | InventoryError:
+    def _read_inventory(self, node: str, reading: _NodeReading) -> Inventory | InventoryError:
         try:
-            if seen.text is None:
-                inventory = build_inventory(seen.offer, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
+            if reading.text is None:
+                inventory = build_inventory(reading.offer, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
             else:
-                inventory = add_offer(decode_inventory(seen.text), seen.offer)
-            return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, self._withheld_cards(node)))
+                inventory = add_offer(decode_inventory(reading.text), reading.offer)
+            excluded = self._list_excluded_cards(node)
+            return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, excluded))
         except InventoryError as exc:
             self._unknown.report(node, f"inventory of node {node} is unknown: {exc}")
             return exc
 
-    def _cordon(self, node: Node) -> frozenset[str]:
+    def _read_cordon(self, node: Node) -> frozenset[str]:
         return read_cordon(node) | list_disabled_cards(node.metadata.labels or {}, self._dialects)
 
-    def _withheld_cards(self, name: str) -> frozenset[str]:
-        return self._inventories[name].cordoned | self._withheld.get(name, frozenset())
+    def _list_excluded_cards(self, name: str) -> frozenset[str]:
+        return self._inventories[name].cordoned | self._unhealthy.get(name, frozenset())
 
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> bool:
         if not self._versions.take(pod.metadata):
@@ -302,7 +312,7 @@ class LedgerFeed:
 
     def _read_pod(self, pod: Pod, stage: Stage) -> None:
         if pod.terminal:
-            self._end(pod.metadata.uid, pod.spec.node_name)
+            self._remove_pod(pod.metadata.uid, pod.spec.node_name)
             return
         host = read_pod_amounts(pod.spec)
         if pod.spec.node_name:
@@ -311,7 +321,7 @@ class LedgerFeed:
         if found is None or not found.asks:
             return
         known = found.ref.uid in self.pending or found.ref.uid in self.created
-        pending = self._pending(found, pod)
+        pending = self._build_pending(found, pod)
         if not known and pending.task is not None:
             self.mix.observe(pending.task)
         if not found.node:
@@ -321,19 +331,19 @@ class LedgerFeed:
             self.created[found.ref.uid] = found.created_at
             self._bound.put(found, stage)
 
-    def _end(self, uid: str, node: str) -> None:
+    def _remove_pod(self, uid: str, node: str) -> None:
         self.pending.pop(uid, None)
         self.created.pop(uid, None)
         self._bound.end(node, uid)
         self._hosts.end_pod(uid)
 
-    def _pending(self, pod: CardPod, seen: Pod) -> Pending:
-        version = seen.metadata.resource_version
+    def _build_pending(self, pod: CardPod, source: Pod) -> Pending:
+        version = source.metadata.resource_version
         try:
             request = pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
             if request is not None and (rules := self._ledger.namespaces.rules).reservations:
                 request = rules.close(request, pod.ref.namespace, pod.priority)
-            task = None if request is None else describe_task(request, read_pod_amounts(seen.spec))
+            task = None if request is None else describe_task(request, read_pod_amounts(source.spec))
             return Pending(pod, request, task=task, version=version)
         except RequestError as exc:
             return Pending(pod, None, exc.with_traceback(None), version=version)

@@ -1,4 +1,4 @@
-"""The newest version of each object that was read: an older one never takes its place."""
+"""The newest version of each object that was read, so that an older reading never replaces a newer one."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Final
 
 from accelkit.model.object_meta import ObjectIdentity, read_version
 
-# Deleted objects that are remembered: more than an API server deletes while one answer is under way.
-_MOST_GONE: Final = 10_000
+# The number of deleted objects to remember: more than an API server deletes while it sends one answer.
+_MAX_DELETED: Final = 10_000
 
 
 class ObservedVersions:
-    """The newest version of each object of a collection that was read, and which objects were deleted.
+    """The newest version of each object of a collection that was read, and the objects that were deleted.
 
     A component reads objects from a watch, from lists, and from answers to single requests. These arrive in any order,
-    so each object is taken here before it is used. Versions are compared as integers: Kubernetes declares that from
-    1.35 on (KEP-5504), and versions of etcd always were. A version that is not an integer is not compared: the object
-    that is read later counts.
+    so the component calls `take` with each object before it uses the object.
+
+    Versions are compared as integers. Kubernetes guarantees this from version 1.35 on (KEP-5504), and versions of etcd
+    always were integers. A version that is not an integer is not compared: the object that arrives later counts.
     """
 
     def __init__(self) -> None:
-        # None where the version is not an integer.
+        # By UID; None if the version is not an integer.
         self._versions: dict[str, int | None] = {}
-        self._gone: dict[str, int | None] = {}
+        self._deleted: dict[str, int | None] = {}
 
     @property
     def uids(self) -> KeysView[str]:
@@ -31,9 +32,9 @@ class ObservedVersions:
         return self._versions.keys()
 
     def take(self, metadata: ObjectIdentity) -> bool:
-        """Note an object that was read; return False where a newer version, or its deletion, was read before."""
+        """Record an object that was read; return False if a newer version, or its deletion, was read before."""
         uid, version = metadata.uid, read_version(metadata.resource_version)
-        if uid in self._gone:
+        if uid in self._deleted:
             return False
         known = self._versions.get(uid)
         if known is not None and version is not None and version < known:
@@ -42,11 +43,11 @@ class ObservedVersions:
         return True
 
     def end(self, metadata: ObjectIdentity) -> None:
-        """Note that an object was deleted: what was read of it before and arrives later does not bring it back."""
+        """Record that an object was deleted, so that an older reading that arrives later does not restore it."""
         self._versions.pop(metadata.uid, None)
-        self._gone[metadata.uid] = read_version(metadata.resource_version)
-        if len(self._gone) > _MOST_GONE:
-            del self._gone[next(iter(self._gone))]
+        self._deleted[metadata.uid] = read_version(metadata.resource_version)
+        if len(self._deleted) > _MAX_DELETED:
+            del self._deleted[next(iter(self._deleted))]
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
         """Return the UIDs of the objects of which a complete list is newer than what was read, with their versions.
@@ -73,23 +74,23 @@ class ObservedVersions:
         return found
 
     def forget_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
-        """Take over a complete list; return the UIDs of the objects that it lacks, and forget their versions.
+        """Apply a complete list: forget the objects that it lacks, and return their UIDs.
 
-        An object that was read in a newer version than the list's is kept.
+        An object that was read in a newer version than that of the list is kept.
 
         Args:
             listed: the UIDs in the list.
-            version: the list's own version.
-            unsure: whether the list counts where versions cannot be compared.
+            version: the version of the list itself.
+            unsure: whether the list counts if versions cannot be compared.
         """
-        made = read_version(version)
+        list_version = read_version(version)
 
         def is_older(known: int | None) -> bool:
-            return unsure if made is None or known is None else known <= made
+            return unsure if list_version is None or known is None else known <= list_version
 
         missing = [uid for uid, known in self._versions.items() if uid not in listed and is_older(known)]
         for uid in missing:
             del self._versions[uid]
-        # A list that was made after a deletion does not show the object.
-        self._gone = {uid: known for uid, known in self._gone.items() if not is_older(known)}
+        # A list that is newer than a deletion cannot contain the object, so the deletion need not be remembered.
+        self._deleted = {uid: known for uid, known in self._deleted.items() if not is_older(known)}
         return missing

@@ -1,4 +1,4 @@
-"""Watches the pods of this node, and reads from the API server what the watch has not shown yet."""
+"""The pods of this node, from a watch and from lists that are requested between its events."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
-# A kubelet waits for its devices meanwhile.
+# `Allocate` may wait for this list, and the kubelet waits for `Allocate`.
 _REFRESH_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of this node that asks for cards.
+    """A pod of this node that requests cards.
 
     Attributes:
-        cgroup_uid: the UID by which its cgroup is named.
-        running: its containers that run, with what their runtime calls each.
-        unit_bytes: what a unit of memory was worth when its kubelet gave it devices; the present unit before.
-        assigned: what is believed of its assignment; None where there is none, or nothing of it.
-        disbelieved: what is not believed of it, as a sentence; empty where all is.
+        cgroup_uid: the UID in the name of its cgroup.
+        running: the container ID of each running container, by container name.
+        unit_bytes: the unit of memory at the time when the kubelet gave it devices; before, the current unit.
+        assigned: the valid part of its assignment; None if it has no assignment, or no part of it is valid.
+        disbelieved: why its assignment, or a part of it, is not valid; empty if all of it is.
     """
 
     pod: CardPod
@@ -52,20 +52,21 @@ class NodePod:
 
     @property
     def admitted(self) -> bool:
-        """Whether the kubelet has taken the pod, devices and all."""
+        """Whether the kubelet has admitted the pod and given it devices."""
         return self.pod.admitted
 
 
 @dataclass(slots=True)
 class _Readings:
-    """Pods by UID as they were read, and what is made of them once somebody asks."""
+    """Pods by UID as they were read, and the results that are computed from them on demand."""
 
     pods: dict[str, CardPod] = field(default_factory=dict)
-    # What each container held of a card's compute when its pod was seen first: no annotation changes it.
+    # The compute of each container when its pod was read first. Later changes of the annotation do not change it.
     compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    # What the runtime calls each container that runs.
+    # The container IDs of the running containers.
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    made: dict[str, NodePod] | None = None
+    # None after a change, until the next request.
+    node_pods: dict[str, NodePod] | None = None
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""
@@ -78,9 +79,9 @@ class NodePods:
 
     Args:
         api: an open client.
-        node: the node's name.
-        dialect: whose resource names the node advertises; pods of former dialects are read too.
-        reader: reads pods; None for that of the dialect.
+        node: the name of the node.
+        dialect: the dialect whose resources the node offers. Pods of former dialects are read too.
+        reader: reads pods; None for the reader of the dialect.
         on_change: called after each change.
     """
 
@@ -108,55 +109,56 @@ class NodePods:
         )
 
     def list_pods(self) -> Sequence[NodePod]:
-        """Return the pods that ask for cards and have not ended."""
-        return list(self._make().values())
+        """Return the pods that request cards and have not ended."""
+        return list(self._compute_pods().values())
 
     def list_uids(self) -> frozenset[str]:
-        """Return the UIDs of all pods of this node, under which their cgroups stand, with cards or without."""
+        """Return the UIDs in the names of the cgroups of all pods of this node, with cards or without."""
         return self._static.list_cgroup_uids()
 
     def list_assigned(self) -> list[AssignedPod]:
-        """Return the pods with an assignment that can be believed."""
-        return [each.assigned for each in self._make().values() if each.assigned is not None]
+        """Return the pods with a valid assignment."""
+        return [each.assigned for each in self._compute_pods().values() if each.assigned is not None]
 
     def list_assigned_names(self) -> frozenset[tuple[str, str]]:
-        """Return the namespaces and names of the pods with an assignment, believed or not."""
-        written = (each.pod for each in self._make().values() if each.pod.assignment is not None)
+        """Return the namespaces and names of the pods with an assignment, valid or not."""
+        written = (each.pod for each in self._compute_pods().values() if each.pod.assignment is not None)
         return frozenset((pod.ref.namespace, pod.ref.name) for pod in written)
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of the pods without such an assignment that the kubelet has not taken."""
-        return frozenset(uid for uid, each in self._make().items() if each.assigned is None and not each.admitted)
+        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
+        pods = self._compute_pods().items()
+        return frozenset(uid for uid, each in pods if each.assigned is None and not each.admitted)
 
     def list_sharing(self) -> list[SharingPod]:
-        """Return the pods that ask for units of memory, assigned or not."""
+        """Return the pods that request units of memory, assigned or not."""
         return [
             SharingPod(each.pod.ref.namespace, each.pod.ref.name, each.unit_bytes, each.pod.started_at)
-            for each in self._make().values()
+            for each in self._compute_pods().values()
             if each.pod.read_memory_units()
         ]
 
     @property
     def node_cards(self) -> NodeCards:
-        """The node's cards as they were learned last; none before."""
+        """The cards of the last call of `learn_cards`; empty before the first call."""
         return self._cards
 
     def learn_cards(self, cards: NodeCards) -> None:
-        """Take over the node's cards and units, by which assignments are believed."""
+        """Replace the cards and units against which assignments are checked."""
         if cards != self._cards:
-            self._cards, self._readings.made = cards, None
+            self._cards, self._readings.node_pods = cards, None
 
     def confirm(self, shown: Collection[tuple[str, str]]) -> None:
-        """Take over the namespaces and names of all pods that the kubelet shows."""
+        """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
         if self._static.confirm(shown):
-            self._readings.made = None
+            self._readings.node_pods = None
 
     def take(self, pod: Pod) -> None:
-        """Take over a pod as the API server has just answered it."""
+        """Apply a pod from an answer of the API server to a single request."""
         self._event("MODIFIED", pod)
 
     async def refresh(self) -> bool:
-        """Read the pods now; where the API server does not answer, what the watch has shown stays, and False."""
+        """List the pods now; return False, and keep the known pods, if the API server refuses or does not answer."""
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:
@@ -172,7 +174,7 @@ class NodePods:
             log.warning("cannot read this node's pods: %s", str(exc) or f"no answer in {_REFRESH_SECONDS} s")
             return False
         listed = {pod.metadata.uid for pod in pods}
-        # A pod that cannot be read is not missing.
+        # An unreadable pod has no UID in `listed`, but it is not missing.
         self._take_list(pods, () if unreadable else self._versions.forget_missing(listed, version))
         return True
 
@@ -214,7 +216,7 @@ class NodePods:
         self._note_change()
 
     def _note_change(self) -> None:
-        self._readings.made = None
+        self._readings.node_pods = None
         self._on_change()
 
     def _read(self, pod: Pod) -> CardPod | None:
@@ -225,23 +227,23 @@ class NodePods:
             return None
         return found if found is not None and found.asks else None
 
-    def _make(self) -> dict[str, NodePod]:
-        if self._readings.made is None:
+    def _compute_pods(self) -> dict[str, NodePod]:
+        if self._readings.node_pods is None:
             running = self._readings.running
-            made = {uid: self._try_believe(pod) for uid, pod in self._readings.pods.items()}
-            self._readings.made = {
-                uid: replace(each, running=running[uid]) for uid, each in made.items() if each is not None
+            checked = {uid: self._try_check(pod) for uid, pod in self._readings.pods.items()}
+            self._readings.node_pods = {
+                uid: replace(each, running=running[uid]) for uid, each in checked.items() if each is not None
             }
-        return self._readings.made
+        return self._readings.node_pods
 
-    def _try_believe(self, pod: CardPod) -> NodePod | None:
+    def _try_check(self, pod: CardPod) -> NodePod | None:
         try:
-            return self._believe(pod)
+            return self._check(pod)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
             self._unreadable.report(pod.ref.uid, f"pod {pod.ref} cannot be read", error=exc)
             return None
 
-    def _believe(self, pod: CardPod) -> NodePod:
+    def _check(self, pod: CardPod) -> NodePod:
         uid = pod.ref.uid
         cgroup_uid = self._static.find_cgroup_uid(uid)
         unit_bytes = find_unit(self._cards.unit_bytes, self._cards.former_units, pod.started_at)
@@ -249,14 +251,14 @@ class NodePods:
         if written is None:
             return NodePod(pod, cgroup_uid, unit_bytes, None)
         if isinstance(written, AssignmentError):
-            return self._disbelieve(pod, cgroup_uid, unit_bytes, written)
+            return self._reject(pod, cgroup_uid, unit_bytes, written)
         try:
             capacities = {name: card.capacity_bytes for name, card in self._cards.cards.items()} or None
             believed = check_assignment(pod, written, capacities, unit_bytes, self._readings.compute.get(uid))
         except AssignmentError as exc:
-            return self._disbelieve(pod, cgroup_uid, unit_bytes, exc)
+            return self._reject(pod, cgroup_uid, unit_bytes, exc)
         difference = describe_difference(written, believed)
-        # Not before it has started: until then a unit may change between its Binding and its devices.
+        # Before the pod is admitted, the unit may still change between its Binding and its devices.
         if difference and pod.admitted:
             self._disbelieved.report(uid, f"the assignment of pod {pod.ref} is not believed in all: {difference}")
         self._readings.compute.setdefault(uid, list_compute(believed))
@@ -264,7 +266,7 @@ class NodePods:
             pod, cgroup_uid, unit_bytes, _build_assigned(pod, written, believed, unit_bytes), disbelieved=difference
         )
 
-    def _disbelieve(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
+    def _reject(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
         self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} is not believed: {error}")
         return NodePod(pod, cgroup_uid, unit_bytes, None, disbelieved=str(error))
 

@@ -42,7 +42,7 @@ def test_a_deleted_object_does_not_come_back(versions, version):
 
 
 def test_so_many_deleted_objects_are_remembered(versions, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_GONE", 2)
+    monkeypatch.setattr(module, "_MAX_DELETED", 2)
     for uid in "abc":
         versions.end(metadata("6", uid))
     assert [versions.take(metadata("5", uid)) for uid in "abc"] == [True, False, False]

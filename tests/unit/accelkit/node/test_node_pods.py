@@ -217,8 +217,8 @@ async def test_only_a_mirror_pod_that_the_kubelet_shows_has_another_cgroup(api, 
         assert pods.list_uids() == {"uid-p", "uid-q", "uid-m", expected}
 
 
-@pytest.mark.parametrize("reads", [(PodReader, "read"), (NodePods, "_believe")])
-async def test_a_pod_that_cannot_be_read_is_left_out_and_told_of_once(api, pods, monkeypatch, caplog, reads):
+@pytest.mark.parametrize("reads", [(PodReader, "read"), (NodePods, "_check")])
+async def test_a_pod_that_cannot_be_read_is_left_out_and_logged_once(api, pods, monkeypatch, caplog, reads):
     show(api, pod("bad"), pod("q"))
     read = getattr(*reads)
     monkeypatch.setattr(*reads, lambda self, each: read(self, each) if each.ref.name == "q" else 1 / 0)
