@@ -16,9 +16,9 @@ author:
 description:
   - Writes the ConfigMap C(accelkit-managed-resources). A node agent offers a resource to pods only while this record
     lists it.
-  - Run it after every kube-scheduler was configured. Where the API server shows a kube-scheduler on a node that is not
-    in O(schedulers), the module adds no resource and returns the reason.
-  - The module sees a kube-scheduler only if it runs as a pod in C(kube-system). You have to name the others.
+  - Run it after you have configured every kube-scheduler. If a kube-scheduler runs on a node that is not in
+    O(schedulers), the module adds no resource and returns the reason.
+  - The module detects a kube-scheduler only if it runs as a pod in C(kube-system).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -51,7 +51,7 @@ options:
   schedulers:
     description:
       - Names of the nodes whose kube-scheduler was configured.
-      - Without it, the module does not ask the API server which nodes run a kube-scheduler.
+      - If it is not set, the module does not check which nodes run a kube-scheduler.
     type: list
     elements: str
   complete:
@@ -67,7 +67,7 @@ EXAMPLES = r"""
   accelkit.kubernetes.managed_resources:
     schedulers: [control-plane-1, control-plane-2, control-plane-3]
 
-- name: Find the resources that are recorded or offered, and not wanted any more
+- name: Find resources that are recorded or offered but no longer wanted
   accelkit.kubernetes.managed_resources:
     resources: [accelkit.io/memory, accelkit.io/cards]
   check_mode: true
@@ -92,18 +92,18 @@ recorded:
   elements: str
   sample: null
 offered:
-  description: By resource, the nodes whose kubelets offer it through a node agent.
+  description: The nodes that offer each resource through a node agent.
   returned: success
   type: dict
   sample: {accelkit.io/memory: [node-1]}
 former:
-  description: Resources that are recorded or offered, and not in O(resources).
+  description: Resources that are recorded or offered but not in O(resources).
   returned: success
   type: list
   elements: str
   sample: []
 former_dialects:
-  description: Dialects whose pods ask for these.
+  description: Dialects whose pods request the resources in RV(former).
   returned: success
   type: list
   elements: str

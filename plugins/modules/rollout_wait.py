@@ -14,8 +14,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Waits until all pods of a Deployment or a DaemonSet run as its template says.
-  - Every 15 seconds it shows which pods are not ready, and for how long it has waited.
+  - Waits until all pods of a Deployment or a DaemonSet match its current template and are available.
+  - Shows every 15 seconds which pods are not ready, and how long it has waited.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -24,10 +24,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   kind:
     description:
@@ -37,7 +37,7 @@ options:
     required: true
   name:
     description:
-      - Name of the workload, which its pods have in the label C(app.kubernetes.io/name).
+      - Name of the workload. Its pods must have this name in the label C(app.kubernetes.io/name).
     type: str
     required: true
   namespace:
@@ -47,7 +47,7 @@ options:
     required: true
   timeout:
     description:
-      - How long to wait, in seconds.
+      - Limit of the wait in seconds.
     type: int
     default: 120
 """
@@ -63,13 +63,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pods:
-  description: How many pods the workload has.
+  description: Number of pods of the workload.
   returned: success
   type: int
   sample: 3
 waiting_for:
-  description: Which pods were not ready at the end.
-  returned: when it is not rolled out in time
+  description: The pods that were not ready at the end.
+  returned: if the workload is not rolled out in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"
 """

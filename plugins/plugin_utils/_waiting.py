@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import time
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-# A module returns nothing until it ends, so a wait is shown from here, in the output of any runner of playbooks.
+# A module returns nothing until it ends. So the action plugin shows the wait, in the output of any runner of playbooks.
 SHOW_SECONDS = 15.0
 
 display = Display()
 
 
 class Progress:
-    """Shows every 15 seconds what is waited for, for how long, and until when; a context manager.
+    """Context manager that shows every 15 seconds what a task waits for, how long it has waited, and its limit.
 
     Attributes:
-        waiting: what is waited for, as `3 of 5 nodes: a, b, c`; may change meanwhile.
+        waiting: what the task waits for, for example `3 of 5 nodes: a, b, c`. The caller may change it during the wait.
 
     Args:
-        host: for which it is waited.
-        waiting: what is waited for.
-        seconds: for how long at most; 0 where that is not known.
+        host: the host of the task.
+        waiting: what the task waits for.
+        seconds: the limit of the wait; 0 if it is unknown.
     """
 
     def __init__(self, host, waiting, seconds=0):
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def elapsed(self):
-        """Seconds since it was begun to wait."""
+        """Seconds since the start of the wait."""
         return time.monotonic() - self._began
 
     def _show(self):
@@ -57,17 +57,17 @@ class Progress:
 
 
 class WaitingAction(ActionBase):
-    """Runs the module of its own name, and shows what that waits for.
+    """Runs the module of its own name, and shows what the module waits for.
 
-    A module that waits in slices is called again and again. Where it is not done in time it fails with `waiting_for`,
-    and with `sentence`, which says what is wrong.
+    A module that waits in slices is called repeatedly. If it is not done within a slice, it fails and returns
+    `waiting_for`, and `sentence`, which describes the problem.
 
     Attributes:
-        option: the option with the wait in seconds.
-        default: its default.
-        what: what is waited for, until the module says more.
+        option: the option that sets the limit of the wait in seconds.
+        default: the default of this option.
+        what: what the module waits for; shown until the module returns `waiting_for`.
         slices: whether the module waits in slices.
-        looks_at_once: whether a module that waits in slices reports what is not done yet also when it waits 0 s.
+        looks_at_once: whether a module that waits in slices returns `waiting_for` even if its limit is 0 s.
     """
 
     _supports_check_mode = True
@@ -87,11 +87,11 @@ class WaitingAction(ActionBase):
             return self._execute_module(task_vars=task_vars)
 
     def find_limit(self, arguments):
-        """Return for how many seconds the module waits at most; 0 where that is not known."""
+        """Return the limit of the wait in seconds; 0 if it is unknown."""
         return float(arguments.get(self.option, self.default))
 
     def _run_slices(self, progress, limit, task_vars):
-        # What changes anything is done by the first call, which waits for nothing.
+        # The first call makes all changes and does not wait.
         first = result = self._call(0, task_vars)
         if not self.looks_at_once and not first.get("failed"):
             result = self._call(min(SHOW_SECONDS, limit), task_vars)
@@ -99,7 +99,7 @@ class WaitingAction(ActionBase):
             progress.waiting = result["waiting_for"]
             result = self._call(min(SHOW_SECONDS, limit - progress.elapsed), task_vars)
         if result.get("waiting_for"):
-            # Its own message and error name the last slice.
+            # The message and the exception of the module name only the last slice, so replace them.
             whole = {key: result[key] for key in result if key != "exception"}
             return {**whole, "msg": f"after {limit:g} s {result['sentence']}"}
         if first.get("changed") and not result.get("failed"):

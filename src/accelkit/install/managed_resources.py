@@ -1,7 +1,7 @@
-"""Writes the record of the resources for which every kube-scheduler calls the extender, and says what may leave it.
+"""The record of the resources for which every kube-scheduler calls the extender: write, compare and delete it.
 
-The record is written after the schedulers were configured, and shrinks before they are. Node agents offer a resource
-only while it is recorded.
+The installer adds a resource after it has configured the schedulers, and removes one before. Node agents offer a
+resource only while the record lists it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _INCOMPLETE: Final = "this run did not configure every kube-scheduler; run site.
 
 @dataclass(frozen=True)
 class Management:
-    """What the cluster records and offers, and what was done about it.
+    """The resources that the cluster records and offers, and the change that was made.
 
     Attributes:
-        changed: whether the record was (in check mode: would be) written or deleted.
-        recorded: the resources that the record listed before; None where it does not exist or cannot be read.
-        resources: those that it lists now.
-        offered: by resource, the nodes that offer it by an agent of ours, sorted.
+        changed: whether the record was written or deleted; in check mode, whether it would be.
+        recorded: the resources that the record listed before; None if it does not exist or is invalid.
+        resources: the resources that the record lists now.
+        offered: by resource, the sorted names of the nodes that offer it through a node agent.
         former: resources that are recorded or offered, and no longer wanted.
-        former_dialects: the dialects whose pods ask for these.
-        problem: which kube-scheduler may not call the extender, so that nothing is added; empty where none is known of.
+        former_dialects: the dialects whose pods request these resources.
+        problem: which kube-scheduler may not call the extender, so that no resource is added; empty if none is known.
     """
 
     changed: bool
@@ -66,20 +66,20 @@ async def record_managed(
     complete: bool = True,
     check: bool = False,
 ) -> Management:
-    """Write the record: the wanted resources, or what of them it lists already where a scheduler is not covered.
+    """Write the wanted resources into the record, but add none if a scheduler was not configured.
 
     Args:
         api: an open client.
-        namespace: of the record.
-        resources: those for which the schedulers were configured.
-        schedulers: names of the nodes whose kube-scheduler was configured; None not to compare them with the cluster.
-        complete: whether every scheduler that is known of was configured; otherwise nothing is added.
+        namespace: the namespace of the record.
+        resources: the resources for which the schedulers were configured.
+        schedulers: names of the nodes whose kube-scheduler was configured; None skips the comparison with the cluster.
+        complete: whether every known scheduler was configured; otherwise no resource is added.
         check: write nothing.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    found = await _read(api, namespace, resources)
+    found = await _read_state(api, namespace, resources)
     wanted = tuple(sorted(set(resources)))
     added = set(wanted) - {*(found.recorded or ())}
     problem = _INCOMPLETE if not complete else await _find_uncovered(api, schedulers)
@@ -99,7 +99,7 @@ async def record_managed(
 
 
 async def forget_managed(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
-    """Delete the record, so that no agent offers anything to new pods.
+    """Delete the record, so that node agents offer no resource to new pods.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -111,7 +111,7 @@ async def forget_managed(api: ApiClient, *, namespace: str, check: bool = False)
     return Management(changed=present, recorded=None, resources=())
 
 
-async def _read(api: ApiClient, namespace: str, resources: Collection[str]) -> Management:
+async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]) -> Management:
     recorded = await _read_record(api, namespace)
     offered: dict[str, list[str]] = {}
     native = load_own_dialect("native").resources
@@ -147,24 +147,24 @@ async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:
     try:
         return decode_managed_resources(msgspec.json.decode(text, type=ConfigMap).data or {}).resources
     except ManagedResourcesError:
-        # It is written anew.
+        # The caller overwrites an invalid record.
         return None
 
 
 async def _find_uncovered(api: ApiClient, schedulers: Collection[str] | None) -> str:
-    """Return which kube-scheduler was not configured; empty where none is known of.
+    """Return a message that names each kube-scheduler that was not configured; empty if none is known.
 
-    The API server shows only those that run as pods.
+    Only schedulers that run as pods can be detected through the API server.
     """
     if schedulers is None:
         return ""
     pods, _ = await list_all(api, build_collection_path("v1", "pods", "kube-system"), Pod)
-    shown = {
+    running = {
         pod.spec.node_name
         for pod in pods
         if pod.metadata.name == f"{_SCHEDULER}-{pod.spec.node_name}" and not pod.terminal
     }
-    if missing := sorted(shown - set(schedulers)):
+    if missing := sorted(running - set(schedulers)):
         return (
             f"kube-scheduler also runs on {', '.join(missing)}, which this run did not configure; "
             "add the host to the group accelkit_control_plane"

@@ -1,8 +1,8 @@
-"""A watch of the record of managed resources: which resources the agent may offer to new pods.
+"""A watch of the record of managed resources, which says which resources the agent may offer to new pods.
 
-- No ConfigMap, or a resource that it does not list: not offered.
-- A ConfigMap that cannot be read, or an API server that does not answer: the last known state stays. After a restart of
-  the agent nothing is known, so nothing is offered until the API server answers.
+- If the ConfigMap does not exist, or does not list a resource, the agent does not offer the resource.
+- If the ConfigMap is invalid, or the API server does not answer, the agent keeps the last valid record. An agent that
+  has just started has no record, so it offers nothing until the API server answers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 class ManagedResourcesWatch:
-    """The resources that the cluster's record lists.
+    """The resources that the record of the cluster lists.
 
     Args:
         api: an open client.
-        namespace: of the ConfigMap.
-        name: of the ConfigMap.
+        namespace: the namespace of the ConfigMap.
+        name: the name of the ConfigMap.
         on_change: called after each change of the list.
     """
 
@@ -65,7 +65,7 @@ class ManagedResourcesWatch:
         try:
             managed = decode_managed_resources(config_map.data or {})
         except ManagedResourcesError as exc:
-            self._errors.report(str(exc), f"ConfigMap {self._name}: {exc}; the resources that were offered stay")
+            self._errors.report(str(exc), f"ConfigMap {self._name}: {exc}; the offered resources do not change")
             return
         self._errors.clear()
         self._take(frozenset(managed.resources), f"ConfigMap {self._name} lists")

@@ -1,6 +1,7 @@
-"""What containers hold of cards by the resources of dialects that the agent does not serve now.
+"""Cards that containers hold through resources of dialects that the agent does not serve now.
 
-A kubelet counts the devices of each resource by themselves, so it gives a card by one resource that is held by another.
+The kubelet counts the devices of each resource separately, so it may allocate a card through one resource while a
+container holds the card through another.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from accelkit.vendors.counted_dialects import DeviceResources
 
 @dataclass(frozen=True, slots=True)
 class HeldByOthers:
-    """Cards that are held by other resources.
+    """Cards that pods hold through the resources of other dialects.
 
     Attributes:
-        memory_bytes: what is held of each shared card.
-        sharing: the shared cards, with who holds some of them.
-        whole: the cards that are held whole, with who holds them.
+        memory_bytes: by shared card, the memory that pods hold.
+        sharing: by shared card, a pod that holds a share.
+        whole: by card that is held whole, the pod that holds it.
     """
 
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -41,15 +42,15 @@ def observe_others(
     ids: DeviceIds,
     unit_bytes: int,
 ) -> HeldByOthers:
-    """Return what the kubelet shows by other resources.
+    """Return the cards that pods hold through other resources, as the kubelet reports them.
 
     Args:
-        answer: the kubelet's.
-        counted: the resources by which containers may hold devices of ours.
-        served: those that this agent serves.
-        pods: this node's pods with assignments.
+        answer: the answer of the kubelet's pod resources API.
+        counted: the resources through which containers may hold devices of accelkit.
+        served: the resources that this agent serves.
+        pods: the pods of this node with assignments.
         ids: the device IDs of the node's cards.
-        unit_bytes: what a unit of memory is worth now.
+        unit_bytes: the current unit of memory.
     """
     memory_bytes: Counter[str] = Counter()
     sharing: dict[str, str | None] = {}
@@ -69,7 +70,7 @@ def observe_others(
 
 
 def read_others(pods: Sequence[AssignedPod], served: Collection[str]) -> HeldByOthers:
-    """Return what assignments say of other resources, where the kubelet does not answer."""
+    """Return the cards that pods hold through other resources by their assignments, if the kubelet does not answer."""
     memory_bytes: Counter[str] = Counter()
     sharing: dict[str, str | None] = {}
     whole: dict[str, str | None] = {}

@@ -76,7 +76,7 @@ def test_unreadable_record_keeps_what_was_and_is_logged_once(watch, changes, cap
     assert watch.lists(MEMORY)
     assert len(changes) == 1
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
-    assert "the resources that were offered stay" in caplog.text
+    assert "the offered resources do not change" in caplog.text
 
 
 def test_unreadable_record_at_the_start_manages_nothing(watch):
