@@ -1,1 +1,1 @@
-"""The audit: whether ledger, assignments, kubelets and cards agree."""
+"""The audit: a comparison of the ledger, the assignments, the kubelets' allocations and the cards."""

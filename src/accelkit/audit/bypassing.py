@@ -1,4 +1,4 @@
-"""Pods that kube-scheduler bound without asking the extender while a run of the playbooks changed the cluster."""
+"""Pods that were bound without the extender while a playbook run changed the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.kube.paths import PODS, build_collection_path, build_leases_path, 
 from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 from accelkit.model.pod import MIRROR_ANNOTATION
 
-# With this reason a node agent reports a pod that it found without an assignment, and counted.
+# The reason of the Event that a node agent creates when it writes the assignment of a pod that had none.
 _RECORDED: Final = "AssignmentRecorded"
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -67,13 +67,13 @@ class _Pod(msgspec.Struct):
 
     @property
     def bound_at(self) -> datetime:
-        """When the API server bound it; of a pod that was created with its node, when it was created."""
+        """When the API server bound the pod; for a pod that was created with its node, when it was created."""
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
 
 
 async def find_run_start(api: ApiClient) -> datetime | None:
-    """Return when the run began that changes the cluster now, by the API server's clock; None where none does.
+    """Return when the current run started, by the clock of the API server; None if no run changes the cluster.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -84,10 +84,10 @@ async def find_run_start(api: ApiClient) -> datetime | None:
 
 
 async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
-    """Return the pods that were bound without the extender from then on and have not ended.
+    """Return the pods that were bound without the extender since a time and have not ended.
 
-    They are counted by now: a node agent records an Event for each of them. Static pods are left out: no
-    scheduler binds them.
+    These pods are counted by now, because a node agent creates the Event when it writes their assignment. Static pods
+    are excluded, because no scheduler binds them.
 
     Raises:
         ApiError: the API server refused or did not answer.

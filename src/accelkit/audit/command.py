@@ -26,8 +26,8 @@ _DIFFERS = 3
 @click.command(
     "audit",
     short_help="Compare ledger, assignments, kubelets and cards.",
-    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something "
-    "differs, or what a node's agent published cannot be read.",
+    epilog="Exit codes: 0 no differences, 1 an error that the message explains, 2 wrong usage, 3 differences, or "
+    "unreadable allocations of a node.",
 )
 @click.argument("nodes", nargs=-1)
 @click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
@@ -39,7 +39,7 @@ _DIFFERS = 3
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds that a difference must last: what is on its way is none.",
+    help="Seconds for which a difference must last, because shorter ones are changes in progress.",
 )
 @output_option
 def audit_command(  # noqa: PLR0917 - click passes options by name
@@ -55,7 +55,10 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     wait: float,
     output: str,
 ) -> None:
-    """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
+    """Compare the extender's ledger, the assignments of pods, the kubelets' allocations and the cards.
+
+    Without NODES, all nodes with cards are compared.
+    """
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     found = asyncio.run(_audit(frozenset(nodes), at or service, kubeconfig, namespace=namespace, wait_seconds=wait))
     print_value(found, output, lambda: _table(found))

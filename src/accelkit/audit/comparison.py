@@ -1,6 +1,6 @@
-"""Compares what the ledger, the assignments on pods, the kubelets and the cards say.
+"""The comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
 
-Whatever differs is a finding. What nobody could be asked about is a note: unknown is neither in order nor out of it.
+A difference is a finding. A side that cannot be read is a note, because unknown is neither right nor wrong.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from accelkit.texts import count_cards, shorten
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
-# Policies under which the kubelet may choose other devices than it is offered, or refuse a pod.
+# Policies under which the kubelet may choose other devices than the plugin prefers, or refuse a pod.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
 
 
-# Memory, whether it is the whole card, thousandths of its compute.
-_Held = tuple[int, bool, int]
+# Memory in bytes, whether it is the whole card, and compute in thousandths.
+_Amounts = tuple[int, bool, int]
 
 
 class AuditKind(StrEnum):
-    """Closed set of what may differ, beside the findings of accounting."""
+    """The kinds of findings, in addition to those of the accounting."""
 
     LEDGER = "ledger_differs"
     DISBELIEVED = "disbelieved_assignment"
@@ -52,7 +52,7 @@ class AuditKind(StrEnum):
 
 
 class AuditFinding(msgspec.Struct, frozen=True):
-    """One divergence; `pod` as `namespace/name`, `card` and `pod` empty where none is meant."""
+    """One difference; `pod` has the form `namespace/name`, and `card` and `pod` are empty if they do not apply."""
 
     node: str
     card: str
@@ -62,23 +62,23 @@ class AuditFinding(msgspec.Struct, frozen=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What differs, and what could not be compared."""
+    """The result: differences, and notes on what could not be compared."""
 
     findings: list[AuditFinding]
     notes: list[str]
 
 
 class AuditEvidence(msgspec.Struct, frozen=True):
-    """What each side says.
+    """The data of each side that the audit compares.
 
     Attributes:
         assigned: nodes, cards and assignments, from the API server.
         pods: the pods with cards or an assignment that are bound and have not ended.
-        allocations: what the agent of each shared node passes on of its kubelet; an error where that cannot be read,
-            None where it passes nothing on.
-        ledger: what the extender holds; why it does not tell; None where it was not asked.
-        policies: the Topology Manager's policy of each kubelet that was asked.
-        notes: what could not be asked.
+        allocations: by shared node, the allocations that its agent publishes; an error if they are unreadable, None if
+            there are none.
+        ledger: the ledger of the extender, the error if it cannot be read, or None if it was not requested.
+        policies: the Topology Manager's policy of each kubelet that answered.
+        notes: what could not be read.
     """
 
     assigned: Inspection
@@ -108,32 +108,32 @@ def audit(evidence: AuditEvidence) -> Audit:
     else:
         findings += _compare_ledger(evidence.assigned, evidence.ledger)
     views = {view.name: view for view in evidence.assigned.nodes}
-    believed = [_believe(pod, views[pod.node]) for pod in evidence.pods if pod.node in views]
-    findings += [_describe_disbelief(each) for each in believed if each.disbelieved]
+    checked = [_check_assignment(pod, views[pod.node]) for pod in evidence.pods if pod.node in views]
+    findings += [_describe_invalid(each) for each in checked if each.disbelieved]
     for node, allocations in sorted(evidence.allocations.items()):
         if allocations is None:
-            notes.append(f"the kubelet of {node} is not compared: its agent passes nothing on")
+            notes.append(f"the kubelet of {node} is not compared: its agent publishes no allocations")
             continue
         if isinstance(allocations, AssignmentError):
             message = (
-                f"the kubelet of {node} is not compared: {allocations}; its agent rewrites them every two minutes: "
-                "look at the agent's pod there"
+                f"the kubelet of {node} is not compared: {allocations}; its agent rewrites them every two minutes, so "
+                "check the pod of the agent"
             )
             findings.append(AuditFinding(node, "", "", AuditKind.UNREADABLE, message))
             continue
-        findings += _compare_kubelet(node, allocations, believed)
+        findings += _compare_kubelet(node, allocations, checked)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
             notes.append(
-                f"{len(advisory)} of {len(allocations.pods)} pods of {node} are kept within their memory by none"
+                f"nothing enforces the memory of {len(advisory)} of {len(allocations.pods)} pods of {node} (advisory)"
             )
         if allocations.processes is None:
-            notes.append(f"processes on the cards of {node} were not looked at")
+            notes.append(f"processes on the cards of {node} were not scanned")
     notes += _list_oversubscribed(evidence.assigned)
     findings += _list_unhealthy_cards(evidence.assigned)
     findings += _list_broken_constraints(evidence.pods)
     findings += [
         AuditFinding(
-            node, "", "", AuditKind.TOPOLOGY, f"the Topology Manager's policy of {node} is {policy}: {_CONFLICT}"
+            node, "", "", AuditKind.TOPOLOGY, f"the Topology Manager's policy of {node} is {policy}: {_TOPOLOGY_EFFECT}"
         )
         for node, policy in sorted(evidence.policies.items())
         if policy in _TOPOLOGY_POLICIES
@@ -142,8 +142,8 @@ def audit(evidence: AuditEvidence) -> Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Believed:
-    """A pod with what is believed of its assignment, None for nothing; `disbelieved` says what is not."""
+class _CheckedPod:
+    """A pod with the valid part of its assignment, None if no part is; `disbelieved` says what is not valid."""
 
     pod: CardPod
     unit_bytes: int
@@ -151,22 +151,22 @@ class _Believed:
     disbelieved: str = ""
 
 
-def _believe(pod: CardPod, node: NodeView) -> _Believed:
+def _check_assignment(pod: CardPod, node: NodeView) -> _CheckedPod:
     unit_bytes = find_unit(node.unit_bytes or 1, node.former_units, pod.started_at)
     if not isinstance(pod.assignment, Assignment):
-        return _Believed(pod, unit_bytes, None, pod.assignment.message if pod.assignment else "")
+        return _CheckedPod(pod, unit_bytes, None, pod.assignment.message if pod.assignment else "")
     capacities = {card.id: card.capacity_bytes for card in node.cards if card.known}
     try:
         known = None if node.unit_bytes is None else capacities
-        believed = check_assignment(pod, pod.assignment, known, unit_bytes)
+        valid = check_assignment(pod, pod.assignment, known, unit_bytes)
     except AssignmentError as exc:
-        return _Believed(pod, unit_bytes, None, exc.message)
-    return _Believed(pod, unit_bytes, believed, describe_difference(pod.assignment, believed))
+        return _CheckedPod(pod, unit_bytes, None, exc.message)
+    return _CheckedPod(pod, unit_bytes, valid, describe_difference(pod.assignment, valid))
 
 
-def _describe_disbelief(believed: _Believed) -> AuditFinding:
-    pod = believed.pod
-    message = f"the assignment of pod {pod.ref} is not believed: {believed.disbelieved}"
+def _describe_invalid(checked: _CheckedPod) -> AuditFinding:
+    pod = checked.pod
+    message = f"the assignment of pod {pod.ref} is not believed: {checked.disbelieved}"
     return AuditFinding(pod.node, "", str(pod.ref), AuditKind.DISBELIEVED, message)
 
 
@@ -177,21 +177,23 @@ def _list_oversubscribed(inspection: Inspection) -> Iterator[str]:
             yield f"{count_cards(count)} of {node.name}: shares may take {factor:g} times its memory (oversubscription)"
 
 
-_CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
+_TOPOLOGY_EFFECT = (
+    "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
+)
 
 
 def _compare_ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditFinding]:
-    ours, theirs = _shares(assigned), _shares(ledger)
-    for key in sorted(ours.keys() | theirs.keys()):
+    written, counted = _list_shares(assigned), _list_shares(ledger)
+    for key in sorted(written.keys() | counted.keys()):
         node, pod, container, card = key
-        if ours.get(key) != theirs.get(key):
-            counted, written = _describe_held(theirs.get(key)), _describe_held(ours.get(key))
-            difference = f"the ledger counts {counted}, the assignment says {written}"
+        if written.get(key) != counted.get(key):
+            in_ledger, in_assignment = _describe_amounts(counted.get(key)), _describe_amounts(written.get(key))
+            difference = f"the ledger counts {in_ledger}, the assignment says {in_assignment}"
             message = f"pod {pod} [{container}] on card {card} of {node}: {difference}"
             yield AuditFinding(node, card, pod, AuditKind.LEDGER, message)
 
 
-def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Held]:
+def _list_shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Amounts]:
     return {
         (node.name, f"{share.namespace}/{share.pod}", share.container, card.id): (
             *(share.memory_bytes, share.whole, 0 if share.whole else share.compute),
@@ -199,39 +201,39 @@ def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Held]:
         for node in inspection.nodes
         for card in node.cards
         for share in card.shares
-        # What changes hands just now is gone in a moment.
+        # A share that moves between pods exists only for a moment.
         if share.container != MOVING
     }
 
 
-def _describe_held(held: _Held | None) -> str:
-    if held is None:
+def _describe_amounts(amounts: _Amounts | None) -> str:
+    if amounts is None:
         return "nothing"
-    memory_bytes, whole, compute = held
+    memory_bytes, whole, compute = amounts
     amount = "the whole card" if whole else format_bytes(memory_bytes)
     return f"{amount} with compute {compute / 10:g} %" if compute else amount
 
 
-def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Believed]) -> Iterator[AuditFinding]:
-    shown = {(pod.namespace, pod.name): pod for pod in allocations.pods}
+def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_CheckedPod]) -> Iterator[AuditFinding]:
+    published = {(pod.namespace, pod.name): pod for pod in allocations.pods}
     if allocations.left_out:
         message = (
-            f"not all allocations of {node} are published: {allocations.left_out} pods with many containers found no "
-            "room in its ConfigMap and are not compared"
+            f"not all allocations of {node} are published: {allocations.left_out} pods with many containers exceed the "
+            "size of its ConfigMap and are not compared"
         )
         yield AuditFinding(node, "", "", AuditKind.NOT_PUBLISHED, message)
-    for believed in pods:
-        pod = believed.pod
-        # A pod without an assignment is reported by accounting.
+    for checked in pods:
+        pod = checked.pod
+        # The accounting reports a pod without an assignment.
         if pod.node != node or pod.assignment is None:
             continue
-        held = shown.pop((pod.ref.namespace, pod.ref.name), None)
+        held = published.pop((pod.ref.namespace, pod.ref.name), None)
         if held is None and allocations.left_out:
             continue
-        for message in _compare_pod(believed, held):
+        for message in _compare_pod(checked, held):
             kind = AuditKind.KUBELET if held else AuditKind.NOT_ALLOCATED
             yield AuditFinding(node, "", str(pod.ref), kind, message)
-    for (namespace, pod_name), found in sorted(shown.items()):
+    for (namespace, pod_name), found in sorted(published.items()):
         cards = sorted({card for each in found.containers.values() for card in (*each.memory, *each.whole)})
         name = f"{namespace}/{pod_name}"
         message = f"the kubelet of {node} holds {', '.join(cards)} for pod {name}, which has no assignment"
@@ -243,20 +245,20 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Believ
         yield AuditFinding(node, process.card, "", AuditKind.PROCESS, message)
 
 
-def _compare_pod(believed: _Believed, held: HeldPod | None) -> Iterator[str]:
-    pod, assignment = believed.pod, believed.assignment
+def _compare_pod(checked: _CheckedPod, held: HeldPod | None) -> Iterator[str]:
+    pod, assignment = checked.pod, checked.assignment
     if not pod.admitted or assignment is None:
         return
     for container, kind in pod.order:
         shares = assignment.containers.get(container, ())
-        # Of plain init containers the kubelet shows nothing.
+        # The kubelet does not report the devices of plain init containers.
         if kind is Kind.INIT or not shares:
             continue
         devices = held.containers.get(container) if held else None
         assigned = f"pod {pod.ref} [{container}] is assigned {_describe_shares(shares)}"
         if devices is None:
-            yield f"{assigned}; its kubelet holds nothing for it"
-        elif not _agree(shares, devices, believed.unit_bytes):
+            yield f"{assigned}; its kubelet reports no devices for it"
+        elif not _agree(shares, devices, checked.unit_bytes):
             yield f"{assigned}; its kubelet gave {_describe_devices(devices)}"
 
 
@@ -283,7 +285,7 @@ def _list_broken_constraints(pods: Sequence[CardPod]) -> Iterator[AuditFinding]:
 
 
 def _describe_shares(shares: Sequence[Share]) -> str:
-    return ", ".join(f"{_describe_held((share.memory_bytes, share.whole, 0))} of {share.card}" for share in shares)
+    return ", ".join(f"{_describe_amounts((share.memory_bytes, share.whole, 0))} of {share.card}" for share in shares)
 
 
 def _describe_devices(devices: HeldDevices) -> str:

@@ -1,4 +1,4 @@
-"""Gathers what the audit compares, from the API server and from what the node agents pass on, and runs it."""
+"""Reads the evidence for the audit from the API server, the node agents' ConfigMaps and the extender, and runs it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, de
 from accelkit.model.pod import ConfigMap, Pod
 from accelkit.vendors.counted_dialects import BoundPodReader
 
-_AGAIN_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
-# Node, card, pod, kind; the figures in its message may change while it lasts.
+# Node, card, pod and kind identify a difference; the amounts in its message may change while it lasts.
 Difference = tuple[str, str, str, str]
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
 
@@ -34,45 +34,45 @@ async def audit_cluster(
     bare: bool = False,
     ledger: Ledger | None = None,
 ) -> Audit:
-    """Return the audit of the named nodes, else of all with cards, with the differences that last for so many seconds.
+    """Return the audit of nodes, with the differences that last for the given number of seconds.
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        seconds: what is gone sooner was on its way, and is no difference.
-        nodes: names.
+        namespace: the namespace in which accelkit runs.
+        seconds: how long a difference must last. A shorter one is a change in progress.
+        nodes: names of nodes; empty for all nodes with cards.
         bare: whether named nodes may have no cards.
-        ledger: asks the extender, or says why it does not answer; None where it is not asked.
+        ledger: returns the ledger of the extender, or the reason why it cannot be read; None skips the ledger.
 
     Raises:
         ApiError: the API server refused or did not answer.
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
-    # On a busy cluster some difference is on its way at any time: one counts that each look found.
+    # On a busy cluster, some changes are always in progress. So only a difference that every comparison found counts.
     lasting: set[Difference] | None = None
     while True:
         evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
         if not bare and (unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes})):
             raise ServiceError(
-                f"there is no node with cards named {', '.join(unknown)}",
-                next_step="`accelkit inspect` lists the nodes with cards",
+                f"no node with cards is named {', '.join(unknown)}",
+                next_step="list the nodes with cards by `accelkit inspect`",
             )
         found = audit(evidence)
         keys = {name_difference(each) for each in found.findings}
         lasting = keys if lasting is None else lasting & keys
         if not lasting or time.monotonic() >= deadline:
             return Audit([each for each in found.findings if name_difference(each) in lasting], found.notes)
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def name_difference(found: AuditFinding) -> Difference:
-    """Return by what a difference is known again."""
+    """Return the key that identifies a difference in later comparisons."""
     return found.node, found.card, found.pod, found.kind
 
 
 async def ask_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
-    """Return what an extender's ledger holds, or why it cannot be asked: the other sides are compared without it."""
+    """Return the ledger of an extender, or the error, so that the audit can compare the other sides without it."""
     try:
         return await extender.ask()
     except ServiceError as exc:
@@ -88,12 +88,12 @@ async def gather(
     ledger: Inspection | ServiceError | None = None,
     nodes: frozenset[str] = frozenset(),
 ) -> AuditEvidence:
-    """Read all sides of the named nodes, else of all that have cards.
+    """Read the evidence of the named nodes; without names, of all nodes with cards.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    # The kubelets first: what is assigned meanwhile is newer, and is not held against them.
+    # Read the allocations first. A pod that is assigned after that is newer, and does not count as a difference.
     allocations = await read_allocations(api, namespace)
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
@@ -101,7 +101,7 @@ async def gather(
     reader = BoundPodReader(dialects)
     pods, _ = await list_all(api, PODS, Pod, trim=reader.trim)
     policies, problems = await read_policies(api, names)
-    notes = [f"the kubelet of {node} does not tell its configuration: {each}" for node, each in problems.items()]
+    notes = [f"cannot read the configuration of the kubelet of {node}: {each}" for node, each in problems.items()]
     return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
@@ -115,9 +115,9 @@ async def gather(
 
 
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
-    """Return what the agent of each node passes on of its kubelet, or why that cannot be read.
+    """Return the allocations that each node agent publishes, or the error for an unreadable ConfigMap.
 
-    A ConfigMap is found by its name alone: its labels may be damaged as well as its data.
+    A ConfigMap is found by its name alone, because its labels may be damaged as well as its data.
 
     Raises:
         ApiError: the API server refused or did not answer.

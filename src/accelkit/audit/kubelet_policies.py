@@ -1,4 +1,4 @@
-"""Asks kubelets for their Topology Manager's policy, side by side and until one deadline for all."""
+"""The Topology Manager's policy of each kubelet, read concurrently with one deadline for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.side_by_side import ask_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
-# Of all kubelets together: each may take its time on purpose.
+# For all kubelets together, because a hostile kubelet may delay its answer.
 ASK_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
@@ -31,12 +31,12 @@ class _Configz(msgspec.Struct):
 async def read_policies(
     api: ApiClient, nodes: Iterable[str], *, seconds: float = ASK_SECONDS
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the policy of each kubelet that told it, and why each other one did not; both by node, sorted.
+    """Return the policies of the kubelets that answered, and the errors of the others; both sorted by node.
 
     Args:
         api: an open client.
-        nodes: names.
-        seconds: for all of them together.
+        nodes: names of nodes.
+        seconds: the deadline for all kubelets together.
     """
     policies: dict[str, str] = {}
     problems = dict.fromkeys(sorted(nodes), f"no answer in {seconds:g} s")
@@ -48,17 +48,17 @@ async def read_policies(
         except (ApiError, *UNREADABLE) as exc:
             problems[node] = shorten(str(exc))
 
-    # What was not answered in time stands as such.
+    # Each problem keeps its initial value until its kubelet answers.
     await ask_all(list(problems), ask, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 
 
 async def _read_policy(api: ApiClient, node: str) -> str:
     try:
-        # A kubelet says what its node has it say, as much as it likes.
+        # Limit the size, because a node controls what its kubelet answers.
         answer = await api.get_page(f"{build_node_path(node)}/proxy/configz", query={}, max_bytes=_MOST_BYTES)
     except ApiError as exc:
         if exc.not_found:
-            raise ApiError("it has no such page", status=exc.status) from exc
+            raise ApiError("it does not serve /configz", status=exc.status) from exc
         raise
     return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy

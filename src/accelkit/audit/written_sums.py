@@ -1,4 +1,8 @@
-"""Adds up the assignments that are written on the pods of each card."""
+"""The sum of the assignments on the pods of each card, compared with the capacity of the card.
+
+The accounting (`accelkit.inspection.accounting`) compares the amounts that the ledger counts. This module adds up the
+amounts that are written in the assignments.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,9 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
-    """Yield each card whose pods carry assignments of more than its capacity: its node, its id, and a sentence.
+    """Yield the node, the ID and a message for each card that the assignments on its pods exceed.
 
-    What a pod has left for another one (`MOVING`) does not count, and neither does what the ledger makes of the
-    assignments.
+    Shares that a pod has already left for another one (`MOVING`) do not count.
     """
     written: Counter[tuple[str, str]] = Counter()
     for pod in pods:
@@ -29,5 +32,5 @@ def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> I
             amount = written[node.name, card.id]
             if card.known and card.memory_bytes is not None and amount > card.capacity_bytes:
                 has, take = format_bytes(card.capacity_bytes), format_bytes(amount)
-                sentence = f"card {card.id} of {node.name} has {has}, the assignments on its pods take {take}"
-                yield node.name, card.id, sentence
+                message = f"card {card.id} of {node.name} has {has}, the assignments on its pods take {take}"
+                yield node.name, card.id, message

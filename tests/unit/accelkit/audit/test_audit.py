@@ -92,7 +92,7 @@ def test_devices_are_compared_in_the_unit_of_their_day():
 
 
 def test_a_pod_for_which_its_kubelet_holds_nothing_is_a_finding_once_it_is_admitted():
-    message = "pod d/p [c] is assigned 4 GiB of a; its kubelet holds nothing for it"
+    message = "pod d/p [c] is assigned 4 GiB of a; its kubelet reports no devices for it"
     assert findings([pod("p", {"c": ("a", 4)})]) == [("not_allocated", message)]
     assert findings([pod("p", {"c": ("a", 4)}, admitted=False)]) == []
 
@@ -167,7 +167,7 @@ def test_what_could_not_be_compared_is_noted():
     assert found.notes == [
         "the kubelet of n does not answer",
         "the extender was not asked; give --extender to compare its ledger",
-        "the kubelet of n is not compared: its agent passes nothing on",
+        "the kubelet of n is not compared: its agent publishes no allocations",
     ]
 
 
@@ -259,7 +259,7 @@ def test_memory_in_another_proportion_than_assigned_is_a_finding():
 def test_each_container_is_compared_with_its_own_devices():
     pods = [pod("p", {"c": ("a", 4), "s": ("a", 2)})]
     assert findings(pods, held(p={"c": {"a": 4}})) == [
-        ("kubelet_differs", "pod d/p [s] is assigned 2 GiB of a; its kubelet holds nothing for it")
+        ("kubelet_differs", "pod d/p [s] is assigned 2 GiB of a; its kubelet reports no devices for it")
     ]
 
 
@@ -299,14 +299,14 @@ def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
     pods = [pod("p", {"c": ("a", 4)}), pod("q", {"c": ("a", 4)})]
     kept, free = (HeldPod("d", n, {"c": HeldDevices({"a": 4})}, by) for n, by in (("p", "mps"), ("q", "")))
     assert compare(pods, Allocations("n", (kept, free), ())).notes == [
-        "1 of 2 pods of n are kept within their memory by none"
+        "nothing enforces the memory of 1 of 2 pods of n (advisory)"
     ]
     assert compare(pods[:1], Allocations("n", (kept,), ())).notes == []
 
 
 def test_processes_that_nobody_could_look_at_are_noted():
     found = compare([], Allocations("n", (), processes=None))
-    assert (found.findings, found.notes) == ([], ["processes on the cards of n were not looked at"])
+    assert (found.findings, found.notes) == ([], ["processes on the cards of n were not scanned"])
 
 
 def test_the_assignments_on_pods_are_added_up_whatever_the_ledger_makes_of_them():

@@ -155,9 +155,7 @@ def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster):
     assert cluster.audit("n").exit_code == 0
     result = cluster.audit("n", "x")
     assert result.exit_code == 1
-    assert result.stderr == (
-        "Error: there is no node with cards named x; `accelkit inspect` lists the nodes with cards\n"
-    )
+    assert result.stderr == ("Error: no node with cards is named x; list the nodes with cards by `accelkit inspect`\n")
 
 
 @pytest.mark.parametrize("arguments", [["--wait", "-1"], ["--kubeconfig", "/"], ["--ca", "/"], ["-o", "xml"]])

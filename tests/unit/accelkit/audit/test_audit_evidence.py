@@ -153,7 +153,7 @@ async def test_a_policy_that_the_kubelet_does_not_mention_is_none(cluster):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (None, "it has no such page"),
+        (None, "it does not serve /configz"),
         (b"garbled", "JSON is malformed"),
         (b'{"kubeletconfig":{"topologyManagerPolicy":"\xff"}}', ""),
         (b'{"kubeletconfig":' + b"[" * 100_000, ""),
@@ -172,7 +172,7 @@ async def test_a_kubelet_that_does_not_tell_its_configuration_is_noted(cluster, 
     found = await gather(cluster, namespace="ak")
     assert found.policies == {"m": "none"}
     (note,) = found.notes
-    assert note.startswith(f"the kubelet of n does not tell its configuration: {problem}")
+    assert note.startswith(f"cannot read the configuration of the kubelet of n: {problem}")
 
 
 async def test_an_api_server_that_does_not_answer_ends_the_audit(cluster):
@@ -244,9 +244,9 @@ async def test_differences_of_other_nodes_than_the_named_ones_are_not_looked_for
 
 async def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster, clock):
     cluster.store(NODES, {"metadata": {"name": "bare"}})
-    with pytest.raises(ServiceError, match="there is no node with cards named bare, x") as raised:
+    with pytest.raises(ServiceError, match="no node with cards is named bare, x") as raised:
         await audit_cluster(cluster, namespace="ak", seconds=10, nodes=frozenset({"x", "n", "bare"}))
-    assert raised.value.next_step == "`accelkit inspect` lists the nodes with cards"
+    assert raised.value.next_step == "list the nodes with cards by `accelkit inspect`"
 
 
 async def test_differences_that_each_last_a_moment_are_none(cluster, clock):

@@ -7,7 +7,7 @@ from test_audit import findings, held, pod
 
 NOT_PUBLISHED = (
     "not all allocations of n are published: "
-    "2 pods with many containers found no room in its ConfigMap and are not compared"
+    "2 pods with many containers exceed the size of its ConfigMap and are not compared"
 )
 
 
