@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from accelkit.cachecontroller.webhook.annotation import AnnotationError, parse_requests
-from accelkit.cachecontroller.webhook.bounds import find_excess
 from accelkit.cachecontroller.webhook.claims import CacheClaim, Claims, find_claim, find_unknown_digest, list_claims
 from accelkit.cachecontroller.webhook.comparison import compare_environment
 from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.injection import UnknownCacheError, inject, prefer_nodes
+from accelkit.cachecontroller.webhook.pod_size import describe_excess
 from accelkit.cachecontroller.webhook.pods import (
     Object,
     find_host_folder,
@@ -104,7 +104,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     concerned = _count_concerned(named, claims)
     asks = concerned > 0 or MOUNT_ANNOTATION in _get_annotations(changed)
     if asks:
-        if excess := find_excess(changed, concerned):
+        if excess := describe_excess(changed, concerned):
             return Mutation(refusal=excess)
         # By far faster than a deep copy, and a pod is JSON.
         changed = msgspec.json.decode(msgspec.json.encode(changed))

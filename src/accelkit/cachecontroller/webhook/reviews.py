@@ -1,7 +1,8 @@
-"""Reviews as the API server sends them, of which only the fields that are used are decoded.
+"""Admission reviews, of which only the fields that the webhook uses are decoded.
 
-Anyone who reaches the port can send 4 MiB of JSON that takes thirty times as much once decoded. So the parts of a pod
-stay undecoded text until they are needed, and a part is decoded only where a count of its delimiters bounds the cost.
+Any client that reaches the port can send 4 MiB of JSON, and decoded JSON can take thirty times as much memory. So the
+parts of a pod stay undecoded text until they are needed. A part is decoded only if the number of its delimiters, which
+bounds the memory that it takes, is below a limit.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANN
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec
 
 API: Final = "admission.k8s.io/v1"
-# Each delimiter begins or ends at most one value, and a value takes 83 bytes at most beside its text: 17 MiB in all. A
-# pod that the API server can store has 1.5 MiB of text, and far fewer delimiters.
+# Each delimiter begins or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
+# limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text and fewer delimiters.
 MOST_DELIMITERS: Final = 200_000
 _DELIMITERS: Final = (b",", b"[", b"{", b":")
-# As many namespaces as a ClusterGKMCache may name.
+# The maximum that the definition of ClusterGKMCache allows.
 _MOST_NAMESPACES: Final = 1024
 _NOTHING: Final = msgspec.Raw()
-# Attributes of the spec that are read, with their names in JSON.
+# The fields of the spec that the webhook reads: attribute and name in JSON.
 _SPEC_PARTS: Final = {
     "volumes": "volumes",
     "init_containers": "initContainers",
@@ -39,7 +40,7 @@ class _Kind(msgspec.Struct):
 
 
 class Request(msgspec.Struct, rename="camel"):
-    """The question of a review; `object` is the text of the object that it is about."""
+    """The request of a review; `object` is the undecoded text of the reviewed object."""
 
     uid: str
     dry_run: bool = False
@@ -113,19 +114,19 @@ def read_review(body: bytes) -> Review:
     """Decode a review, except for its object.
 
     Raises:
-        MsgspecError: it is not an AdmissionReview.
+        MsgspecError: the body is not a valid AdmissionReview.
     """
     return _reviews.decode(body)
 
 
 class ReviewedPod:
-    """A pod whose parts are decoded on demand, anew each time, so that a review that waits holds text alone.
+    """A pod whose parts are decoded on demand, again for each call, so that a waiting review holds only text.
 
     Args:
-        request: of the review.
+        request: the request of the review.
 
     Raises:
-        MsgspecError: it is not a pod.
+        MsgspecError: the object is not a valid pod.
     """
 
     def __init__(self, request: Request) -> None:
@@ -135,8 +136,8 @@ class ReviewedPod:
             name: part for field, name in _SPEC_PARTS.items() if (part := getattr(found.spec, field)) is not _NOTHING
         }
 
-    def find_excess(self) -> str:
-        """Return why the parts are too costly to be decoded; empty where they are not."""
+    def describe_excess(self) -> str:
+        """Return why decoding the parts would take too much memory; empty if it would not."""
         count = sum(_count_delimiters(part) for part in self._parts.values())
         if count > MOST_DELIMITERS:
             return (
@@ -146,18 +147,18 @@ class ReviewedPod:
         return ""
 
     def read_volumes(self) -> Object:
-        """Return the pod with its name, our annotations and its volumes.
+        """Return the pod with its name, accelkit's annotations and its volumes.
 
         Raises:
-            MsgspecError: it is not a pod.
+            MsgspecError: the object is not a valid pod.
         """
         return self._read({"volumes"})
 
     def read(self) -> Object:
-        """Return the pod with its name, our annotations and all parts of its spec that are used.
+        """Return the pod with its name, accelkit's annotations and all parts of its spec that the webhook uses.
 
         Raises:
-            MsgspecError: it is not a pod.
+            MsgspecError: the object is not a valid pod.
         """
         return self._read(set(self._parts))
 
@@ -169,10 +170,10 @@ class ReviewedPod:
 
 
 def read_announced(request: Request) -> Cache | None:
-    """Return the name and the namespaces of a cache that is about to be stored; None where it has no name.
+    """Return the name and the namespaces of a cache before the API server stores it; None if it has no name.
 
     Raises:
-        MsgspecError: it is not a cache, or names more namespaces than a cache may.
+        MsgspecError: the object is not a valid cache, or it names too many namespaces.
     """
     found = _caches.decode(request.object) if request.object else None
     if found is None or not found.metadata.name:

@@ -124,7 +124,7 @@ class WebhookServer:
         if request.kind.kind != "Pod" or request.operation != "CREATE":
             return Mutation()
         pod = ReviewedPod(request)
-        if excess := pod.find_excess():
+        if excess := pod.describe_excess():
             return Mutation(refusal=excess)
         until = time.monotonic() + _LAG_SECONDS
         expected: Collection[Claim] | None = None

@@ -8,8 +8,8 @@ import sys
 import pytest
 from webhook_pods import CLAIM, IMAGE, NAMESPACE, PINNED, make_cache, make_pod, mount
 
-from accelkit.cachecontroller.webhook.bounds import MOST_OF_CACHES, MOST_PARTS
 from accelkit.cachecontroller.webhook.mutation import Tools, mutate
+from accelkit.cachecontroller.webhook.pod_size import MOST_OF_CACHES, MOST_PARTS
 from accelkit.gkm.names import MOUNT_ANNOTATION
 
 

@@ -169,7 +169,7 @@ async def test_an_object_of_another_form_is_refused(server, pod):
 def test_the_cost_of_a_pod_is_what_is_decoded_of_it():
     def excess(count):
         pod = {"spec": {"containers": [{"name": "a", "args": ["x"] * count}], "other": ["x"] * MOST_DELIMITERS}}
-        return ReviewedPod(read_review(review(pod)).request).find_excess()
+        return ReviewedPod(read_review(review(pod)).request).describe_excess()
 
     # Beside the strings, two lists with an object in one of them, and its two keys.
     assert excess(MOST_DELIMITERS - 10) == ""

@@ -1,4 +1,7 @@
-"""How large a pod may be that mounts caches: each of its volumes is looked up among all containers and mounts."""
+"""The size limit of a pod that mounts caches, which bounds the processor time that the webhook needs to change the pod.
+
+The webhook compares each volume with all containers and mounts. `reviews.py` bounds the memory.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from typing import Final
 
 from accelkit.cachecontroller.webhook.pods import Object, list_containers
 
-# Pods with one of each of ten models have room; what a pod may have beyond is many times the work, and others wait.
+# A pod with a cache for each of ten models is below these limits. The work grows with the product of volumes and
+# mounts, and other requests wait meanwhile.
 MOST_OF_CACHES: Final = 32
 MOST_PARTS: Final = 2000
 
 
-def find_excess(pod: Object, of_caches: int) -> str:
-    """Return why a pod is too large to be changed; empty where it is not.
+def describe_excess(pod: Object, of_caches: int) -> str:
+    """Return why a pod is too large for the webhook to change it; empty if it is not.
 
     Args:
-        pod: as it came.
-        of_caches: how many of its volumes are of caches.
+        pod: the pod before the change.
+        of_caches: the number of its volumes that are kernel caches.
     """
     if of_caches > MOST_OF_CACHES:
         return f"{of_caches} volumes of the pod are of kernel caches, over the limit of {MOST_OF_CACHES}"
