@@ -1,8 +1,9 @@
-"""Makes Bindings of the former leader fail before the new one gives cards away.
+"""Fencing of the former leader: its Bindings fail before the new leader assigns cards.
 
-A Binding carries the resource version of its pod, which the API server compares in the transaction that binds. So the
-new leader writes one annotation on each pod that waits for cards. A Binding that the former leader sent, or sends when
-it wakes up, names an older version and is refused. Where it took effect before, the answer to the write shows that.
+A Binding carries the resource version of its pod, and the API server compares it in the transaction that binds the pod.
+So the new leader writes one annotation on each pod that waits for cards. A Binding of the former leader, even one that
+it sends later, names an older version, and the API server refuses it. If a Binding took effect before the write, the
+answer to the write contains the node of the pod, and the ledger counts it.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from accelkit.model.pod import FENCED_AT_ANNOTATION, Pod, PodRef
 
 log = logging.getLogger(__name__)
 
-# So many at once.
+# The number of concurrent writes.
 _AT_ONCE: Final = 32
 _PAUSE_SECONDS: Final = 0.5
-# Of more, fencing takes longer than waiting until no Binding of the former leader can arrive.
+# Fencing more pods takes longer than the time after which no Binding of the former leader can arrive.
 MOST_PODS: Final = 4000
 
 _pod = msgspec.json.Decoder(Pod)
 
 
 class Fence:
-    """Fences the pods that wait for cards, each time that this replica begins to lead.
+    """Fences the pods that wait for cards, each time this replica becomes the leader.
 
     Args:
         api: an open client.
-        feed: knows the pods that wait.
+        feed: provides the pods that wait.
         may_write: returns whether this replica still leads.
-        take: takes over a pod as the API server answers it.
+        take: applies a pod from the answer of the API server.
         on_fenced: called when no Binding of the former leader can take effect any more.
     """
 
@@ -60,19 +61,19 @@ class Fence:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Begin to fence the pods that wait now; what was begun before is given up."""
+        """Start to fence the pods that wait now, and cancel an earlier run."""
         self.cancel()
         self._task = asyncio.create_task(self._run([each.pod.ref for each in self._feed.pending.values()]))
 
     def cancel(self) -> None:
-        """Give up what was begun."""
+        """Cancel the current run, if there is one."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     async def _run(self, pods: list[PodRef]) -> None:
         if len(pods) > MOST_PODS:
-            log.warning("%d pods wait for cards: fencing them takes longer than waiting", len(pods))
+            log.warning("not fencing %d pods that wait for cards: fencing would take longer than waiting", len(pods))
             return
         annotations = {FENCED_AT_ANNOTATION: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
         left = iter(pods)
@@ -85,7 +86,7 @@ class Fence:
         try:
             await asyncio.gather(*workers)
         except ApiError as exc:
-            log.warning("pods that wait for cards cannot be fenced: %s", exc)
+            log.warning("cannot fence the pods that wait for cards: %s", exc)
         else:
             log.info("fenced %d pods that wait for cards", len(pods))
             self._on_fenced()
@@ -94,19 +95,19 @@ class Fence:
                 each.cancel()
 
     async def _fence(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        """Write the annotation until that is answered.
+        """Write the annotation, and retry until the API server answers.
 
         Raises:
-            ApiError: the API server refused, or this replica leads no longer.
+            ApiError: the API server refused the write, or this replica is not the leader any more.
         """
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         while True:
             if not self._may_write():
-                raise ApiError("this replica leads no longer")
+                raise ApiError("this replica is not the leader any more")
             try:
                 found = await self._write(pod, patch)
             except PodGoneError:
-                # No Binding of it can take effect.
+                # No Binding of a deleted pod can take effect.
                 return
             except ApiError as exc:
                 if exc.forbidden or not (exc.unanswered or exc.conflict or exc.status == HTTPStatus.TOO_MANY_REQUESTS):
@@ -125,6 +126,7 @@ class Fence:
             if exc.not_found:
                 raise PodGoneError(f"pod {pod} does not exist any more") from exc
             if exc.conflict:
-                # Another pod has its name, or it changed too often; the latter is tried again.
+                # Either a new pod has the same name, which raises PodGoneError here, or the pod has changed too often,
+                # which the caller tries again.
                 await read_pod(self._api, pod)
             raise
