@@ -25,7 +25,7 @@ class FreedNodes:
     the end of a pod that was bound is one, also where no look has seen it.
 
     Args:
-        ledger: read alone.
+        ledger: read alone, but for corrections that are over.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -38,6 +38,7 @@ class FreedNodes:
 
     def find(self) -> list[str]:
         """Return the nodes that have more to give than at the last look, or other cards."""
+        self._ledger.end_corrections()
         table = self._ledger.table
         if table.tick == self._tick:
             return []
@@ -63,7 +64,7 @@ class FreedNodes:
 
 
 def _offer(entry: NodeEntry) -> _Offer:
-    if entry.problem is not None:
+    if entry.refusal is not None:
         return _NOTHING
     return {state.card.id: state for state in entry.list_card_states() if state.card.placeable}
 

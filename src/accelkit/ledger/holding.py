@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -124,6 +125,9 @@ class CardUse:
         self.used_amounts = add_amounts(self.used_amounts, charge.amounts, sign)
 
 
+CORRECTING: Final = Misfit(MisfitReason.CORRECTING, resolvable=False)
+
+
 @dataclass(slots=True)
 class NodeEntry:
     """One node: its cards, or why they are not known, and what pods hold.
@@ -131,6 +135,7 @@ class NodeEntry:
     Attributes:
         inventory: None where `problem` says why.
         row: the node's row in the table of all nodes.
+        correcting: whether a correction has put a card over its capacity, so that the next ones must come first.
         reserved: for whom its cards are reserved, by their identities; those of the others are not there.
         ended: how many pods that held cards here, and were bound, have been released.
     """
@@ -148,6 +153,21 @@ class NodeEntry:
     # With the neighbours that the last request with selectors named.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
     ended: int = 0
+    correcting: bool = False
+
+    @property
+    def refusal(self) -> Misfit | None:
+        """Why the node takes no new pod, whatever it asks for; None if it takes some."""
+        return CORRECTING if self.problem is None and self.correcting else self.problem
+
+    @property
+    def overfull(self) -> bool:
+        """Whether pods hold more of a card than it has; what a card of unknown memory has is not known."""
+        return any(
+            (use := self.uses.get(card.id)) is not None
+            and ((card.capacity_bytes and use.used_bytes > card.capacity_bytes) or (use.whole and use.holders > 1))
+            for card in self.list_cards()
+        )
 
     @property
     def gone(self) -> bool:

@@ -4,14 +4,18 @@ Invariants:
 - A reservation is decided and recorded in one critical section, so no two pods are promised the same memory.
 - What the API server says of a bound pod wins over what we reserved, and is never refused.
 - A pod, known by its UID, holds cards of one node at most.
+- A node takes no new pod while a correction has put one of its cards over its capacity. The card that the pod left
+  looks free, but a pod whose correction is still to come gets it.
 - What a list does not show is released only if it was confirmed before: a Binding younger than the list stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Final
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
@@ -31,6 +35,9 @@ from accelkit.placement.sharing.rules import SharingRules
 from accelkit.placement.topology.links import CardLinks
 from accelkit.texts import shorten
 
+# Node agents correct assignments within 20 s.
+CORRECTION_SECONDS: Final = 30.0
+
 
 class Ledger(NodeRegistry):
     """Nodes, their cards, and who holds what.
@@ -38,11 +45,16 @@ class Ledger(NodeRegistry):
     Args:
         unit_bytes: the cluster's memory unit. A node that still advertises another takes no new share. None accepts
             every unit, for readers that place nothing.
+        clock: seconds, never backwards.
     """
 
-    def __init__(self, *, unit_bytes: int | None = None) -> None:
+    def __init__(self, *, unit_bytes: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.unit_bytes = unit_bytes
+        self._clock = clock
+        # When each node whose assignments are being corrected takes pods again in any case.
+        self._correcting: dict[str, float] = {}
+        self._listed = False
 
     def lock(self) -> AbstractContextManager[object]:
         """Return what is entered for several changes that nobody may see single."""
@@ -62,7 +74,9 @@ class Ledger(NodeRegistry):
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
                 self._find_reserved(entry)
-                self.table.update(entry)
+                self._update(entry)
+                if before[0] is None:
+                    self._note_correction(entry)
 
     def put_rules(self, rules: SharingRules) -> None:
         """Let other rules of sharing hold from now on; what is held stays."""
@@ -71,7 +85,7 @@ class Ledger(NodeRegistry):
             for entry in self._nodes.values():
                 before = entry.reserved
                 if self._find_reserved(entry) != before:
-                    self.table.update(entry)
+                    self._update(entry)
 
     def note_host(self, name: str, free: HostAmounts) -> None:
         """Note what a node's host has free; nothing happens where the node is not known."""
@@ -85,7 +99,7 @@ class Ledger(NodeRegistry):
             if name in self._nodes:
                 entry = self._nodes[name]
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
-                self.table.update(entry)
+                self._update(entry)
                 self._forget_if_gone(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
@@ -167,8 +181,9 @@ class Ledger(NodeRegistry):
         What is too complex is taken to fit no better on the empty node, so that nobody is evicted for a puzzle.
         """
         with self._lock:
-            if entry.problem is not None:
-                return entry.problem
+            self.end_corrections()
+            if (refusal := entry.refusal) is not None:
+                return refusal
             grouped = entry.find_links() if any(container.groups for container in request.containers) else None
             placed = place(entry.list_states_for(request), request, policy, budget, links or grouped)
             if isinstance(placed, Assignment):
@@ -211,7 +226,11 @@ class Ledger(NodeRegistry):
                 if held.stage not in (stage, Stage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
+            until = self._correcting.get(node)
             self._hold(Holding(pod, node, assignment, count_charges(order, assignment.containers), stage, labels))
+            corrected = held is not None and held.node == node and held.assignment != assignment
+            if corrected or until is not None:
+                self._note_correction(self._nodes[node], until)
 
     def confirm_unassigned(self, pod: UnassignedPod) -> None:
         """Take over a bound pod whose cards nobody has written down."""
@@ -221,7 +240,7 @@ class Ledger(NodeRegistry):
             entry.unassigned[pod.pod.uid] = pod
             self.namespaces.add(pod)
             self._where[pod.pod.uid] = pod.node
-            self.table.update(entry)
+            self._update(entry)
 
     def release(self, uid: str) -> bool:
         """Free what a pod holds, since it has ended or does not come; False where it held nothing."""
@@ -238,7 +257,21 @@ class Ledger(NodeRegistry):
             young = [held for uid in unseen if (held := self.find_holding(uid)) and held.stage is not Stage.CONFIRMED]
             for uid in unseen - {held.pod.uid for held in young}:
                 self.release(uid)
+            if not self._listed:
+                # Corrections may have been under way while nobody watched.
+                self._listed = True
+                for entry in self._nodes.values():
+                    self._note_correction(entry)
             return young
+
+    def end_corrections(self) -> None:
+        """Let nodes take pods again where a card stays over its capacity: no correction is to come."""
+        with self._lock:
+            now = self._clock()
+            for name in [name for name, until in self._correcting.items() if now >= until]:
+                del self._correcting[name]
+                if (entry := self._nodes.get(name)) is not None:
+                    self._update(entry)
 
     def branch(self, gone: Mapping[str, str]) -> Ledger:
         """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
@@ -252,7 +285,7 @@ class Ledger(NodeRegistry):
             for name in sorted(set(gone.values()) & self._nodes.keys()):
                 left = self._nodes[name].copy_without(gone.keys())
                 entry = other._entry(name)
-                entry.inventory, entry.problem = left.inventory, left.problem
+                entry.inventory, entry.problem = left.inventory, left.refusal
                 other._find_reserved(entry)
                 for held in left.holdings.values():
                     other._hold(held)
@@ -260,6 +293,17 @@ class Ledger(NodeRegistry):
                     other.confirm_unassigned(pod)
                 other.table.update(entry)
         return other
+
+    def _note_correction(self, entry: NodeEntry, until: float | None = None) -> None:
+        if entry.overfull:
+            self._correcting[entry.name] = self._clock() + CORRECTION_SECONDS if until is None else until
+            self._update(entry)
+
+    def _update(self, entry: NodeEntry) -> None:
+        if entry.name in self._correcting and not entry.overfull:
+            del self._correcting[entry.name]
+        entry.correcting = entry.name in self._correcting
+        self.table.update(entry)
 
     def _release(self, uid: str) -> bool:
         node = self._where.pop(uid, None)
@@ -271,7 +315,7 @@ class Ledger(NodeRegistry):
             entry.charge(held.charges.items(), -1)
         if (gone := held or entry.unassigned.pop(uid, None)) is not None:
             self.namespaces.remove(gone)
-        self.table.update(entry)
+        self._update(entry)
         self._forget_if_gone(entry)
         return True
 
@@ -282,7 +326,7 @@ class Ledger(NodeRegistry):
         entry.charge(holding.charges.items(), +1)
         self.namespaces.add(holding)
         self._where[holding.pod.uid] = holding.node
-        self.table.update(entry)
+        self._update(entry)
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if inventory.problem and not inventory.next_unit_bytes:

@@ -93,11 +93,11 @@ class Table:
         if len(states) > self._free.shape[1]:
             self._grow(len(self._known), len(states))
         self.changed_at[row] = self.tick
-        self._known[row] = entry.problem is None
+        self._known[row] = entry.refusal is None
         usable = [state for state in states if state.card.placeable]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
         # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
-        shown = sorted(usable, key=_get_column_free, reverse=True) if entry.problem is None else []
+        shown = sorted(usable, key=_get_column_free, reverse=True) if entry.refusal is None else []
         width = self._free.shape[1]
         self._free[row] = _fill([_get_column_free(state) for state in shown], width, _NONE)
         self._size[row] = _fill([state.card.own_bytes for state in shown], width, 0)

@@ -104,6 +104,7 @@ class ShapeVerdicts:
 
         Callers change nothing; `judge_stale` judges the others.
         """
+        self._ledger.end_corrections()
         request = self._ledger.resolve(request)
         key = (request, policy)
         verdict = self._shapes.get(key)
@@ -177,7 +178,7 @@ class ShapeVerdicts:
             rows, codes = rows[codes == PROBLEM], codes[codes == PROBLEM]
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
             if (entry := self._ledger.find_node_at(row)) is not None:
-                verdict.put(entry.name, verdict.assign_number(entry.problem) if entry.problem else numbers[code])
+                verdict.put(entry.name, verdict.assign_number(entry.refusal) if entry.refusal else numbers[code])
 
     def _leave_reserved(self, verdict: ShapeVerdict, rows: list[int]) -> None:
         """Leave the nodes with reserved cards to `judge_stale`: the table knows of no reservations."""
@@ -188,8 +189,8 @@ class ShapeVerdicts:
 
     def _number(self, verdict: ShapeVerdict, entry: NodeEntry, budget: Budget) -> int | None:
         """Return the number of the verdict on a node; None where the budget did not suffice for one."""
-        if entry.problem is not None:
-            return verdict.assign_number(entry.problem)
+        if (refusal := entry.refusal) is not None:
+            return verdict.assign_number(refusal)
         key = describe_state(entry, verdict.request)
         if key not in verdict.by_state:
             if budget.is_spent():

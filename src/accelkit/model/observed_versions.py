@@ -63,7 +63,7 @@ class ObservedVersions:
         found, uids = dict[str, str](), set[str]()
         for each in listed:
             uids.add(each.uid)
-            if each.uid in self._gone:
+            if each.uid in self._deleted:
                 continue
             shown, known = read_version(each.resource_version), self._versions.get(each.uid)
             if each.uid not in self._versions or (shown is not None and known is not None and known < shown):

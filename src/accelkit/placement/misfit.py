@@ -25,6 +25,7 @@ class MisfitReason(StrEnum):
     NO_INVENTORY = "NoInventory"
     BAD_INVENTORY = "InventoryUnknown"
     UNIT = "UnitDiffers"
+    CORRECTING = "AssignmentsBeingCorrected"
     UNKNOWN_NODE = "UnknownNode"
     HELD_ELSEWHERE = "HeldElsewhere"
     CARD_IDS = "CardsNotNamed"

@@ -31,6 +31,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.NO_INVENTORY: "node has no accelkit inventory",
         MisfitReason.BAD_INVENTORY: "node's accelkit inventory is unknown",
         MisfitReason.UNIT: "node does not use the cluster's memory unit: {detail}",
+        MisfitReason.CORRECTING: "assignments on the node are being corrected",
         MisfitReason.UNKNOWN_NODE: "node is not known to accelkit",
         MisfitReason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
         MisfitReason.CARD_IDS: "no room on the cards that the pod names ({detail})",

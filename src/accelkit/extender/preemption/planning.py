@@ -113,7 +113,7 @@ class Planner:
         leaving: frozenset[str] = frozenset(),
     ) -> Plan | None:
         entry = self._ledger.find_node(node)
-        if entry is None or entry.problem is not None or pending.request is None:
+        if entry is None or entry.refusal is not None or pending.request is None:
             return None
         bound = self._feed.list_bound(node)
         now = self._wall_clock()

@@ -119,7 +119,7 @@ class PreemptVerb:
     ) -> MetaVictims | None:
         """Return who has to leave a node; None where that would not help."""
         entry = self._ledger.find_node(name)
-        if entry is None or entry.problem is not None or not victims.uids:
+        if entry is None or entry.refusal is not None or not victims.uids:
             return None
         situation = take_situation(entry, request)
         with budget.lend(STEPS_PER_NODE) as trial:

@@ -155,8 +155,8 @@ class Judge:
 
     def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
         """Decide on one node, as filter and bind do."""
-        if entry.problem is not None:
-            key: object = (entry.name, entry.problem)
+        if (refusal := entry.refusal) is not None:
+            key: object = (entry.name, refusal)
             node = None
         else:
             key = describe_likeness(entry, self._request)
@@ -168,7 +168,7 @@ class Judge:
         return Judged(entry.name, outcome, node)
 
     def _place(self, ledger: Ledger, entry: NodeEntry) -> Assignment | Misfit:
-        if entry.problem is None and self._budget.is_spent():
+        if entry.refusal is None and self._budget.is_spent():
             return TOO_COMPLEX
         return ledger.choose(entry, self._request, self._policy, self._budget)
 

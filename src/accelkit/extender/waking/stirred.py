@@ -53,5 +53,5 @@ class StirredNamespaces:
         return list(found)
 
     def _list_nodes(self, request: PodRequest) -> list[str]:
-        usable = (entry.name for entry in self._ledger.list_nodes() if entry.problem is None)
+        usable = (entry.name for entry in self._ledger.list_nodes() if entry.refusal is None)
         return self._waiting.list_fitting(request, usable, _NODES_PER_SHAPE)

@@ -272,10 +272,10 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.ledger.find_node_at(row) is entry
             usable = [state for state in entry.list_card_states() if state.card.health is not Health.UNHEALTHY]
             assert self.ledger.table._empty[row] == sum(state.empty for state in usable)
-            assert self.ledger.table._known[row] == (entry.problem is None)
+            assert self.ledger.table._known[row] == (entry.refusal is None)
             assert 0 <= self.ledger.table.used_fraction[row] <= 1
             columns = self.ledger.table.get_columns()
-            shown = usable if entry.problem is None else []
+            shown = usable if entry.refusal is None else []
             assert columns.empty[row].sum() == sum(state.empty for state in shown)
             assert columns.capacity[row].sum() == sum(state.card.capacity_bytes for state in shown)
 

@@ -49,6 +49,7 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
         "NO_INVENTORY": "NoInventory",
         "BAD_INVENTORY": "InventoryUnknown",
         "UNIT": "UnitDiffers",
+        "CORRECTING": "AssignmentsBeingCorrected",
         "UNKNOWN_NODE": "UnknownNode",
         "HELD_ELSEWHERE": "HeldElsewhere",
         "CARD_IDS": "CardsNotNamed",
