@@ -13,7 +13,7 @@ from rich.text import Text
 
 from accelkit.audit.comparison import Audit
 from accelkit.audit.evidence import Ledger, ask_if_possible, audit_cluster
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
+from accelkit.inspection.extender_client import SHOW_FREE, Address, ask_extender, extender_options, read_address
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -78,7 +78,7 @@ async def _audit(
         if isinstance(extender, Address):
             ledger: Ledger = partial(ask_extender, extender, None)
         else:
-            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender))
+            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender, instead=SHOW_FREE))
         return await audit_cluster(api, namespace=namespace, seconds=wait_seconds, nodes=nodes, ledger=ledger)
 
 

@@ -124,7 +124,7 @@ def audit(evidence: AuditEvidence) -> Audit:
         findings += _compare_kubelet(node, allocations, checked)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
             notes.append(
-                f"nothing enforces the memory of {len(advisory)} of {len(allocations.pods)} pods of {node} (advisory)"
+                f"{len(advisory)} of {len(allocations.pods)} pods of {node} have no enforced memory limit; see docs/enforcement.md"
             )
         if allocations.processes is None:
             notes.append(f"processes on the cards of {node} were not scanned")

@@ -20,7 +20,7 @@ from accelkit.enablement.report.make import add_accounting, make_report
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.enablement.watching import look_at_monitoring
 from accelkit.errors import ApiError
-from accelkit.inspection.extender_client import EXTENDER_SERVICE
+from accelkit.inspection.extender_client import EXTENDER_SERVICE, SHOW_FREE
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
@@ -65,7 +65,7 @@ async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
     """Return the audit of the named nodes, else of all with cards; without the rights for it, why it is not known."""
-    ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE))
+    ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=SHOW_FREE))
     try:
         found = await audit_cluster(
             api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes), bare=True, ledger=ledger

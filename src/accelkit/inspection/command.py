@@ -7,13 +7,9 @@ from pathlib import Path
 
 import click
 
-from accelkit.errors import NoExtenderError
 from accelkit.inspection.extender_client import (
-    HOST_EXTENDER,
-    Address,
     ask_extender,
     extender_options,
-    is_loopback,
     read_address,
 )
 from accelkit.inspection.inspection import Inspection, inspect_cluster
@@ -72,10 +68,4 @@ async def _ask_cluster(kubeconfig: Path | None, node: str | None, extender: tupl
     async with ApiClient(load_connection(kubeconfig)) as api:
         if extender is None:
             return await inspect_cluster(api, node=node)
-        try:
-            return await ProxiedExtender(api, *extender).ask(node)
-        except NoExtenderError:
-            # Without a Service the extender serves the loopback address of its host, as on the embedded cluster.
-            if not is_loopback(api.server):
-                raise
-            return await ask_extender(Address(HOST_EXTENDER), node)
+        return await ProxiedExtender(api, *extender).ask(node)

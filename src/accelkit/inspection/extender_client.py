@@ -25,8 +25,6 @@ _SECONDS = 15
 # A simulation takes its time, so that kube-scheduler need not.
 _QUESTION_SECONDS = 60
 SHOW_FREE = "`accelkit inspect --from-api` shows what is free"
-# Where an extender without a Service serves.
-HOST_EXTENDER = "http://127.0.0.1:32766"
 
 
 EXTENDER_SERVICE: Final = "accelkit-extender"

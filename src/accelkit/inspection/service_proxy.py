@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from accelkit.errors import ApiError, NoExtenderError, ServiceError
+from accelkit.inspection.extender_client import Address, ask_extender, ask_what_if, is_loopback
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.read_port import AUDIENCE, INSPECTOR, TOKEN_HEADER, name_read_port
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
@@ -23,6 +25,8 @@ _FROM_API: Final = "read straight from the API server with --from-api"
 # What an extender answers where it has no such question yet.
 _UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
+_T = TypeVar("_T")
+
 
 class _Token(msgspec.Struct):
     token: str
@@ -32,8 +36,31 @@ class _TokenAnswer(msgspec.Struct):
     status: _Token
 
 
+class _Container(msgspec.Struct):
+    args: list[str] = []
+
+
+class _PodSpec(msgspec.Struct):
+    containers: list[_Container]
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec
+
+
+class _DeploymentSpec(msgspec.Struct):
+    template: _Template
+
+
+class _Deployment(msgspec.Struct):
+    spec: _DeploymentSpec
+
+
 class ProxiedExtender:
     """An extender behind the service proxy.
+
+    Where the API server runs on this machine and the extender has no Service, as on the embedded cluster, it is asked
+    at the loopback address that its Deployment names.
 
     Args:
         api: an open client of the API server.
@@ -50,6 +77,7 @@ class ProxiedExtender:
         self._option, self._instead = option, instead
         services = build_collection_path("v1", "services", namespace)
         self._path = f"{build_object_path(services, name_read_port(service))}/proxy"
+        self._deployment_path = build_object_path(build_collection_path("apps/v1", "deployments", namespace), service)
         accounts = build_collection_path("v1", "serviceaccounts", namespace)
         self._token_path = f"{build_object_path(accounts, INSPECTOR)}/token"
         self._token, self._renew_at = "", 0.0
@@ -66,7 +94,7 @@ class ProxiedExtender:
             answer = await self._api.get(path, headers={TOKEN_HEADER: await self._read_token()})
             return msgspec.json.decode(answer, type=Inspection)
         except ApiError as exc:
-            raise self._explain(exc) from exc
+            return await self._ask_on_this_host(exc, lambda at: ask_extender(at, node))
         except UNREADABLE as exc:
             raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
 
@@ -87,7 +115,7 @@ class ProxiedExtender:
                     f"the extender cannot explain pods: {exc.message}",
                     next_step="install this version of accelkit with site.yml",
                 ) from exc
-            raise self._explain(exc) from exc
+            return await self._ask_on_this_host(exc, lambda at: ask_what_if(at, question))
         except UNREADABLE as exc:
             raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
 
@@ -102,6 +130,26 @@ class ProxiedExtender:
             self._token = msgspec.json.decode(answer, type=_TokenAnswer).status.token
             self._renew_at = time.monotonic() + _RENEW_SECONDS
         return self._token
+
+    async def _ask_on_this_host(self, exc: ApiError, ask: Callable[[Address], Awaitable[_T]]) -> _T:
+        problem = self._explain(exc)
+        if isinstance(problem, NoExtenderError) and (url := await self._find_on_this_host()):
+            return await ask(Address(url))
+        raise problem from exc
+
+    async def _find_on_this_host(self) -> str | None:
+        if not is_loopback(self._api.server):
+            return None
+        try:
+            answer = await self._api.get(self._deployment_path)
+            spec = msgspec.json.decode(answer, type=_Deployment).spec.template.spec
+        except (ApiError, *UNREADABLE):
+            return None
+        args = [argument for container in spec.containers for argument in container.args]
+        if "--plain-http" not in args or "--listen" not in args[:-1]:
+            return None
+        url = f"http://{args[args.index('--listen') + 1]}"
+        return url if is_loopback(url) else None
 
     def _explain(self, exc: ApiError) -> ServiceError:
         if exc.status and not exc.reason:

@@ -22,7 +22,7 @@ AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 NOT_ASKED = (
     "the ledger is not compared: the cluster has no extender to ask in namespace accelkit (there is none); "
-    "name its place with --namespace and --service, or read straight from the API server with --from-api"
+    "name its place with --namespace and --service, or `accelkit inspect --from-api` shows what is free"
 )
 UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
 

@@ -75,6 +75,49 @@ async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, 
         await extender.ask()
 
 
+DEPLOYMENT = "/apis/apps/v1/namespaces/x/deployments/s"
+
+
+def deploy(*args):
+    """Return the Deployment of an extender that is started with these arguments."""
+    return msgspec.json.encode({"spec": {"template": {"spec": {"containers": [{"name": "extender", "args": args}]}}}})
+
+
+async def test_without_a_service_an_extender_on_this_host_is_asked_where_its_deployment_says(
+    api, extender, inspection, hostile_registry, answer
+):
+    api.server = "https://127.0.0.1:6443"
+    api.fail(ApiError("not found", status=404, reason="NotFound"), path="serviceaccounts")
+    api.documents[DEPLOYMENT] = deploy(
+        "extender", "--listen", hostile_registry.url.removeprefix("http://"), "--plain-http"
+    )
+    answer(hostile_registry, "/inspect", inspection)
+    assert await extender.ask() == inspection
+
+
+@pytest.mark.parametrize(
+    ("server", "document"),
+    [
+        ("https://10.0.0.1:6443", deploy("extender", "--listen", "127.0.0.1:1", "--plain-http")),
+        ("https://127.0.0.1:6443", deploy("extender", "--listen", "127.0.0.1:1")),
+        ("https://127.0.0.1:6443", deploy("extender", "--listen", "10.0.0.1:1", "--plain-http")),
+        ("https://127.0.0.1:6443", deploy("--plain-http", "--listen")),
+        ("https://127.0.0.1:6443", b"<html>"),
+        ("https://127.0.0.1:6443", b'{"spec": null}'),
+        ("https://127.0.0.1:6443", None),
+    ],
+)
+async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api, extender, server, document):
+    api.server = server
+    api.fail(ApiError("not found", status=404, reason="NotFound"), path="serviceaccounts")
+    if document is None:
+        api.fail(ApiError("no such Deployment", status=404, reason="NotFound"), path=DEPLOYMENT)
+    else:
+        api.documents[DEPLOYMENT] = document
+    with pytest.raises(NoExtenderError, match=r"no extender to ask in namespace x \(not found\)"):
+        await extender.ask()
+
+
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, extender, path):
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)

@@ -250,11 +250,10 @@ def test_a_pod_that_cannot_be_read_is_an_error(explained, run):
     assert "Error: pod d/p cannot be read" in run().stderr
 
 
-def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, run, monkeypatch):
+def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, run):
     explained.pod(4)
     answer = {"reason": "NotFound", "message": 'serviceaccounts "accelkit-inspector" not found'}
     explained.server.on("POST", ".*", lambda _: web.json_response(answer, status=404))
-    monkeypatch.setattr("accelkit.inspection.explanation.extender.is_loopback", lambda _: False)
     result = run("--accelkit-namespace", "x")
     assert result.exit_code == 1
     assert "the cluster has no extender to ask in namespace x" in result.stderr
@@ -262,17 +261,6 @@ def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, r
         "name its place with --accelkit-namespace and --service, or `accelkit inspect --from-api` shows"
         in result.stderr
     )
-
-
-def test_where_the_cluster_is_this_machine_and_has_no_service_the_extender_of_this_host_is_asked(
-    explained, run, monkeypatch
-):
-    explained.node("node-1")
-    explained.pod(4)
-    explained.server.on("POST", ".*/token", lambda _: web.json_response({"reason": "NotFound"}, status=404))
-    monkeypatch.setattr("accelkit.inspection.explanation.extender.HOST_EXTENDER", explained.server.url)
-    assert run().stdout.startswith("Pod d/p is pending, but 1 of 1 node that shares cards has room for it")
-    assert len(explained.questions) == 1
 
 
 def test_an_extender_is_asked_at_the_url_that_is_given(explained, run):
