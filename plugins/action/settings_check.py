@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -68,6 +69,13 @@ def find_unknown(settings, task_vars):
 def find_errors(name, value, specification):
     """Yield what is wrong with the value of a setting."""
     form = specification.pop("format", None)
+    if form == "list" and isinstance(value, str):
+        meant = [part.strip() for part in value.split(",")]
+        yield (
+            f"{name} is a text, not a list; write it as {json.dumps(meant)}, "
+            f"on the command line as -e '{json.dumps({name: meant})}'"
+        )
+        return
     result = ArgumentSpecValidator({name: specification}).validate({name: value})
     if result.error_messages:
         yield from (f"{name}: {text}" if name not in text else text for text in result.error_messages)

@@ -36,8 +36,8 @@ options:
     description:
       - By name of the variable its argument specification, as roles have it.
       - >-
-        Beside that, C(format) may be C(unit) for a unit of memory, C(size) for an amount of memory, or C(port) for a
-        port or 0.
+        Beside that, C(format) may be C(unit) for a unit of memory, C(size) for an amount of memory, C(port) for a
+        port or 0, or C(list) for a list that must not be written as a text with commas.
     type: dict
     required: true
 """

@@ -123,9 +123,7 @@ def audit(evidence: AuditEvidence) -> Audit:
             continue
         findings += _compare_kubelet(node, allocations, checked)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
-            notes.append(
-                f"{len(advisory)} of {len(allocations.pods)} pods of {node} have no enforced memory limit; see docs/enforcement.md"
-            )
+            notes.append(f"{len(advisory)} of {len(allocations.pods)} pods of {node} have only advisory memory limits")
         if allocations.processes is None:
             notes.append(f"processes on the cards of {node} were not scanned")
     notes += _list_oversubscribed(evidence.assigned)

@@ -9,7 +9,7 @@ SETTINGS = {
     "accelkit_unit": {"type": "str", "format": "unit"},
     "accelkit_min_free": {"type": "str", "format": "size"},
     "accelkit_metrics_port": {"type": "int", "format": "port"},
-    "accelkit_dialects": {"type": "list", "elements": "str", "choices": ["native", "gas"]},
+    "accelkit_dialects": {"type": "list", "elements": "str", "format": "list", "choices": ["native", "gas"]},
     "accelkit_purge_logs": {"type": "bool"},
     "accelkit_scheduler_launch": {"type": "dict", "options": {"kind": {"type": "str", "choices": ["k3s"]}}},
 }
@@ -56,6 +56,12 @@ def test_the_empty_text_is_not_set(check):
         ({"accelkit_metrics_port": 65536}, "accelkit_metrics_port: 65536 is no port"),
         ({"accelkit_metrics_port": "x"}, "accelkit_metrics_port"),
         ({"accelkit_dialects": ["gsa"]}, "value of accelkit_dialects must be one or more of: native, gas"),
+        (
+            {"accelkit_dialects": "native,gas"},
+            'accelkit_dialects is a text, not a list; write it as ["native", "gas"], '
+            """on the command line as -e '{"accelkit_dialects": ["native", "gas"]}'""",
+        ),
+        ({"accelkit_dialects": "gas"}, 'accelkit_dialects is a text, not a list; write it as ["gas"]'),
         ({"accelkit_scheduler_launch": {"kind": "k4s"}}, "must be one of: k3s, got: k4s"),
         ({"accelkit_scheduler_launch": {"knd": "k3s"}}, "knd"),
         ({"accelkit_polcy": "spread"}, "accelkit_polcy is not known; accelkit_policy is"),

@@ -299,7 +299,7 @@ def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
     pods = [pod("p", {"c": ("a", 4)}), pod("q", {"c": ("a", 4)})]
     kept, free = (HeldPod("d", n, {"c": HeldDevices({"a": 4})}, by) for n, by in (("p", "mps"), ("q", "")))
     assert compare(pods, Allocations("n", (kept, free), ())).notes == [
-        "1 of 2 pods of n have no enforced memory limit; see docs/enforcement.md"
+        "1 of 2 pods of n have only advisory memory limits"
     ]
     assert compare(pods[:1], Allocations("n", (kept,), ())).notes == []
 
