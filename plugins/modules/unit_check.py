@@ -142,7 +142,8 @@ def main():
     if workloads and not module.params["accept_change"]:
         module.fail_json(
             msg=(
-                f"in units of {module.params['unit']} the requests of {len(workloads)} workloads mean another amount: "
+                f"in units of {module.params['unit']} the requests of {len(workloads)} "
+                f"{'workload' if len(workloads) == 1 else 'workloads'} mean another amount: "
                 f"{', '.join(workloads)}; rewrite them together with the change, and accept it with "
                 "accept_change: true (site.yml: accelkit_unit_change: accept)"
             ),

@@ -159,7 +159,8 @@ class Storm:
         self._longest = max(self._longest, seconds)
         faults = sum(map(self._faulting.knows, steps))
         pods = len(self._observer.facts.pods) if self._observer.facts else 0
-        text = f"{len(steps) - faults} operations, {faults} faults, {pods} pods, clean after {seconds:.1f} s"
+        text = f"{len(steps) - faults} operations, {faults} faults, {pods} pods, "
+        text += "violated" if self._observer.overdue else f"clean after {seconds:.1f} s"
         if (lost := self._clock.stood_still - stood_still) >= WORTH_SAYING_SECONDS:
             text += f"; the machine stood still for {lost:.0f} s of these"
         self._history.note(f"round {number}: {text}")

@@ -115,7 +115,7 @@ async def _run(
         if not applies or not plan.evictions:
             return
         if not yes:
-            click.confirm(f"Evict {plan.evictions} pods now?", abort=True, err=True)
+            click.confirm(f"Evict {plan.evictions} pod{'' if plan.evictions == 1 else 's'} now?", abort=True, err=True)
         bound = await Applier(api, partial(click.echo, err=True), wait_seconds).apply(plan)
         if not bound:
             sys.exit(_NOT_BOUND)
