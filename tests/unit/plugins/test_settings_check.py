@@ -58,8 +58,10 @@ def test_the_empty_text_is_not_set(check):
         ({"accelkit_dialects": ["gsa"]}, "value of accelkit_dialects must be one or more of: native, gas"),
         (
             {"accelkit_dialects": "native,gas"},
-            'accelkit_dialects is a text, not a list; write it as ["native", "gas"], '
-            """on the command line as -e '{"accelkit_dialects": ["native", "gas"]}'""",
+            (
+                'accelkit_dialects is a text, not a list; write it as ["native", "gas"], '
+                """on the command line as -e '{"accelkit_dialects": ["native", "gas"]}'"""
+            ),
         ),
         ({"accelkit_dialects": "gas"}, 'accelkit_dialects is a text, not a list; write it as ["gas"]'),
         ({"accelkit_scheduler_launch": {"kind": "k4s"}}, "must be one of: k3s, got: k4s"),
