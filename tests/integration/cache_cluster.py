@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from extender_process import DEADLINE, until
 from ruamel.yaml import YAML
+from webhook_registration import CONFIGURATIONS, build_configuration, read_handled_policies
 from webhook_stand import CONFIGURATION, Stand
 
-from accelkit.cachecontroller.webhook.registration import CONFIGURATIONS
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, merge_conditions, state
 from accelkit.gkm.names import CLUSTER_CACHES
@@ -59,11 +59,18 @@ class CacheCluster:
         return self._stand
 
     async def set_up(self, controller: str = "") -> None:
-        """Add the policies, where the kinds are defined."""
-        for policy in read_policies(controller):
+        """Add the policies, where the kinds are defined, and the configuration of the webhook where there is one."""
+        handled = read_handled_policies() if self._stand is not None else []
+        for policy in [*read_policies(controller), *handled]:
             plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
             plural["ValidatingAdmissionPolicyBinding"] = "validatingadmissionpolicybindings"
             await self._make(build_collection_path(policy["apiVersion"], plural[policy["kind"]]), policy)
+        if self._stand is not None:
+            await self.register()
+
+    async def register(self) -> None:
+        """Add the webhook's configuration, as the role does."""
+        await self.api.post(CONFIGURATIONS, build_configuration(CONFIGURATION, self.stand.port, self.stand.authorities))
 
     async def tear_down(self) -> None:
         """Delete what was added."""
@@ -103,21 +110,6 @@ class CacheCluster:
         told = CacheStatus(conditions=conditions, **{**fields, **status})
         patch = {"status": msgspec.to_builtins(told)}
         await self.api.patch(f"{build_object_path(collection, name)}/status", patch)
-
-    async def registered(self, claim: str) -> None:
-        """Wait until pods that mount a claim are sent to the webhook; `NAMESPACE/NAME`."""
-
-        async def names_it() -> bool:
-            self.stand.check()
-            try:
-                found = msgspec.json.decode(await self.api.get(build_object_path(CONFIGURATIONS, CONFIGURATION)))
-            except ApiError:
-                return False
-            webhooks = found.get("webhooks") or [{}]
-            conditions = webhooks[0].get("matchConditions") or [{}]
-            return f"'{claim}'" in conditions[0].get("expression", "")
-
-        await until(names_it)
 
     async def create(self, namespace: str, pod: Object, *, dry: bool = False) -> Object:
         """Create a pod; return it as it was stored."""

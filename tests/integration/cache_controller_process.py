@@ -24,8 +24,8 @@ from private_sigstore import PrivateSigstore, Signer
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
+from webhook_registration import CONFIGURATIONS, build_configuration
 
-from accelkit.cachecontroller.webhook.registration import CONFIGURATIONS
 from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
@@ -242,21 +242,19 @@ class CacheSite:
     async def serve_webhook(self, api: ApiClient, folder: Path) -> AsyncIterator[CacheController]:
         """Another controller in the place of this one, which serves the webhook `WEBHOOK`; yields it."""
         authority, port = Authority("webhook"), free_port()
-        name = WEBHOOK.rpartition("/")[2]
         pair = authority.issue_server("webhook", ("127.0.0.1",))
         for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
             (folder / file).write_bytes(content)
         files = ["--webhook-cert", str(folder / "tls.crt"), "--webhook-key", str(folder / "tls.key")]
-        where = ["--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}", "--webhook-name", name]
+        configuration = build_configuration(WEBHOOK.rpartition("/")[2], port, folder / "ca.crt")
         self.controller.end(signal.SIGTERM)
-        options = ["--plain-http", self.registry.host, *where, *files]
+        options = ["--plain-http", self.registry.host, "--webhook-port", str(port), *files]
         try:
-            # Which the role creates.
-            await api.post(CONFIGURATIONS, {"metadata": {"name": name}})
+            await api.post(CONFIGURATIONS, configuration)
             with CacheController(self.token, folder, *options) as controller:
+                await until(lambda: calls_webhook(api))
                 yield controller
         finally:
-            # Without it, nobody answers for the pods that it names.
             await delete_if_present(api, WEBHOOK)
             self.controller.start()
 
@@ -271,6 +269,17 @@ def cache_site(sandbox: Any, folder: Path, *more: str) -> Iterator[CacheSite]:
             options = ["--plain-http", registry.host, "--judge-again-seconds", "2", *more]
             with CacheController(token, folder, *options) as controller:
                 yield CacheSite(sandbox.kubeconfig, token, folder, registry, PrivateSigstore.new().key(), controller)
+
+
+async def calls_webhook(api: ApiClient) -> bool:
+    """Return whether the API server calls the webhook, and the webhook answers."""
+    metadata = {"name": "asks", "annotations": {names.MOUNT_ANNOTATION: "nothing"}}
+    pod = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+    try:
+        await api.post(build_collection_path("v1", "pods", "default"), pod, query={"dryRun": "All"})
+    except ApiError as exc:
+        return "does not have" in str(exc)
+    return False
 
 
 def digest_of(cache: Cache) -> str:

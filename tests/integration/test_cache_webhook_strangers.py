@@ -12,7 +12,7 @@ from extender_process import DEADLINE, until
 from ports import free_port
 from webhook_stand import Stand
 
-from accelkit.cachecontroller.webhook.registration import ANNOUNCE_PATH, PATH
+from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.errors import ApiError
 from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.kube.client import ApiClient
@@ -27,31 +27,31 @@ CONNECTIONS, TURNS = 8, 3
 # What decodes to many objects for each byte of it, and where in a review it stands.
 COSTLY = b"[[]],"
 PLACES = {
-    "a field that nothing reads": (PATH, {"spec": {"volumes": [], "other": "HERE"}}),
-    "volumes": (PATH, {"spec": {"volumes": "HERE"}}),
-    "containers of a pod that asks for a cache": (
-        PATH,
-        {"metadata": {"annotations": {MOUNT_ANNOTATION: "missing"}}, "spec": {"containers": "HERE"}},
-    ),
-    "annotations": (PATH, {"metadata": {"annotations": "NAMES"}}),
-    "a cache that is announced": (ANNOUNCE_PATH, {"spec": {"other": "HERE"}}),
-    "namespaces of a cache that is announced": (ANNOUNCE_PATH, {"spec": {"workloadNamespaces": "TEXTS"}}),
+    "a field that nothing reads": {"spec": {"volumes": [], "other": "HERE"}},
+    "volumes": {"spec": {"volumes": "HERE"}},
+    "containers of a pod that asks for a cache": {
+        "metadata": {"annotations": {MOUNT_ANNOTATION: "missing"}},
+        "spec": {"containers": "HERE"},
+    },
+    "annotations": {"metadata": {"annotations": "NAMES"}},
+    "claims that are not known": {"spec": {"volumes": "CLAIMS"}},
 }
 
 
 def build_body(pod):
     """A valid review of 4 MiB."""
     kind, named = {"kind": "Pod"}, {**pod, "metadata": {"name": "stranger", **pod.get("metadata", {})}}
-    request = {"uid": "u", "namespace": "", "operation": "CREATE", "kind": kind, "object": named}
+    request = {"uid": "u", "namespace": "default", "operation": "CREATE", "kind": kind, "object": named}
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     text = json.dumps(whole).encode()
     room = BODY_BYTES - len(text) - 100
     names = b",".join(b'"%06d":""' % number for number in range(room // 12))
-    texts = b",".join(b'"%06d"' % number for number in range(room // 9))
+    claim = b'{"name":"v","persistentVolumeClaim":{"claimName":"c-%05d"}}'
+    claims = b",".join(claim % number for number in range(40_000))
     fillings = {b'"HERE"': b"[" + COSTLY * (room // 5) + b"[]]", b'"NAMES"': b"{" + names + b"}"}
-    for mark, filling in {**fillings, b'"TEXTS"': b"[" + texts + b"]"}.items():
+    for mark, filling in {**fillings, b'"CLAIMS"': b"[" + claims + b"]"}.items():
         text = text.replace(mark, filling)
-    assert room < len(text) <= BODY_BYTES
+    assert room // 2 < len(text) <= BODY_BYTES
     return text
 
 
@@ -63,6 +63,7 @@ async def cluster(control_plane, defined, tmp_path):
         cluster = CacheCluster(api, stand)
         stand.start()
         try:
+            await cluster.register()
             yield cluster
         finally:
             stand.stop()
@@ -73,7 +74,6 @@ async def cluster(control_plane, defined, tmp_path):
 async def test_costly_reviews_take_bounded_memory_and_hold_no_other_review_up(cluster):
     namespace = await cluster.make_namespace()
     await cluster.make_cache(namespace)
-    await cluster.registered(f"{namespace}/kernels")
 
     async def create():
         pod = await cluster.create(namespace, make_pod(mount(readOnly=True)), dry=True)
@@ -88,14 +88,14 @@ async def test_costly_reviews_take_bounded_memory_and_hold_no_other_review_up(cl
     await until(answers)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    bodies = [(path, build_body(pod)) for path, pod in PLACES.values()]
+    bodies = [build_body(pod) for pod in PLACES.values()]
 
     async def send(number):
         for turn in range(TURNS * len(bodies)):
-            path, body = bodies[(number + turn) % len(bodies)]
+            body = bodies[(number + turn) % len(bodies)]
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", cluster.stand.port, ssl=context)
-                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+                head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
                 writer.write(head.encode() + body)
                 await reader.read()
                 writer.transport.abort()

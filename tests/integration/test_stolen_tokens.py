@@ -13,11 +13,13 @@ from extender_process import until
 from impersonation import find_refusal
 from stolen_attacks import ATTACKS, MADE, NAME, OURS, POD, TENANT
 from stolen_manifests import IMAGE, change
+from webhook_registration import CONFIGURATIONS, build_configuration
 
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import delete_if_present
-from accelkit.kube.paths import build_collection_path
+from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -119,6 +121,36 @@ async def test_a_thief_holds_no_image_by_its_tag(thief):
         assert "image" not in str(taken["spec"]["template"]["spec"].get("volumes"))
     else:
         assert "mount claims" in refused
+
+
+CONFIGURATION = build_object_path(CONFIGURATIONS, NAME)
+WIDER = [{"op": "replace", "path": "/webhooks/0/matchConditions", "value": []}]
+
+
+async def test_a_thief_changes_no_configuration_of_a_webhook(thief, api, tmp_path):
+    (tmp_path / "ca.crt").write_bytes(Authority("webhook").certificate)
+    made = build_configuration(NAME, 9, tmp_path / "ca.crt")
+    await api.post(CONFIGURATIONS, made)
+    try:
+        before = await api.get(CONFIGURATION)
+        everything = {**made, "webhooks": [{**made["webhooks"][0], "matchConditions": []}]}
+        force = {"fieldManager": "accelkit-cache-controller", "force": "true"}
+        tries = {
+            "patch": [
+                thief.patch(CONFIGURATION, WIDER, kind="json"),
+                thief.patch(CONFIGURATION, {"webhooks": everything["webhooks"]}),
+                thief.patch(CONFIGURATION, everything, kind="apply", query=force),
+            ],
+            "update": [thief.put(CONFIGURATION, everything)],
+            "delete": [thief.delete(CONFIGURATION)],
+            "create": [thief.post(CONFIGURATIONS, {**everything, "metadata": {"name": "another"}})],
+        }
+        for verb, requests in tries.items():
+            for request in requests:
+                assert f"cannot {verb} resource" in await find_refusal(request)
+        assert await api.get(CONFIGURATION) == before
+    finally:
+        await delete_if_present(api, CONFIGURATION)
 
 
 VOLUMES, CLAIMS = COLLECTIONS["volume"], COLLECTIONS["claim"]

@@ -1,4 +1,4 @@
-"""The webhook of pods as a process: it reads the caches of a real API server, registers itself there, and answers.
+"""The webhook of pods as a process: it reads the caches of a real API server, and answers.
 
 Each question is a line of its record: the name of the pod.
 """
@@ -18,11 +18,9 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from accelkit.cachecontroller import gate as gate_module
-from accelkit.cachecontroller.gate import Gate
+from accelkit.cachecontroller.webhook.lookup import CacheLookup
 from accelkit.cachecontroller.webhook.mutation import Tools
-from accelkit.cachecontroller.webhook.registration import PATH, Endpoint, Registration
-from accelkit.cachecontroller.webhook.server import WebhookServer
+from accelkit.cachecontroller.webhook.server import PATH, WebhookServer
 from accelkit.gkm.names import CACHES, CLUSTER_CACHES
 from accelkit.gkm.objects import Cache
 from accelkit.install.certificates.issuing import Authority
@@ -34,7 +32,6 @@ from accelkit.serving.tls import Listen, TlsFiles
 
 IMAGE = "registry.example/accelkit:1"
 CONFIGURATION = "accelkit-cache-test"
-_LOOK_SECONDS = 1.0
 
 
 class Stand:
@@ -47,12 +44,13 @@ class Stand:
         self._arguments = [str(folder), str(kubeconfig), str(port)]
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._authority = Authority("webhook")
+        self.authorities = folder / "ca.crt"
+        self.authorities.write_bytes(self._authority.certificate)
 
     def issue(self) -> None:
-        """Give the webhook a certificate of a new authority, as a changed Secret shows it."""
-        authority = Authority("webhook")
-        pair = authority.issue_server("webhook", ["127.0.0.1"])
-        self.certificate.with_name("ca.crt").write_bytes(authority.certificate)
+        """Give the webhook a new certificate of its authority, as a renewed Secret has it."""
+        pair = self._authority.issue_server("webhook", ["127.0.0.1"])
         self.key.write_bytes(pair.key)
         self.certificate.write_bytes(pair.certificate)
 
@@ -129,13 +127,8 @@ class _Serving:
     def __init__(self, folder: Path, port: int, api: ApiClient) -> None:
         tls = TlsFiles(folder / "tls.crt", folder / "tls.key", None)
         self.caches: dict[str, dict[str, Cache]] = {}
-        self._changed = asyncio.Event()
-        endpoint = Endpoint(tls.certificate, url=f"https://127.0.0.1:{port}")
-        self._registration = Registration(api, CONFIGURATION, endpoint, ["accelkit"])
-        self._gate = gate = Gate(self._registration, lambda: self.find() or [], lambda: self.find() is not None)
         listen = Listen("127.0.0.1", port, tls)
-        told = (gate.announce, self._registration.read_announced)
-        self._server = _RecordingServer(folder / "record", listen, self.find, Tools(IMAGE), *told)
+        self._server = _RecordingServer(folder / "record", listen, self.find, Tools(IMAGE), CacheLookup(api).find)
 
     def find(self) -> list[Cache] | None:
         if len(self.caches) < 2:
@@ -144,14 +137,12 @@ class _Serving:
 
     def replace(self, kind: str, caches: list[Cache]) -> None:
         self.caches[kind] = {each.key: each for each in caches}
-        self._changed.set()
 
     def take(self, kind: str, event: str, cache: Cache) -> None:
         if event == "DELETED":
             self.caches[kind].pop(cache.key, None)
         else:
             self.caches[kind][cache.key] = cache
-        self._changed.set()
 
     async def run(self, api: ApiClient) -> None:
         stop = asyncio.Event()
@@ -161,23 +152,14 @@ class _Serving:
             Reflector(api, path, Cache, on_replace=partial(self.replace, kind), on_event=partial(self.take, kind)).run()
             for kind, path in kinds.items()
         ]
-        background = [asyncio.create_task(each) for each in (*work, self._register(), self._gate.run())]
+        background = [asyncio.create_task(each) for each in work]
         await self._server.run(stop)
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
 
-    async def _register(self) -> None:
-        """Let caches have claims, as the controller does."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            for each in self.find() or []:
-                await self._gate.open(each)
-
 
 async def _main(folder: str, kubeconfig: str, port: str) -> None:
-    gate_module._LOOK_SECONDS = _LOOK_SECONDS  # type: ignore[misc]
     async with ApiClient(load_connection(Path(kubeconfig))) as api:
         await _Serving(Path(folder), int(port), api).run(api)
 

@@ -10,7 +10,7 @@ import click
 
 from accelkit import __version__
 from accelkit.cachecontroller.delivery import FillSettings
-from accelkit.cachecontroller.service import ControllerOptions, WebhookOptions, run
+from accelkit.cachecontroller.service import ControllerOptions, run
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
 from accelkit.kube.lease import parse_lease
@@ -72,14 +72,6 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
 @click.option("--webhook-cert", type=FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
 @click.option("--webhook-key", type=FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
 @click.option(
-    "--webhook-name",
-    envvar="ACCELKIT_WEBHOOK_NAME",
-    help="Of the MutatingWebhookConfiguration that calls it, and of the Service in --namespace that leads there.",
-)
-@click.option(
-    "--webhook-url", default="", envvar="ACCELKIT_WEBHOOK_URL", help="https://HOST:PORT in the place of that Service."
-)
-@click.option(
     "--job-service-account", default="", envvar="ACCELKIT_JOB_SERVICE_ACCOUNT", help="Of Jobs that fill claims."
 )
 @click.option(
@@ -132,19 +124,17 @@ def read_options(options: dict[str, Any]) -> ControllerOptions:
     )
 
 
-def _read_webhook(options: dict[str, Any]) -> WebhookOptions | None:
-    names = ("webhook_port", "webhook_cert", "webhook_key", "webhook_name")
-    port, certificate, key, name = (options[each] for each in names)
+def _read_webhook(options: dict[str, Any]) -> Listen | None:
+    port, certificate, key = (options[each] for each in ("webhook_port", "webhook_cert", "webhook_key"))
     if not port:
         return None
-    if not (certificate and key and name):
+    if not (certificate and key):
         raise ConfigurationError(
-            "--webhook-port needs a certificate and the name of its configuration",
-            next_step="give --webhook-cert, --webhook-key and --webhook-name",
+            "--webhook-port needs a certificate and its key", next_step="give --webhook-cert and --webhook-key"
         )
     files = TlsFiles(certificate, key, None)
     make_context(files)
-    return WebhookOptions(Listen(_ANYWHERE, port, files), certificate, name, options["webhook_url"])
+    return Listen(_ANYWHERE, port, files)
 
 
 def _read(path: Path | None) -> bytes | None:

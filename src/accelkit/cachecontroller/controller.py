@@ -30,7 +30,6 @@ from accelkit.cachecontroller.deciding.removal import (
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
 from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
-from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.metrics import ControllerMetrics
@@ -62,7 +61,6 @@ class Controller:
         news: writes events.
         writers: keeps claims from pods that would write to them.
         metrics: counts passes that fail.
-        gate: opens before a cache gets claims; None where there is no webhook.
         again_seconds: after which an image is judged anew.
 
     Attributes:
@@ -79,12 +77,11 @@ class Controller:
         *,
         writers: WriterCheck,
         metrics: ControllerMetrics,
-        gate: Gate | None = None,
         again_seconds: float,
     ) -> None:
         self._seen, self._coverage = seen, coverage
         self._applier, self._news, self._metrics = applier, news, metrics
-        self._gate, self._writers = gate, writers
+        self._writers = writers
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
@@ -201,8 +198,6 @@ class Controller:
         plan = DeliveryPlan() if chosen in self.modes else _say_unserved(cache, chosen)
         if not (decision.serves or decision.withdrawn):
             return plan
-        if decision.serves and self._gate is not None:
-            await self._gate.open(cache)
         for delivery, mode in self.modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
                 for _ in range(_ROUNDS):

@@ -19,7 +19,6 @@ from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
 from accelkit.cachecontroller.fresh_looks.pods import FreshPods
 from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
-from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.judging.pool import Judging
@@ -27,8 +26,8 @@ from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.news import News
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.watches import Watches
+from accelkit.cachecontroller.webhook.lookup import CacheLookup
 from accelkit.cachecontroller.webhook.mutation import Tools
-from accelkit.cachecontroller.webhook.registration import Endpoint, Registration
 from accelkit.cachecontroller.webhook.server import WebhookServer
 from accelkit.gkm.objects import Cache, Delivery
 from accelkit.kernelcache.registry import RegistrySettings
@@ -44,25 +43,6 @@ log = logging.getLogger(__name__)
 
 # What is sent at the end of our term has taken effect before another replica's may begin.
 _WRITE_SECONDS: Final = 5.0
-# Of the Service in front of the webhook.
-_SERVICE_PORT: Final = 443
-
-
-@dataclass(frozen=True)
-class WebhookOptions:
-    """Where the webhook of pods is served, and which configuration calls it.
-
-    Attributes:
-        listen: with certificates.
-        certificate: file of the chain with which it is served; `ca.crt` beside it says whom to trust, else it does.
-        name: of the MutatingWebhookConfiguration, and of the Service in accelkit's namespace that leads there.
-        url: https://HOST:PORT, in the place of the Service.
-    """
-
-    listen: Listen
-    certificate: Path
-    name: str
-    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +60,7 @@ class ControllerOptions:
         again_seconds: after which an image is judged anew.
         guard_seconds: after which API servers surely refuse writable mounts of a cache that they were told of.
         metrics: where probes and metrics are served; None for nowhere.
-        webhook: None where it is not served.
+        webhook: where the webhook of pods is served, with certificates; None for nowhere.
     """
 
     fill: FillSettings
@@ -93,7 +73,7 @@ class ControllerOptions:
     again_seconds: float = 600.0
     guard_seconds: float = 5.0
     metrics: Listen | None = None
-    webhook: WebhookOptions | None = None
+    webhook: Listen | None = None
 
 
 async def run(options: ControllerOptions) -> None:
@@ -145,9 +125,8 @@ class _Service:
         )
         self.judge = Judge(api, options.settings, coverage, options.fill.namespace)
         self._webhook: WebhookServer | None = None
-        self._gate: Gate | None = None
         if options.webhook is not None:
-            self._webhook, self._gate = self._make_webhook(options.webhook, writer)
+            self._webhook = self._make_webhook(options.webhook, writer)
         self._controller = Controller(
             seen,
             coverage,
@@ -155,7 +134,6 @@ class _Service:
             News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
             writers=WriterCheck(seen, FreshPods(api).read, options.guard_seconds),
             metrics=self._metrics,
-            gate=self._gate,
             again_seconds=options.again_seconds,
         )
         self._judging = Judging(
@@ -184,31 +162,23 @@ class _Service:
             services.append(server.run(stop))
         if self._webhook is not None:
             services.append(self._webhook.run(stop))
-        if self._gate is not None:
-            services.append(self._gate.run())
         return services
 
-    def _make_webhook(self, webhook: WebhookOptions, writer: ApiClient) -> tuple[WebhookServer, Gate]:
-        fill, seen = self._options.fill, self._seen
+    def _make_webhook(self, listen: Listen, api: ApiClient) -> WebhookServer:
+        seen = self._seen
 
         def find_hosts(cache: Cache) -> list[str]:
             views = view_nodes(cache, cache.status.resolved_digest, seen.list_reports(cache), seen.nodes)
             return list_hosts(views, by_node=cache.status.delivery == Delivery.NODE)
 
-        tools = Tools(fill.image, find_hosts, build_image_volume)
-        service = None if webhook.url else (fill.namespace, webhook.name, _SERVICE_PORT)
-        endpoint = Endpoint(webhook.certificate, service, webhook.url)
-        registration = Registration(writer, webhook.name, endpoint, (fill.namespace,))
-        gate = Gate(registration, seen.caches.values, self._leads)
         server = WebhookServer(
-            webhook.listen,
+            listen,
             lambda: seen.caches.values() if self._watches.read else None,
-            tools,
-            gate.announce,
-            registration.read_announced,
+            Tools(self._options.fill.image, find_hosts, build_image_volume),
+            CacheLookup(api).find,
         )
         self._metrics.show_webhook(lambda: server.answers)
-        return server, gate
+        return server
 
     def _leads(self) -> bool:
         return self._begun and self._elector.leads()

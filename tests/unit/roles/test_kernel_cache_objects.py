@@ -9,7 +9,8 @@ from kernel_cache_cases import ROLE, render_cases
 from rendering import run_play
 from ruamel.yaml import YAML
 
-from accelkit.gkm.names import FINALIZER, HOST_FOLDER
+from accelkit.cachecontroller.webhook.server import PATH
+from accelkit.gkm.names import FINALIZER, HOST_FOLDER, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND
 from accelkit.install.certificates.secrets import WEBHOOK
 
@@ -21,6 +22,8 @@ WRITERS = {
     *("accelkit-cache-writable", "accelkit-cluster-cache-writable", "accelkit-cache-folders", "accelkit-cache-volumes"),
     "accelkit-cache-finalizers",
 }
+# Which pods the webhook has to have handled.
+HANDLED = {"accelkit-cache-handled", "accelkit-cluster-cache-handled", "accelkit-cache-requests"}
 KEY = {"name": "ci", "key": {"data": "-----BEGIN PUBLIC KEY-----"}}
 CASES = {
     "defaults": {},
@@ -119,11 +122,15 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
     for reports in ("gkmcachenodes", "clustergkmcachenodes"):
         assert {verb for of, verb in found if of == reports} == {"list", "watch"}
-    narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
-    assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
-        (["mutatingwebhookconfigurations"], [CONTROLLER])
-    ]
-    assert all("resourceNames" not in rule for rule in rendered["bare", "ClusterRole", CONTROLLER]["rules"])
+    for case in CASES:
+        assert all("resourceNames" not in rule for rule in rendered[case, "ClusterRole", CONTROLLER]["rules"])
+
+
+def test_no_account_of_the_role_may_write_what_policies_cannot_judge(rendered):
+    for (_, kind, _), made in rendered.items():
+        if kind in {"ClusterRole", "Role"}:
+            groups = {group for rule in made["rules"] for group in rule["apiGroups"]}
+            assert not groups & {"admissionregistration.k8s.io", "*"}
 
 
 def test_agents_write_reports_alone(rendered):
@@ -194,14 +201,61 @@ def test_the_controller_is_told_what_it_needs(rendered):
     given = arguments(containers(rendered["defaults", "Deployment", CONTROLLER])["cache-controller"])
     assert given["--lease"] == [f"accelkit/{CONTROLLER}"]
     assert given["--identity"] == ["$(POD_NAME)"]
-    assert given["--webhook-name"] == [CONTROLLER]
+    assert given["--webhook-cert"] == ["/etc/accelkit/webhook/tls.crt"]
     assert given["--image"] == [containers(rendered["defaults", "Deployment", CONTROLLER])["cache-controller"]["image"]]
     bare = arguments(containers(rendered["bare", "Deployment", CONTROLLER])["cache-controller"])
     assert not {"--webhook-port", "--webhook-cert", "--metrics-port"} & bare.keys()
     assert ("bare", "MutatingWebhookConfiguration", CONTROLLER) not in rendered
     assert ("bare", "Service", CONTROLLER) not in rendered
-    # Who applies it would otherwise undo what the controller wrote.
-    assert "webhooks" not in rendered["defaults", "MutatingWebhookConfiguration", CONTROLLER]
+
+
+def test_the_role_applies_the_whole_configuration_of_the_webhook(rendered):
+    (webhook,) = rendered["defaults", "MutatingWebhookConfiguration", CONTROLLER]["webhooks"]
+    assert webhook["clientConfig"]["service"] == {
+        "namespace": "accelkit",
+        "name": CONTROLLER,
+        "port": 443,
+        "path": PATH,
+    }
+    # Pods of other workloads are created while the webhook is down.
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 3)
+    (condition,) = webhook["matchConditions"]
+    for key in (MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION):
+        assert f"'{key}'" in condition["expression"]
+    (spared,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert (spared["operator"], spared["values"]) == ("NotIn", ["kube-system", "accelkit"])
+
+
+@pytest.mark.parametrize(
+    ("data", "bundle"),
+    [
+        ({"ca.crt": "Y2E=", "tls.crt": "bGVhZg==", "tls.key": "a2V5"}, "Y2E="),
+        ({"ca.crt": "", "tls.crt": "bGVhZg=="}, "bGVhZg=="),
+        ({"tls.crt": "bGVhZg=="}, "bGVhZg=="),
+        (None, None),
+    ],
+    ids=["of an authority", "of an empty authority", "of itself", "before there is one"],
+)
+def test_api_servers_trust_the_authorities_of_the_webhooks_certificate(tmp_path, data, bundle):
+    found = {"resources": [] if data is None else [{"data": data}]}
+    cases = {"given": {"kernel_cache_certificate": found}, "skipped": {"kernel_cache_certificate": {"skipped": True}}}
+    made = render_cases(tmp_path, cases)
+    (webhook,) = made["given", "MutatingWebhookConfiguration", CONTROLLER]["webhooks"]
+    assert webhook["clientConfig"].get("caBundle") == bundle
+    (webhook,) = made["skipped", "MutatingWebhookConfiguration", CONTROLLER]["webhooks"]
+    assert "caBundle" not in webhook["clientConfig"]
+
+
+def test_policies_refuse_what_the_webhook_did_not_handle_where_there_is_one(rendered):
+    for name in HANDLED:
+        spec = rendered["defaults", "ValidatingAdmissionPolicy", name]["spec"]
+        assert spec["failurePolicy"] == "Fail"
+        assert f"'{PINNED_ANNOTATION}'" in json.dumps(spec)
+        assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE"]
+        binding = rendered["defaults", "ValidatingAdmissionPolicyBinding", name]["spec"]
+        assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])
+        assert ("bare", "ValidatingAdmissionPolicy", name) not in rendered
+        assert ("bare", "ValidatingAdmissionPolicyBinding", name) not in rendered
 
 
 def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
@@ -245,7 +299,7 @@ def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered
 
 def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
     for case, names in {
-        "defaults": {CONTROLLER, f"{CONTROLLER}-mirrors", f"{CONTROLLER}-status", AGENT, *WRITERS},
+        "defaults": {CONTROLLER, f"{CONTROLLER}-mirrors", f"{CONTROLLER}-status", AGENT, *WRITERS, *HANDLED},
         # GKM's own operator, where it is adopted, writes the status too.
         "bare": {CONTROLLER, f"{CONTROLLER}-mirrors", AGENT, *WRITERS},
     }.items():

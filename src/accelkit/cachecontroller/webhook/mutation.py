@@ -112,7 +112,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
         warnings = _change(changed, namespace, claims, tools) if asks else []
     except (AnnotationError, ReplacementError) as exc:
         return Mutation(refusal=str(exc), unknown=(exc.cache,) if isinstance(exc, UnknownCacheError) else ())
-    _annotate(changed, claims)
+    _annotate(changed, claims, handled=asks)
     unknown = tuple(each for each in named if each and each not in claims)
     return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=unknown)
 
@@ -177,8 +177,12 @@ def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
         prefer_nodes(pod, tools.find_hosts(claim.cache))
 
 
-def _annotate(pod: Object, claims: Claims) -> None:
-    """Say what was done, in the place of whatever somebody else says there."""
+def _annotate(pod: Object, claims: Claims, *, handled: bool) -> None:
+    """Write what was done, and replace what any other client wrote there.
+
+    A pod that concerns caches always gets the annotation of digests, even with no value. Admission policies refuse such
+    a pod without it, because the webhook did not handle it.
+    """
     annotations = dict(pod["metadata"].get("annotations") or {})
     digests, copies = set[str](), set[str]()
     sources = dict[str, CacheClaim]()
@@ -193,8 +197,8 @@ def _annotate(pod: Object, claims: Claims) -> None:
         mounted = [str(each.get("name")) for each in container.get("volumeMounts") or []]
         if name.startswith(PREFIX) and name in mounted:
             copies.update(f"{name}={sources[each].cache.key}" for each in mounted if each in sources)
-    for key, values in ((PINNED_ANNOTATION, digests), (WRITABLE_ANNOTATION, copies)):
-        if values:
+    for key, values, always in ((PINNED_ANNOTATION, digests, handled), (WRITABLE_ANNOTATION, copies, False)):
+        if values or always:
             annotations[key] = ",".join(sorted(values))
         else:
             annotations.pop(key, None)

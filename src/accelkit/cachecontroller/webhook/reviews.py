@@ -14,15 +14,12 @@ import msgspec
 from accelkit.cachecontroller.webhook.annotation import DEFAULT_CONTAINER
 from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
-from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec
 
 API: Final = "admission.k8s.io/v1"
 # Each delimiter begins or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
 # limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text and fewer delimiters.
 MOST_DELIMITERS: Final = 200_000
 _DELIMITERS: Final = (b",", b"[", b"{", b":")
-# The maximum that the definition of ClusterGKMCache allows.
-_MOST_NAMESPACES: Final = 1024
 _NOTHING: Final = msgspec.Raw()
 # The fields of the spec that the webhook reads: attribute and name in JSON.
 _SPEC_PARTS: Final = {
@@ -84,25 +81,8 @@ class _Pod(msgspec.Struct):
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
 
 
-class _CacheMeta(msgspec.Struct):
-    name: str = ""
-
-
-class _CacheSpec(msgspec.Struct, rename="camel"):
-    workload_namespaces: msgspec.Raw = _NOTHING
-
-
-class _Cache(msgspec.Struct):
-    metadata: _CacheMeta = msgspec.field(default_factory=_CacheMeta)
-    spec: _CacheSpec = msgspec.field(default_factory=_CacheSpec)
-
-
 _reviews = msgspec.json.Decoder(Review)
 _pods = msgspec.json.Decoder(_Pod | None)
-_caches = msgspec.json.Decoder(_Cache | None)
-_namespaces = msgspec.json.Decoder(tuple[str, ...] | None)
-
-
 _objects = msgspec.json.Decoder(list[Object] | None)
 _object = msgspec.json.Decoder(Object | None)
 _PARTS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
@@ -167,24 +147,6 @@ class ReviewedPod:
         annotations = self._metadata.get("annotations")
         metadata = {**self._metadata, **({} if annotations is None else {"annotations": dict(annotations)})}
         return {"metadata": metadata, "spec": spec}
-
-
-def read_announced(request: Request) -> Cache | None:
-    """Return the name and the namespaces of a cache before the API server stores it; None if it has no name.
-
-    Raises:
-        MsgspecError: the object is not a valid cache, or it names too many namespaces.
-    """
-    found = _caches.decode(request.object) if request.object else None
-    if found is None or not found.metadata.name:
-        return None
-    named = found.spec.workload_namespaces
-    if bytes(named).count(b",") >= _MOST_NAMESPACES:
-        raise msgspec.ValidationError(f"the cache names more than {_MOST_NAMESPACES} namespaces")
-    namespaces = (_namespaces.decode(named) if named else None) or ()
-    return Cache(
-        CacheMeta(name=found.metadata.name, namespace=request.namespace), CacheSpec(workload_namespaces=namespaces)
-    )
 
 
 def _count_delimiters(part: msgspec.Raw) -> int:

@@ -69,7 +69,7 @@ def test_options_may_come_from_the_environment(told):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--webhook-port", "8443"], "give --webhook-cert, --webhook-key and --webhook-name"),
+        (["--webhook-port", "8443"], "give --webhook-cert and --webhook-key"),
         (["--lease", "no-lease"], "is no Lease"),
         (["--mirror", "nothing"], "is no mirror"),
     ],
@@ -85,7 +85,7 @@ def test_a_certificate_that_is_none_is_refused(told, tmp_path):
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_text("no certificate")
     files = ["--webhook-cert", str(tmp_path / "tls.crt"), "--webhook-key", str(tmp_path / "tls.key")]
-    result = call(*NEEDED, "--webhook-port", "8443", *files, "--webhook-name", "hook")
+    result = call(*NEEDED, "--webhook-port", "8443", *files)
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit | ConfigurationError)
     assert told == []

@@ -124,7 +124,7 @@ def test_a_pinned_claim_is_kept_and_never_written_to(claim):
 
 def test_a_digest_that_the_cache_does_not_have_is_told():
     done = change(make_pod(mount(readOnly=True), claim="kernels-0123456789ab"), make_cache())
-    assert not done.patch
+    assert [each["path"] for each in done.patch] == ["/metadata/annotations"]
     assert "no digest that kernel cache kernels has" in done.warnings[0]
 
 
@@ -178,7 +178,8 @@ def test_somebodys_own_claim_of_that_name_is_left_alone():
 def test_a_pod_waits_for_a_cache_that_is_not_verified_yet(fields):
     after = changed(make_pod(mount()), make_cache(**fields))
     assert volumes(after)["files"]["persistentVolumeClaim"] == {"claimName": CLAIM, "readOnly": True}
-    assert PINNED_ANNOTATION not in after["metadata"].get("annotations", {})
+    # Admission policies refuse a pod of a cache without the annotation.
+    assert after["metadata"]["annotations"][PINNED_ANNOTATION] == ""
     assert writable_claims(after) == []
 
 

@@ -12,14 +12,13 @@ import pytest
 from ports import free_port
 from webhook_pods import IMAGE, NAMESPACE, apply, make_cache, make_pod, mount
 
-from accelkit.cachecontroller.webhook.matching import list_claims_of
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
 from accelkit.cachecontroller.webhook.reviews import MOST_DELIMITERS, ReviewedPod, read_review
 from accelkit.cachecontroller.webhook.server import WebhookServer
 from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION
 from accelkit.serving.tls import Listen
 
-PATH, ANNOUNCE = "/mutate-pods", "/announce-caches"
+PATH = "/mutate-pods"
 # 4 MiB of this take 125 MiB once decoded.
 COSTLY = [[[]]] * 800_000
 NEW_FIELDS = {"someFieldOfALaterVersion": {"deep": [1, 2.5, None, {"x": "ü"}]}}
@@ -33,13 +32,7 @@ def review(pod, **fields):
 
 @pytest.fixture
 async def server():
-    listen, announced = Listen("127.0.0.1", free_port()), set()
-
-    async def announce(cache):
-        announced.update(list_claims_of([cache]))
-
-    server = WebhookServer(listen, lambda: [make_cache()], Tools(IMAGE), announce)
-    server.announced = announced
+    server = WebhookServer(Listen("127.0.0.1", free_port()), lambda: [make_cache()], Tools(IMAGE))
     yield server
     stop = asyncio.Event()
     stop.set()
@@ -128,23 +121,6 @@ async def test_a_costly_pod_is_answered_without_its_memory(server, pod, allowed)
         assert "over the limit of 200000" in answer["status"]["message"]
     # The text of the parts once more, and no objects.
     assert peak < 2 * len(body)
-
-
-@pytest.mark.parametrize("namespaces", [["n"] * 1025, COSTLY], ids=["names", "lists"])
-async def test_a_cache_with_more_namespaces_than_a_cache_may_have_is_let_in_and_not_announced(server, namespaces):
-    cache = {"metadata": {"name": "new"}, "spec": {"workloadNamespaces": namespaces, "other": COSTLY}}
-    body = review(cache, namespace="")
-    tracemalloc.start()
-    try:
-        reply = await server.handle("POST", ANNOUNCE, body)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert json.loads(reply.body)["response"]["allowed"] is True
-    assert server.announced == set()
-    assert peak < 2 * len(body)
-    status, _ = await ask(server, {**cache, "spec": {"workloadNamespaces": ["n"] * 1024}}, ANNOUNCE, namespace="")
-    assert (status, server.announced) == (200, {("n", "new")})
 
 
 async def test_an_annotation_that_is_a_book_is_refused(server):

@@ -10,14 +10,12 @@ import pytest
 from ports import free_port
 from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount
 
-from accelkit.cachecontroller.webhook.matching import list_claims_of
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.cachecontroller.webhook.server import WebhookServer
-from accelkit.errors import ApiError
 from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.serving.tls import Listen
 
-PATH, ANNOUNCE = "/mutate-pods", "/announce-caches"
+PATH = "/mutate-pods"
 
 
 def review(pod, **fields):
@@ -30,25 +28,19 @@ def review(pod, **fields):
 @pytest.fixture
 async def known():
     """The caches that are known; None for not read yet."""
-    return {"caches": [make_cache()], "announced": set()}
+    return {"caches": [make_cache()], "stored": [], "looked_up": []}
 
 
 @pytest.fixture
 async def server(known):
     """A webhook, asked without a port."""
 
-    async def announce(cache):
-        if known.get("failing"):
-            raise ApiError("the API server is away")
-        known["announced"] |= list_claims_of([cache])
-
-    async def find_announced():
-        if known.get("failing"):
-            raise ApiError("the API server is away")
-        return frozenset(known["announced"])
+    async def look_up(namespace, names):
+        known["looked_up"].append((namespace, sorted(names)))
+        return [each for each in known["stored"] if each.metadata.name in names]
 
     listen = Listen("127.0.0.1", free_port())
-    server = WebhookServer(listen, lambda: known["caches"], Tools(IMAGE), announce, find_announced)
+    server = WebhookServer(listen, lambda: known["caches"], Tools(IMAGE), look_up)
     yield server
     stop = asyncio.Event()
     stop.set()
@@ -100,83 +92,47 @@ async def test_warnings_are_as_short_as_the_api_server_wants_them(server, known)
     assert max(len(each) for each in answer["warnings"]) <= 256
 
 
-async def test_a_cache_that_becomes_known_in_a_moment_is_waited_for(server, known):
-    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late"})
-    asked = asyncio.create_task(ask(server, review(pod)))
-    await asyncio.sleep(0)
-    known["caches"] = [make_cache("late")]
-    assert "patch" in await asked
+async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
+    known["stored"] = [make_cache("late"), make_cache("later")]
+    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late,later=main:/there"})
+    assert "patch" in await ask(server, review(pod))
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a cache that is known"])
-async def test_a_claim_that_was_announced_is_waited_for(server, known, beside):
-    known["announced"] = {(NAMESPACE, "late")}
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a known cache"])
+async def test_a_claim_of_a_cache_that_the_watch_has_not_reported_is_looked_up(server, known, beside):
+    known["stored"] = [make_cache("late")]
     pod = make_pod(mount(readOnly=True), claim="late")
     if beside:
         pod["spec"]["volumes"].append({"name": "second", "persistentVolumeClaim": {"claimName": "kernels"}})
-    asked = asyncio.create_task(ask(server, review(pod)))
-    await asyncio.sleep(0.01)
-    assert not asked.done()
-    known["caches"] = [make_cache(), make_cache("late")]
-    patch = json.loads(base64.b64decode((await asked)["patch"]))
+    answer = await ask(server, review(pod))
+    patch = json.loads(base64.b64decode(answer["patch"]))
     (volumes,) = [each["value"] for each in patch if each["path"] == "/spec/volumes"]
     assert volumes[0]["persistentVolumeClaim"]["claimName"].startswith("late-")
+    assert known["looked_up"] == [(NAMESPACE, ["late"])]
 
 
-@pytest.mark.parametrize("failing", [False, True])
-async def test_other_claims_are_not_waited_for(server, known, failing, monkeypatch):
-    async def wait(_seconds):
-        raise AssertionError
+async def test_what_is_looked_up_replaces_what_the_watch_reported(server, known):
+    known["caches"] = [make_cache("shared", "", spec={"workload_namespaces": ("elsewhere",)})]
+    known["stored"] = [make_cache("shared", "", spec={"workload_namespaces": ("elsewhere", NAMESPACE)})]
+    assert "patch" in await ask(server, review(make_pod(mount(readOnly=True), claim="shared")))
 
-    monkeypatch.setattr(asyncio, "sleep", wait)
-    known.update(failing=failing, announced={("elsewhere", "data"), (NAMESPACE, "late")})
+
+async def test_an_unknown_claim_is_looked_up_once_and_its_pod_stays_as_it_is(server, known):
     assert await ask(server, review(make_pod(mount(), claim="data"))) == {"uid": "u-1", "allowed": True}
+    assert known["looked_up"] == [(NAMESPACE, ["data"])]
 
 
-async def test_what_was_announced_and_never_comes_is_waited_for_no_longer_than_a_moment(server, known):
-    known["announced"] = {(NAMESPACE, "refused-later")}
-    body = review(make_pod(mount(), claim="refused-later"))
-    async with asyncio.timeout(4):
-        assert await ask(server, body) == {"uid": "u-1", "allowed": True}
+async def test_a_lookup_that_finds_another_cache_ends(server, known):
+    pod = make_pod(mount(), claim="data", annotations={MOUNT_ANNOTATION: "nothing"})
+    answer = await ask(server, review(pod))
+    assert "does not have; it has kernels" in answer["status"]["message"]
+    assert len(known["looked_up"]) == 1
 
 
-OF_CLUSTER = {"metadata": {"name": "shared"}, "spec": {"image": "r/i", "workloadNamespaces": ["one", "two"]}}
-
-
-@pytest.mark.parametrize(
-    ("cache", "fields", "announced"),
-    [
-        ({"metadata": {"name": "new"}, "spec": {"image": "r/i"}}, {}, {(NAMESPACE, "new")}),
-        # The API server says where it is to be; what is written in it is checked later.
-        ({"metadata": {"name": "new", "namespace": "other"}}, {}, {(NAMESPACE, "new")}),
-        (OF_CLUSTER, {"namespace": ""}, {("one", "shared"), ("two", "shared")}),
-        (OF_CLUSTER, {"namespace": "", "dryRun": True}, set()),
-        ({"metadata": {"generateName": "new-"}}, {}, set()),
-        ({"metadata": {"name": ["x"]}}, {}, set()),
-        ({"metadata": {"name": "X'] || true"}}, {}, set()),
-        ({}, {}, set()),
-        (None, {}, set()),
-    ],
-)
-async def test_caches_are_announced_and_let_in_whatever_they_are(server, known, cache, fields, announced):
-    assert await ask(server, review(cache, **fields), ANNOUNCE) == {"uid": "u-1", "allowed": True}
-    assert known["announced"] == announced
-    assert server.answers == {}
-
-
-async def test_a_cache_is_let_in_where_it_cannot_be_announced(server, known, caplog):
-    known["failing"] = True
-    body = review({"metadata": {"name": "new"}})
-    assert await ask(server, body, ANNOUNCE) == {"uid": "u-1", "allowed": True}
-    assert "may come too early: the API server is away" in caplog.text
-
-
-async def test_nothing_is_answered_or_announced_while_no_cache_has_been_read(server, known):
+async def test_nothing_is_answered_while_no_cache_has_been_read(server, known):
     known["caches"] = None
     assert (await server.handle("POST", PATH, review(make_pod(mount())))).status == 503
-    # The configuration would be written without the caches that are there.
-    assert (await server.handle("POST", ANNOUNCE, review({"metadata": {"name": "new"}}))).status == 503
-    assert known["announced"] == set()
+    assert known["looked_up"] == []
 
 
 async def test_a_dry_run_is_answered_as_the_run_would_be(server):
