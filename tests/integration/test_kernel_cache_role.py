@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Collection
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from extender_process import until
 from impersonation import acting_as
 from private_sigstore import PrivateSigstore
 from registries.hostile import HostileRegistry
+from webhook_registration import CONFIGURATIONS
 
+from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHES, FINALIZER, SIGNER_POLICIES
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
@@ -38,7 +42,6 @@ NODE_NAME = "authentication.kubernetes.io/node-name"
 SIGNER = {"name": "ci", "keyless": {"issuer": "https://i.example", "subject": "https://s.example"}}
 SPEC = {"images": ["quay.io/acme/**"], "signers": [SIGNER]}
 SETTINGS = {
-    "kernel_cache_webhook": False,
     "kernel_cache_metrics_port": 0,
     "kernel_cache_agent_former_user": 0,
     "kernel_cache_timeout": 60,
@@ -95,8 +98,10 @@ async def comes_holds_and_goes(control_plane: Sandbox, api: ApiClient, role: Rol
         await until(lambda: all_namespaces_stay(api))
         before = await settled_objects(control_plane)
         await refuses_what_others_made(api, role)
+        authority = await leave_a_former_configuration(api)
         assert changed(role.run("main")) > 0
         assert changed(role.run("main")) == 0
+        await applies_the_whole_configuration(api, role, authority)
         await holds_who_it_bounds(control_plane, api)
         await serves_with_its_own_token(api, role)
         await keeps_what_users_made(api, role)
@@ -108,6 +113,56 @@ async def comes_holds_and_goes(control_plane: Sandbox, api: ApiClient, role: Rol
     finally:
         await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
         await api.delete("/api/v1/namespaces/accelkit")
+
+
+async def leave_a_former_configuration(api: ApiClient) -> bytes:
+    """Create the webhook's Secret, and the configuration of a release whose controller wrote it; return the authority.
+
+    A thief of that controller's token has added a webhook for all pods.
+    """
+    authority = Authority("webhook")
+    pair = authority.issue_server("webhook", ["accelkit-cache-controller.accelkit.svc"])
+    data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate}
+    secret = {
+        "metadata": {"name": "accelkit-cache-webhook-tls"},
+        "type": "kubernetes.io/tls",
+        "data": {key: b64encode(value).decode() for key, value in data.items()},
+    }
+    await api.post(build_collection_path("v1", "secrets", "accelkit"), secret)
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    former = {
+        "clientConfig": {"service": {"namespace": "accelkit", "name": "accelkit-cache-controller", "path": "/x"}},
+        "rules": [pods],
+        "matchConditions": [{"name": "never", "expression": "false"}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
+    metadata = {"name": "accelkit-cache-controller", "labels": labels}
+    definition = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    applied = {**definition, "metadata": metadata}
+    noted = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(applied)}
+    names = ("pods.cache.accelkit.io", "caches.cache.accelkit.io", "stolen.attacker.example")
+    webhooks = [{**former, "name": name} for name in names]
+    body = {**definition, "metadata": {**metadata, "annotations": noted}, "webhooks": webhooks}
+    await api.post(CONFIGURATIONS, body)
+    return authority.certificate
+
+
+async def applies_the_whole_configuration(api: ApiClient, role: Role, authority: bytes) -> None:
+    """It replaces each webhook of the former one, and a change is reported."""
+    path = f"{CONFIGURATIONS}/accelkit-cache-controller"
+    (webhook,) = msgspec.json.decode(await api.get(path))["webhooks"]
+    assert (webhook["name"], webhook["failurePolicy"]) == ("pods.cache.accelkit.io", "Ignore")
+    assert webhook["clientConfig"]["service"]["path"] == PATH
+    assert b64decode(webhook["clientConfig"]["caBundle"]) == authority
+    change = {"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "true"}
+    await api.patch(path, [change], kind="json")
+    said = " ".join(role.run("check", check=False).split())
+    assert "is missing, is not as the role applies it" in said
+    assert changed(role.run("apply")) == 1
+    (again,) = msgspec.json.decode(await api.get(path))["webhooks"]
+    assert again == webhook
 
 
 async def all_namespaces_stay(api: ApiClient) -> bool:
