@@ -7,7 +7,7 @@ from impersonation import EXTENDER, acting_as
 from test_install import module
 
 from accelkit.enablement.verifying import audit_accounting
-from accelkit.kube.objects import get_if_present
+from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import NODES, build_leases_path, build_node_path
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
@@ -28,9 +28,14 @@ async def test_a_pod_that_was_bound_without_the_extender_during_a_run_is_named(c
     try:
         await cluster.create_bound_pod("during", "node-1", memory=1)
         await cluster.told("AssignmentRecorded", "during")
+        # Any user with the ClusterRole edit can write such an Event.
+        of = {"kind": "Pod", "namespace": "default", "name": ".."}
+        forged = {"metadata": {"name": "forged"}, "involvedObject": of, "reason": "AssignmentRecorded"}
+        await cluster.api.post(PODS.replace("pods", "events"), forged)
         found = module(cluster.sandbox, tmp_path, "memory_check", AT_THE_END)
     finally:
         await cluster.api.delete(f"{LEASES}/accelkit-run")
+        await delete_if_present(cluster.api, PODS.replace("pods", "events") + "/forged")
     assert found["failed"]
     assert "pod default/during was bound to node-1 without the extender during this run" in found["msg"]
     assert "delete it, so that its controller creates it anew" in found["msg"]

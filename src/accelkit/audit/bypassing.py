@@ -8,34 +8,21 @@ from typing import Final, TypedDict
 import msgspec
 
 from accelkit.audit.comparison import AuditFinding, AuditKind
+from accelkit.errors import AssignmentError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import PODS, build_collection_path, build_leases_path, build_object_path
+from accelkit.kube.paths import PODS, build_leases_path, build_object_path
+from accelkit.model.assignment import decode_assignment
 from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 from accelkit.model.pod import MIRROR_ANNOTATION
 
-# The reason of the Event that a node agent creates when it writes the assignment of a pod that had none.
-_RECORDED: Final = "AssignmentRecorded"
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class _Lease(msgspec.Struct):
     metadata: ObjectMeta
-
-
-class _Involved(msgspec.Struct):
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    metadata: ObjectMeta
-    reason: str = ""
-    involved_object: _Involved = msgspec.field(default_factory=_Involved)
 
 
 class _Condition(msgspec.Struct, rename="camel"):
@@ -52,7 +39,9 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
-_Annotations = TypedDict("_Annotations", {"kubernetes.io/config.mirror": str}, total=False)
+_Annotations = TypedDict(
+    "_Annotations", {"kubernetes.io/config.mirror": str, "accelkit.io/assignment": str}, total=False
+)
 
 
 class _Meta(ObjectIdentity, rename="camel", kw_only=True):
@@ -71,6 +60,16 @@ class _Pod(msgspec.Struct):
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the node agent wrote the first assignment of the pod. Users cannot write the annotation."""
+        try:
+            return (
+                decode_assignment((self.metadata.annotations or {}).get("accelkit.io/assignment", "")).recorded is True
+            )
+        except AssignmentError:
+            return False
+
 
 async def find_run_start(api: ApiClient) -> datetime | None:
     """Return when the current run started, by the clock of the API server; None if no run changes the cluster.
@@ -86,27 +85,19 @@ async def find_run_start(api: ApiClient) -> datetime | None:
 async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
     """Return the pods that were bound without the extender since a time and have not ended.
 
-    These pods are counted by now, because a node agent creates the Event when it writes their assignment. Static pods
-    are excluded, because no scheduler binds them.
+    These pods are counted by now, because the node agent marks the assignment that it writes. Static pods are excluded,
+    because no scheduler binds them.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    query = {"fieldSelector": f"reason={_RECORDED}"}
-    events, _ = await list_all(api, build_collection_path("v1", "events"), _Event, query=query)
-    recorded = {event.involved_object.uid for event in events if event.involved_object.kind == "Pod"}
-    if not recorded:
-        return []
     pods, _ = await list_all(api, PODS, _Pod, query={"fieldSelector": _NOT_ENDED})
-    return sorted(
-        (_build_finding(pod) for pod in pods if pod.metadata.uid in recorded and _is_bypassing(pod, since)),
-        key=lambda each: each.pod,
-    )
+    return sorted((_build_finding(pod) for pod in pods if _is_bypassing(pod, since)), key=lambda each: each.pod)
 
 
 def _is_bypassing(pod: _Pod, since: datetime) -> bool:
     ended, static = pod.status.phase in ("Succeeded", "Failed"), MIRROR_ANNOTATION in (pod.metadata.annotations or {})
-    return not ended and not static and pod.bound_at >= since
+    return bool(pod.spec.node_name) and not ended and not static and pod.recorded and pod.bound_at >= since
 
 
 def _build_finding(pod: _Pod) -> AuditFinding:

@@ -29,11 +29,17 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """The shares of each container, by container name; `broken` are constraints that the kubelet's choice broke."""
+    """The shares of each container, by container name.
+
+    Attributes:
+        broken: constraints that the kubelet's choice broke.
+        recorded: whether the node agent wrote the first assignment of the pod, because the extender did not bind it.
+    """
 
     containers: dict[str, tuple[Share, ...]]
     version: int = ASSIGNMENT_VERSION
     broken: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    recorded: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Version(msgspec.Struct):

@@ -143,7 +143,8 @@ class Reconciler:
     async def _write(self, look: Look, correction: Correction) -> bool:
         each = look.pods[correction.uid]
         try:
-            await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
+            assignment = _mark_recorded(correction.assignment, each.pod.assignment)
+            await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)})
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return True
@@ -236,6 +237,15 @@ class Reconciler:
         await self._events.record(subject, reason, message, warning=bool(each.disbelieved))
         if observed.broken:
             await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
+
+
+def _mark_recorded(assignment: Assignment, written: Assignment | AssignmentError | None) -> Assignment:
+    """Return the assignment with the mark of a pod that the extender did not bind.
+
+    The mark stays in each later correction.
+    """
+    recorded = written is None or (isinstance(written, Assignment) and written.recorded is True)
+    return msgspec.structs.replace(assignment, recorded=True) if recorded else assignment
 
 
 def _refer_to(pod: PodRef) -> ObjectReference:

@@ -149,6 +149,17 @@ async def test_a_pod_bound_past_us_gets_the_assignment_it_holds(world):
     assert (world.count("assignments_recorded"), world.count("assignment_corrections")) == (1, 0)
 
 
+async def test_the_mark_of_a_pod_bound_past_us_stays_in_later_corrections(world):
+    world.pod("past-us", None, "a")
+    world.pod("bound-by-us", "a", "b")
+    assert await world.reconcile()
+    world.held["d", "past-us"] = {"c": ContainerDevices(memory=[unit("b", 1), unit("b", 2)])}
+    assert await world.reconcile()
+    written = {(name, assignment.recorded is True) for name, assignment in world.api.patches}
+    assert written == {("past-us", True), ("bound-by-us", False)}
+    assert world.cards("past-us") == {"c": ["b"]}
+
+
 async def test_pods_that_swapped_are_corrected_without_a_gap(world):
     world.pod("p", "a", "b")
     world.pod("q", "b", "a")
