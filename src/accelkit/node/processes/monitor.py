@@ -24,6 +24,7 @@ from accelkit.node.processes.nvml import UsedMemory, read_used_memory
 from accelkit.node.processes.passed_on import Cards, PassedScan
 from accelkit.node.processes.scan import Processes, add_nvml, list_pids
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
+from accelkit.reporting import OnceReporter
 from accelkit.vendors.profiles import list_host_services
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class ProcessMonitor:
         self._looked_at: float | None = None
         self._told = set[tuple[str, str]]()
         self._errors = ErrorReporter(log, logging.INFO)
+        self._bounded = OnceReporter(log)
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
@@ -88,11 +90,14 @@ class ProcessMonitor:
             self._report(f"nobody looks who has these cards open: {', '.join(seen.unseen)}")
         elif seen.processes.unread:
             self._report(f"{seen.processes.unread} processes cannot be looked into")
+        elif unknown := sorted(set(seen.processes.bounded) - self._pods.list_uids()):
+            self._report(f"{', '.join(unknown)}, no pods of this node, have too many files open")
         else:
             self._errors.clear()
             self.strange_processes = tuple(
                 find_strange_processes(seen.processes.found, self._pods.list_uids(), list_host_services())
             )
+        self._warn_of_bounded(seen.processes.bounded, pods)
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         over = find_over_use(seen.processes.found, _sum_granted(pods), unknown=unreadable)
         await self._tell(over, seen, pods)
@@ -121,6 +126,12 @@ class ProcessMonitor:
             raise DevicePluginError(f"the scan of processes cannot be asked: {exc}") from exc
         scan = self._passed.read()
         return scan.processes if scan else None
+
+    def _warn_of_bounded(self, bounded: Sequence[str], pods: Mapping[str, NodePod]) -> None:
+        for uid in bounded:
+            name = str(pods[uid].pod.ref) if uid in pods else f"with UID {uid}"
+            message = f"pod {name} has more files open than are read: memory that it uses may be missing"
+            self._bounded.report(uid, message)
 
     async def _tell(self, over: Sequence[OverUse], seen: _Seen, pods: Mapping[str, NodePod]) -> None:
         self._metrics.over_use.clear()

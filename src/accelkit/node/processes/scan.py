@@ -5,12 +5,17 @@ since a container may have them under other names; in a tree of files, which has
 Memory comes from what DRM drivers say of each open file; what drivers do not say is None, until `add_nvml` adds what
 NVIDIA's library knows. To see open files takes the right to look into other processes; whose a process is that NVIDIA's
 library names, anybody may read. Nothing is kept between calls, so any thread may call.
+
+A tenant chooses how many files its processes have open, and on which file systems. The scan reads a bounded number for
+each pod, and never asks a file system that a tenant can serve, such as NFS.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +23,7 @@ from typing import Final
 
 from accelkit.errors import DevicePluginError
 from accelkit.node.discovery.sysfs import read_key_values
+from accelkit.node.processes.mounts import MountTables
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 # A reader in a cgroup namespace of its own sees other pods by a path that starts with `/..`. The outermost pod counts:
@@ -28,6 +34,8 @@ _MEMORY: Final = re.compile(r"drm-(resident|memory|total)-(?:vram|local)\d*")
 # What lies on the card comes before what could: `memory` is an older name of `resident`, `total` counts evicted memory.
 _FAMILIES: Final = ("resident", "memory", "total")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# Open files of all processes of a pod that are read. Copies of a file cost a process nothing.
+_MOST_FILES: Final = 50_000
 # Reading a process that has just ended fails in one of these ways.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
@@ -53,10 +61,32 @@ class CardProcess:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Processes on cards, by card and pid; `unread` counts processes that are there and could not be looked at."""
+    """Processes on cards, by card and pid.
+
+    Attributes:
+        unread: how many processes could not be read.
+        bounded: UIDs of pods that have more files open than are read, sorted. Some of their processes may be missing.
+    """
 
     found: tuple[CardProcess, ...]
     unread: int
+    bounded: tuple[str, ...] = ()
+
+
+class _FilesExceededError(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How many more open files of a pod are read."""
+
+    files: int
+
+    def take(self) -> None:
+        self.files -= 1
+        if self.files < 0:
+            raise _FilesExceededError
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +112,31 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
     nodes = {_identify(root, path): card for card, own in paths.items() for path in own}
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
+    # By pod; no tenant has processes outside of one.
+    budgets: dict[str, _Budget] = {}
+    bounded: set[str] = set()
+    mounts = MountTables()
     unread = 0
     for pid in list_pids(root):
         folder = root / "proc" / str(pid)
         try:
-            opened = list(_list_open_cards(folder, nodes, bdfs))
+            pod_uid = find_pod_uid((folder / "cgroup").read_text(errors="replace"))
+            owner = pod_uid or str(pid)
+            budget = budgets.setdefault(owner, _Budget(_MOST_FILES)) if pod_uid else _Budget(sys.maxsize)
+            opened: list[_OpenCard] = []
+            try:
+                opened.extend(_list_open_cards(folder, nodes, bdfs, budget, mounts))
+            except _FilesExceededError:
+                bounded.add(owner)
             if opened:
-                pod_uid, command = find_pod_uid((folder / "cgroup").read_text()), _read_command(folder)
-                held = _sum_held(opened, pod_uid or str(pid), counted)
+                command = _read_command(folder)
+                held = _sum_held(opened, owner, counted)
                 found += [CardProcess(card, pid, command, pod_uid, held[card]) for card in held]
         except _GONE:
             continue
         except OSError:
             unread += 1
-    return Processes(_sort(found), unread)
+    return Processes(_sort(found), unread, tuple(sorted(bounded)))
 
 
 def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], int | None]) -> Processes:
@@ -118,7 +159,7 @@ def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], in
             unread.add(pid)
             continue
         found[card, pid] = replace(known, card=card, memory_bytes=memory_bytes)
-    return Processes(_sort(found.values()), processes.unread + len(unread))
+    return Processes(_sort(found.values()), processes.unread + len(unread), processes.bounded)
 
 
 def _read_process(folder: Path, card: str) -> CardProcess:
@@ -167,22 +208,45 @@ def _read_device_number(path: Path) -> int | None:
     return status.st_rdev if stat.S_ISCHR(status.st_mode) else None
 
 
-def _list_open_cards(folder: Path, nodes: Mapping[int | str, str], bdfs: Mapping[str, str]) -> Iterator[_OpenCard]:
-    for entry in (folder / "fd").iterdir():
-        try:
-            target = str(entry.readlink())
-        except _GONE:
-            continue
-        # Other files are not looked at: one on a network that hangs would hang this too.
-        if not target.startswith("/dev/"):
-            continue
-        card = nodes.get(_read_device_number(entry) or "") or nodes.get(target)
-        if card is None and not target.startswith("/dev/dri/"):
-            continue
-        facts = read_key_values(folder / "fdinfo" / entry.name)
-        card = bdfs.get(facts.get("drm-pdev", "")) or card
-        if card is not None:
-            yield _OpenCard(card, facts.get("drm-client-id") or f"file {entry.name}", _read_memory_bytes(facts))
+def _list_open_cards(
+    folder: Path,
+    nodes: Mapping[int | str, str],
+    bdfs: Mapping[str, str],
+    budget: _Budget,
+    mounts: MountTables,
+) -> Iterator[_OpenCard]:
+    """Yield the open files of a process that are cards.
+
+    Args:
+        folder: of the process in `/proc`.
+        nodes: card ids by what names their device nodes.
+        bdfs: card ids by PCI address.
+        budget: how many more files are read.
+        mounts: the mount tables that were read so far.
+
+    Raises:
+        _FilesExceededError: the process has more files open.
+    """
+    with os.scandir(folder / "fd") as entries:
+        for entry in entries:
+            budget.take()
+            try:
+                target = str(Path(entry.path).readlink())
+            except _GONE:
+                continue
+            if not target.startswith("/dev/"):
+                continue
+            facts = read_key_values(folder / "fdinfo" / entry.name)
+            card = None
+            # A file on a file system that does not answer would block the scan for good.
+            if mounts.is_local(folder, facts.get("mnt_id")):
+                card = nodes.get(_read_device_number(Path(entry.path)) or "")
+            card = card or nodes.get(target)
+            if card is None and not target.startswith("/dev/dri/"):
+                continue
+            card = bdfs.get(facts.get("drm-pdev", "")) or card
+            if card is not None:
+                yield _OpenCard(card, facts.get("drm-client-id") or f"file {entry.name}", _read_memory_bytes(facts))
 
 
 def _read_memory_bytes(facts: Mapping[str, str]) -> int | None:

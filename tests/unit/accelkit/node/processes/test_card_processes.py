@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from accelkit.errors import DevicePluginError
+from accelkit.node.processes import scan
 from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, find_pod_uid
 
 UID = "8d9c3f1e-4b7a-4c55-9f0e-2a6b7c8d9e0f"
@@ -142,6 +143,38 @@ def test_a_process_that_cannot_be_looked_at_is_counted_and_hides_no_other(proces
     process(8, {5: "/dev/nvidia1"})
     assert [each.pid for each in look().found] == [8]
     assert look().unread == 1
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one process", "many processes"])
+def test_a_pod_with_too_many_open_files_delays_no_scan_and_hides_no_other(process, look, monkeypatch, shared):
+    monkeypatch.setattr(scan, "_MOST_FILES", 10)
+    for pid in (1, 2, 3):
+        process(pid, dict.fromkeys(range(30 if shared else 4), "/dev/null"), pod=UID)
+    process(7, {5: "/dev/nvidia1"}, pod=OTHER)
+    assert look() == Processes((CardProcess("b", 7, "python3", OTHER, None),), 0, (UID,))
+
+
+def test_the_cards_among_the_files_that_were_read_are_found(process, look, monkeypatch):
+    monkeypatch.setattr(scan, "_MOST_FILES", 10)
+    process(7, dict.fromkeys(range(30), "/dev/nvidia1"), pod=UID)
+    assert look() == Processes((CardProcess("b", 7, "python3", UID, None),), 0, (UID,))
+
+
+@pytest.mark.parametrize(
+    ("file_system", "asked"),
+    [("tmpfs", True), ("devtmpfs", True), ("nfs4", False), ("fuse.x", False), ("overlay", False), (None, False)],
+)
+def test_no_file_system_that_a_tenant_can_serve_is_asked(process, look, monkeypatch, file_system, asked):
+    """An NFS server that does not answer, mounted below /dev of a container, would block the scan for good."""
+    seen = []
+    monkeypatch.setattr(scan, "_read_device_number", seen.append)
+    folder = process(7, {5: ("/dev/mine/file", "pos:\t0\nmnt_id:\t77")}, pod=UID)
+    (folder / "ns").mkdir()
+    (folder / "ns/mnt").symlink_to("mnt:[1]")
+    mount = f"77 60 0:50 / /dev/mine rw shared:3 - {file_system} server:/x rw\n" if file_system else ""
+    (folder / "mountinfo").write_text(f"60 1 0:49 / / rw - overlay overlay rw\n{mount}")
+    assert look().found == ()
+    assert (folder / "fd/5" in seen) is asked
 
 
 def test_without_processes_nobody_can_say(look, tmp_path):

@@ -17,6 +17,7 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
+from accelkit.node.processes import scan
 from accelkit.node.processes.monitor import ProcessMonitor
 from accelkit.node.processes.passed_on import PassedScan, pass_on
 from accelkit.vendors.dialects import load_dialect
@@ -112,6 +113,26 @@ async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(
     assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
     assert host.over("pod-1") == 2 * GIB
     assert host.monitor.strange_processes == ()
+
+
+async def test_a_pod_with_too_many_open_files_is_logged_once_and_blinds_nobody(host, monkeypatch, caplog):
+    monkeypatch.setattr(scan, "_MOST_FILES", 1)
+    host.pod(POD, 4)
+    host.process(7, "train", pod=POD, gib=1)
+    host.process(8, "copies", pod=POD, gib=1)
+    host.process(9, "miner", pod="", gib=3)
+    for _ in range(2):
+        await host.look()
+    assert [each.command for each in host.monitor.strange_processes] == ["miner"]
+    assert caplog.text.count("pod d/pod-1 has more files open than are read") == 1
+
+
+async def test_no_process_is_called_harmless_where_files_of_an_unknown_pod_were_not_read(host, monkeypatch):
+    monkeypatch.setattr(scan, "_MOST_FILES", 1)
+    host.process(7, "left", pod=POD, gib=1)
+    host.process(8, "over", pod=POD, gib=1)
+    await host.look()
+    assert host.monitor.strange_processes is None
 
 
 async def test_a_pod_within_its_share_is_left_alone(host):
