@@ -265,7 +265,9 @@ async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else
         await until(in_force)
         for name, change in changes.items():
             assert bound in await find_refusal(api.patch(path, change, kind="json")), name
-        for status in ({"phase": "Failed"}, {"reason": "x"}, {"conditions": [{"type": "x", "status": "True"}]}):
+        statuses: list[dict[str, object]] = [{"phase": "Failed"}, {"reason": "x"}, {"observedGeneration": 77}]
+        statuses += [{"conditions": [{"type": "x", "status": "True"}]}, {"resize": "Proposed"}]
+        for status in statuses:
             assert bound in await find_refusal(api.patch(f"{path}/status", {"status": status})), status
         assert await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "n"}})) == ""
         assert "forbidden" in await find_refusal(api.delete(path))
