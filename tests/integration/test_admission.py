@@ -319,6 +319,40 @@ async def test_a_pod_with_shares_has_no_more_annotations_than_can_be_judged_at_o
     await tenant.post(PODS, pod("plain", annotations=count_annotations(5000)))
 
 
+FENCE = {"metadata": {"annotations": {"accelkit.io/fenced-at": "2026-01-01T00:00:00.000000Z"}}}
+MOST = 180 * 1024
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {f"example.com/{each}": "x" for each in range(256)},
+        {"x": "y" * (MOST - 1)},
+        {"x": "\U0001f600" * (MOST // 4 - 1)},
+    ],
+    ids=["many", "long", "of four bytes each"],
+)
+async def test_no_pod_keeps_a_new_leader_or_an_agent_from_writing(cluster, tenant, annotations):
+    await tenant.post(PODS, pod(limits=SHARE, annotations=annotations))
+    async with acting_as(cluster.sandbox.kubeconfig, EXTENDER) as extender:
+        await extender.patch(f"{PODS}/p", FENCE)
+        written = json.dumps({"version": 1, "containers": {"main": []}, "note": "x" * (60 * 1024)})
+        await extender.post(f"{PODS}/p/binding", binding("p", {ASSIGNMENT: written}))
+    async with acting_as_agent(cluster.sandbox.kubeconfig, "node-1") as agent:
+        await agent.patch(f"{PODS}/p", {"metadata": {"annotations": {ASSIGNMENT: FORGED}}})
+
+
+@pytest.mark.parametrize("value", ["y" * MOST, "\U0001f600" * (MOST // 4)], ids=["long", "of four bytes each"])
+async def test_annotations_of_a_pod_with_shares_leave_room_for_the_assignment(cluster, tenant, value):
+    refusal = "annotations of pods that are guarded have at most 180 KiB together"
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, pod(limits=SHARE, annotations={"x": value}))
+    await tenant.post(PODS, pod(limits=SHARE))
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.patch(f"{PODS}/p", {"metadata": {"annotations": {"x": value}}})
+    await tenant.post(PODS, pod("plain", annotations={"x": value}))
+
+
 def count_annotations(number):
     return {f"example.com/{each}": "x" for each in range(number)}
 
