@@ -286,6 +286,52 @@ async def test_nor_by_annotations_that_plugins_of_the_runtime_obey(cluster, tena
     await tenant.post(PODS, pod("plain", annotations={key: "all"}))
 
 
+AT_ONCE = {"gracePeriodSeconds": 0}
+GHOST = "/api/v1/nodes/ghost"
+
+
+@pytest.fixture
+async def ghost(cluster):
+    """A node without a kubelet: what is deleted there goes on ending."""
+    await cluster.api.post("/api/v1/nodes", {"metadata": {"name": "ghost"}})
+    yield cluster
+    for each in (await cluster.get(PODS))["items"]:
+        await cluster.api.delete(f"{PODS}/{each['metadata']['name']}", AT_ONCE)
+    await cluster.api.delete(GHOST)
+
+
+async def create_on_ghost(cluster, tenant, name, limits):
+    await tenant.post(PODS, pod(name, limits=limits, terminationGracePeriodSeconds=3600))
+    target = {"apiVersion": "v1", "kind": "Node", "name": "ghost"}
+    await cluster.api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+
+
+async def test_a_pod_with_shares_that_is_ending_is_not_deleted_at_once(ghost, tenant):
+    """Its kubelet would run it on for its grace period, and give its devices to the next pod."""
+    await create_on_ghost(ghost, tenant, "p", SHARE)
+    await tenant.delete(f"{PODS}/p")
+    await tenant.delete(f"{PODS}/p", {"gracePeriodSeconds": 1})
+    refusal = "the containers of a pod that is ending may still run with their cards"
+    for path in (f"{PODS}/p", PODS):
+        assert refusal in await find_refusal(tenant.delete(path, AT_ONCE))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": AT_ONCE}
+    assert refusal in await find_refusal(tenant.post(f"{PODS}/p/eviction", eviction))
+    async with acting_as_kubelet(ghost.sandbox.kubeconfig, "ghost") as kubelet:
+        await kubelet.delete(f"{PODS}/p", AT_ONCE)
+
+
+async def test_pods_are_deleted_at_once_where_their_kubelet_ends_them(ghost, tenant):
+    await create_on_ghost(ghost, tenant, "first", SHARE)
+    await tenant.delete(f"{PODS}/first", AT_ONCE)
+    await create_on_ghost(ghost, tenant, "plain", {"cpu": "1"})
+    await tenant.delete(f"{PODS}/plain")
+    await tenant.delete(f"{PODS}/plain", AT_ONCE)
+    # An administrator may, for instance where the node is lost.
+    await create_on_ghost(ghost, tenant, "lost", SHARE)
+    await tenant.delete(f"{PODS}/lost")
+    await ghost.api.delete(f"{PODS}/lost", AT_ONCE)
+
+
 async def test_a_pod_with_shares_names_no_node(cluster, tenant):
     for asking in (pod(limits=SHARE, nodeName="node-1"), pod(limits={"accelkit.io/cards": "1"}, nodeName="node-1")):
         with pytest.raises(ApiError, match="names no node itself; leave spec"):
@@ -358,7 +404,7 @@ def count_annotations(number):
 
 
 async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
-    for name in ("accelkit-extender-assignments", "accelkit-extender-cards", "accelkit-extender-mirrors"):
+    for name in (f"accelkit-extender-{part}" for part in ("assignments", "cards", "endings", "mirrors")):
 
         async def checked(name=name):
             status = (await cluster.get(f"{POLICIES}/{name}")).get("status", {})
