@@ -60,7 +60,7 @@ class Events:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{involved.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
+            "metadata": {"name": _name_event(involved), "namespace": namespace},
             "involvedObject": {key: value for key, value in msgspec.to_builtins(involved).items() if value},
             "reason": reason,
             # Ids of cards and words of drivers are among them, which agents tell of their nodes.
@@ -77,3 +77,8 @@ class Events:
             await self._api.post(build_collection_path("v1", "events", namespace), event)
         except ApiError as exc:
             log.warning("event %s of %s %s is lost: %s", reason, involved.kind, involved.name, exc)
+
+
+def _name_event(involved: ObjectReference) -> str:
+    """Return a name for an event; each part between dots has to end with a letter or digit."""
+    return f"{involved.name[:_MAX_PREFIX].rstrip('-.')}.{secrets.token_hex(8)}"

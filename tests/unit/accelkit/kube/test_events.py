@@ -56,6 +56,14 @@ async def test_what_steers_a_terminal_is_taken_out():
     assert request.body["message"] == "card \ufffd[2J\ufffd\ufffdgone"
 
 
+@pytest.mark.parametrize("name", [f"{'p' * 235}-{'p' * 17}", f"{'p' * 234}-.-p", f"{'p' * 235}.p"])
+async def test_a_long_name_is_cut_to_one_that_the_api_server_takes(name):
+    request = await record(ObjectReference("Pod", name, "d"), "m")
+    assert re.fullmatch(
+        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", request.body["metadata"]["name"]
+    )
+
+
 async def test_long_names_and_messages_are_cut_to_what_the_api_server_takes():
     request = await record(ObjectReference("Pod", "p" * 253, "d"), "m" * 2000)
     assert len(request.body["metadata"]["name"]) == 253
