@@ -306,27 +306,30 @@ async def create_on_ghost(cluster, tenant, name, limits):
     await cluster.api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
-async def test_a_pod_with_shares_that_is_ending_is_not_deleted_at_once(ghost, tenant):
-    """Its kubelet would run it on for its grace period, and give its devices to the next pod."""
+async def test_a_pod_with_shares_is_not_deleted_at_once(ghost, tenant):
+    """If it is ending, its kubelet runs it on for its grace period, and gives its devices to the next pod."""
     await create_on_ghost(ghost, tenant, "p", SHARE)
-    await tenant.delete(f"{PODS}/p")
-    await tenant.delete(f"{PODS}/p", {"gracePeriodSeconds": 1})
-    refusal = "the containers of a pod that is ending may still run with their cards"
+    refusal = "the containers of a pod that is deleted at once may run on with their cards"
     for path in (f"{PODS}/p", PODS):
         assert refusal in await find_refusal(tenant.delete(path, AT_ONCE))
+    await tenant.delete(f"{PODS}/p")
+    assert refusal in await find_refusal(tenant.delete(f"{PODS}/p", AT_ONCE))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": AT_ONCE}
     assert refusal in await find_refusal(tenant.post(f"{PODS}/p/eviction", eviction))
+    await tenant.delete(f"{PODS}/p", {"gracePeriodSeconds": 1})
     async with acting_as_kubelet(ghost.sandbox.kubeconfig, "ghost") as kubelet:
         await kubelet.delete(f"{PODS}/p", AT_ONCE)
+    with pytest.raises(ApiError, match=r"set spec\.terminationGracePeriodSeconds to 1 or more"):
+        await tenant.post(PODS, pod(limits=SHARE, terminationGracePeriodSeconds=0))
 
 
-async def test_pods_are_deleted_at_once_where_their_kubelet_ends_them(ghost, tenant):
-    await create_on_ghost(ghost, tenant, "first", SHARE)
-    await tenant.delete(f"{PODS}/first", AT_ONCE)
+async def test_other_pods_are_deleted_at_once_and_an_administrator_deletes_all(ghost, tenant):
     await create_on_ghost(ghost, tenant, "plain", {"cpu": "1"})
     await tenant.delete(f"{PODS}/plain")
     await tenant.delete(f"{PODS}/plain", AT_ONCE)
-    # An administrator may, for instance where the node is lost.
+    await tenant.post(PODS, pod("waits", limits=SHARE))
+    await tenant.delete(f"{PODS}/waits")
+    # For instance where the node is lost.
     await create_on_ghost(ghost, tenant, "lost", SHARE)
     await tenant.delete(f"{PODS}/lost")
     await ghost.api.delete(f"{PODS}/lost", AT_ONCE)

@@ -101,7 +101,7 @@ def _read_condition(pod: dict[str, Any]) -> str:
 def _write_deployment(name: str, replicas: int, limits: dict[str, str]) -> dict[str, Any]:
     labels = {"app": name}
     container = {"name": "main", "image": "busybox", "resources": {"limits": limits}}
-    spec = {"terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
     return {
         "metadata": {"name": name},
         "spec": {
