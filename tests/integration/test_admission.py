@@ -383,7 +383,8 @@ MOST = 180 * 1024
 )
 async def test_no_pod_keeps_a_new_leader_or_an_agent_from_writing(cluster, tenant, annotations):
     await tenant.post(PODS, pod(limits=SHARE, annotations=annotations))
-    async with acting_as(cluster.sandbox.kubeconfig, EXTENDER) as extender:
+    # With one replica, as here, the role does not give it the right.
+    async with acting_as(cluster.sandbox.kubeconfig, EXTENDER, "system:masters") as extender:
         await extender.patch(f"{PODS}/p", FENCE)
         written = json.dumps({"version": 1, "containers": {"main": []}, "note": "x" * (60 * 1024)})
         await extender.post(f"{PODS}/p/binding", binding("p", {ASSIGNMENT: written}))
