@@ -38,7 +38,7 @@ DEPLOYMENT = {
         "template": {
             "metadata": {"labels": {"app": "crowd"}},
             "spec": {
-                "terminationGracePeriodSeconds": 0,
+                "terminationGracePeriodSeconds": 1,
                 "containers": [
                     {
                         "name": "main",

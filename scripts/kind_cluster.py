@@ -143,7 +143,7 @@ def build_pod(name: str, units: int, node: str) -> dict[str, object]:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": node},
             "containers": [container],
         },

@@ -230,7 +230,7 @@ def build_pod(
         "command": ["sleep", "365d"],
         "securityContext": {"runAsUser": 1000, "allowPrivilegeEscalation": False},
     }
-    spec: dict[str, Any] = {"terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec: dict[str, Any] = {"terminationGracePeriodSeconds": 1, "containers": [container]}
     if claim:
         container["volumeMounts"] = [{"name": "kernels", "mountPath": path, "readOnly": read_only}]
         spec["volumes"] = [{"name": "kernels", "persistentVolumeClaim": {"claimName": claim}}]
