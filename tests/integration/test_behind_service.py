@@ -94,7 +94,7 @@ async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, ext
 async def test_who_may_read_his_pod_has_it_explained(installation, extender):
     asker = await installation.account("asker", role="accelkit-inspector-user")
     async with world_of(installation.kubeconfig) as world, installation.api() as api:
-        name = (await world.pod(100))["metadata"]["name"]
+        name = (await world.pod(100, spec={"terminationGracePeriodSeconds": 1}))["metadata"]["name"]
         refused = installation.run(asker, "explain", name)
         assert refused.returncode == 1
         assert "the pod may not be read: " in refused.stderr
