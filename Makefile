@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts test-long storm storms bursts
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-changed test-cuts test-long storm storms bursts
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -31,6 +31,12 @@ test-unit: .venv/dev ## The unit tests alone.
 test-integration: .venv/dev ## The integration tests alone.
 	$(BIN)/accelkit sandbox build
 	$(BIN)/python scripts/once_more.py $(PARALLEL) tests/integration
+
+test-changed: .venv/dev ## The integration tests that cover what changed since SINCE, a commit; all where that is not known.
+	$(BIN)/accelkit sandbox build
+	$(BIN)/python scripts/select_tests.py $(SINCE) >build/selected
+	! grep -q . build/selected || $(BIN)/pytest $(PARALLEL) $$(sed 's:^all$$:tests/integration:' build/selected)
+SINCE ?= HEAD
 
 # Of properties, fewer examples: it is Python's own library that differs, so the rooms that lean on it are tested.
 test-other-python: .venv/dev ## Unit tests on OTHER_PYTHON, by default Debian's /usr/bin/python3: archives, sockets, processes.

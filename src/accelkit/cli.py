@@ -13,7 +13,7 @@ from accelkit.errors import AccelkitError
 from accelkit.logs import set_up_log
 
 # Each is imported when it is asked for, so that one does not wait for the libraries of all.
-_COMMANDS = {
+COMMANDS = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
     "cache-agent": "accelkit.cacheagent.command:cache_agent",
@@ -53,12 +53,12 @@ class _Root(click.Group):
             sys.exit(1)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        if name not in COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[name].partition(":")
+        module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from extender_process import Process, until
+from extender_process import Process
 from ports import free_port
 from ruamel.yaml import YAML
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

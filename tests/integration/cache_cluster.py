@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from extender_process import DEADLINE, until
 from ruamel.yaml import YAML
+from support.waiting import DEADLINE, until
 from webhook_registration import CONFIGURATIONS, build_configuration, read_handled_policies
 from webhook_stand import CONFIGURATION, Stand
 

@@ -18,12 +18,12 @@ import aiohttp
 import msgspec
 from bounded_accounts import cache_bounds, installed_bounds
 from cluster_objects import kubeconfig_of_account
-from extender_process import until
 from ports import free_port
 from private_sigstore import PrivateSigstore, Signer
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
+from support.waiting import until
 from webhook_registration import CONFIGURATIONS, build_configuration
 
 from accelkit.errors import ApiError

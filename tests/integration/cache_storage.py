@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from cache_controller_process import Caches
-from extender_process import until
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names

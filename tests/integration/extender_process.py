@@ -10,14 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import msgspec
 from ports import free_port
+from support.waiting import DEADLINE, until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -29,18 +29,8 @@ GIB = 2**30
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 ASSIGNMENT = "accelkit.io/assignment"
 PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
-DEADLINE = 45.0
 
 _numbers = itertools.count()
-
-
-async def until(question: Callable[[], Awaitable[Any]], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:
-    """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := await question()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {getattr(question, '__name__', question)}"
-        await asyncio.sleep(every)
-    return answer
 
 
 class Process:

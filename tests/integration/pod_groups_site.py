@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 from cluster_objects import RBAC, Json
-from extender_process import PODS, Client, World, until
+from extender_process import PODS, Client, World
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from ruamel.yaml import YAML
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

@@ -10,8 +10,8 @@ import time
 
 import pytest
 from conftest import PODS
-from extender_process import until
 from impersonation import EXTENDER, acting_as, acting_as_agent, acting_as_kubelet, find_refusal
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 from behind_service import CORE, NAMESPACE, Installation
-from extender_process import until, world_of
+from extender_process import world_of
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.install.certificates import issuing

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount, owning
-from extender_process import until
 from impersonation import acting_as
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state

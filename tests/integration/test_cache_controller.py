@@ -11,10 +11,10 @@ from aiohttp import web
 from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
 from cache_definitions import CacheKinds
 from conftest import Sandbox
-from extender_process import until
 from private_sigstore import PrivateSigstore
 from registries import misbehaviour
 from registries.caches import sign
+from support.waiting import until
 
 from accelkit.gkm import names
 from accelkit.kube.objects import get_if_present

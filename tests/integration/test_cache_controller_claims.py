@@ -12,7 +12,7 @@ import pytest
 from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
 from cache_definitions import CacheKinds
 from conftest import Sandbox
-from extender_process import until
+from support.waiting import until
 
 from accelkit.gkm import names
 from accelkit.kube.paths import build_collection_path, build_object_path

@@ -23,8 +23,8 @@ from cache_storage import (
     storage_of,
 )
 from conftest import Sandbox
-from extender_process import until
 from registries import misbehaviour
+from support.waiting import until
 
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery

@@ -16,8 +16,8 @@ from cache_cluster import CacheCluster, make_pod, mount, owning
 from cache_controller_process import ACCOUNT, Caches, CacheSite, cache_site, condition
 from cache_definitions import CacheKinds
 from conftest import Sandbox
-from extender_process import until
 from impersonation import acting_as, find_refusal
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names

@@ -8,8 +8,8 @@ import time
 
 import pytest
 from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount, owning
-from extender_process import until
 from ports import free_port
+from support.waiting import until
 from webhook_registration import CONFIGURATIONS
 from webhook_stand import CONFIGURATION, IMAGE, Stand
 

@@ -8,8 +8,8 @@ import ssl
 
 import pytest
 from cache_cluster import PINNED, CacheCluster, make_pod, mount
-from extender_process import DEADLINE, until
 from ports import free_port
+from support.waiting import DEADLINE, until
 from webhook_stand import Stand
 
 from accelkit.cachecontroller.webhook.server import PATH

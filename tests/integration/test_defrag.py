@@ -10,9 +10,10 @@ import sys
 
 import msgspec
 import pytest
-from extender_process import MEMORY, PODS, Process, assignment, client_of, stages, until, world_of
+from extender_process import MEMORY, PODS, Process, assignment, client_of, stages, world_of
 from impersonation import acting_as
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.model.hold import HOLD_CONDITION

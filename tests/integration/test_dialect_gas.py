@@ -9,8 +9,9 @@ from collections import Counter
 
 import pytest
 from conftest import Sandbox
-from extender_process import NODES, Process, client_of, until, world_of
+from extender_process import NODES, Process, client_of, world_of
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

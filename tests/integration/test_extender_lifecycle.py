@@ -10,18 +10,10 @@ import subprocess
 import sys
 
 import pytest
-from extender_process import (
-    GIB,
-    PODS,
-    Process,
-    assignment,
-    client_of,
-    until,
-    used_by_card,
-    world_of,
-)
+from extender_process import GIB, PODS, Process, assignment, client_of, used_by_card, world_of
 from fake_api.kubeconfig import write_kubeconfig
 from ports import free_port
+from support.waiting import until
 
 from accelkit.extender.verbs import MOST_NODES
 

@@ -10,8 +10,9 @@ import ssl
 import aiohttp
 import msgspec
 import pytest
-from extender_process import DEADLINE, GIB, Process, client_of, until, world_of
+from extender_process import GIB, Process, client_of, world_of
 from proxy import Proxy
+from support.waiting import DEADLINE, until
 
 from accelkit.errors import ApiError
 from accelkit.install.certificates.issuing import Authority

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from extender_process import GIB, MEMORY, Process, client_of, until, used_by_card, world_of
+from extender_process import GIB, MEMORY, Process, client_of, used_by_card, world_of
 from real_scheduler import build_configuration, find_program, run_scheduler
+from support.waiting import until
 
 from accelkit.sandbox.certificates import Authority
 from accelkit.sandbox.layout import write_atomically

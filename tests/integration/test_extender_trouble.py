@@ -16,12 +16,12 @@ from extender_process import (
     client_of,
     create_known_node,
     stages,
-    until,
     used_by_card,
     wait_until_seen,
     world_of,
 )
 from proxy import Fault, Proxy, build_refusal
+from support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

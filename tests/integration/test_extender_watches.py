@@ -17,11 +17,11 @@ from extender_process import (
     create_known_node,
     inventory,
     stages,
-    until,
     used_by_card,
     world_of,
 )
 from proxy import Proxy, build_refusal
+from support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from extender_process import until
+from support.waiting import until
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.adoption import adopt_gcushare

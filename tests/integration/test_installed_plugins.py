@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from extender_process import GIB, Process, client_of, until, used_by_card, world_of
+from extender_process import GIB, Process, client_of, used_by_card, world_of
 from ports import free_port
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory

@@ -12,8 +12,8 @@ import pytest
 from cache_definitions import DEFINITIONS, served
 from cluster_objects import changed
 from conftest import Sandbox
-from extender_process import until
 from registries.hostile import HostileRegistry
+from support.waiting import until
 from test_kernel_cache_role import Role, all_namespaces_stay, gone
 
 from accelkit.gkm.names import FINALIZER

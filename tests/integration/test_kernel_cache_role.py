@@ -16,10 +16,10 @@ import pytest
 from cache_controller_process import Caches, condition, digest_of
 from cluster_objects import changed, objects, settled_objects
 from conftest import BIN, REPOSITORY, Sandbox
-from extender_process import until
 from impersonation import acting_as
 from private_sigstore import PrivateSigstore
 from registries.hostile import HostileRegistry
+from support.waiting import until
 from webhook_registration import CONFIGURATIONS
 
 from accelkit.cachecontroller.webhook.server import PATH

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from extender_process import MEMORY, Process, client_of, until, world_of
+from extender_process import MEMORY, Process, client_of, world_of
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

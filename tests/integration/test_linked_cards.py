@@ -7,8 +7,9 @@ import os
 import subprocess
 
 import pytest
-from extender_process import GIB, Client, Process, World, client_of, until, world_of
+from extender_process import GIB, Client, Process, World, client_of, world_of
 from ports import free_port
+from support.waiting import until
 
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.model.card import Card, Link

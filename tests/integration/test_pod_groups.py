@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 from cluster_objects import kubeconfig_of
-from extender_process import MEMORY, PODS, Process, client_of, inventory, until, world_of
+from extender_process import MEMORY, PODS, Process, client_of, inventory, world_of
 from impersonation import find_refusal
 from pod_groups_site import (
     ACCOUNT,
@@ -25,6 +25,7 @@ from pod_groups_site import (
     tidy_up,
 )
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

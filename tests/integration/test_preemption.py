@@ -9,18 +9,10 @@ import time
 
 import msgspec
 import pytest
-from extender_process import (
-    MEMORY,
-    PODS,
-    Process,
-    client_of,
-    until,
-    used_by_card,
-    wait_until_seen,
-    world_of,
-)
+from extender_process import MEMORY, PODS, Process, client_of, used_by_card, wait_until_seen, world_of
 from proxy import Proxy
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

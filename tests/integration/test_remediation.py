@@ -12,8 +12,9 @@ import msgspec
 import pytest
 from bounded_accounts import installed_bounds, remediation_bounds
 from cluster_objects import kubeconfig_of_account
-from extender_process import PODS, assignment, until, world_of
+from extender_process import PODS, assignment, world_of
 from impersonation import acting_as, find_refusal
+from support.waiting import until
 
 from accelkit.model.card import Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory

@@ -7,8 +7,9 @@ import json
 
 import msgspec
 import pytest
-from extender_process import ASSIGNMENT, CARDS, GIB, MEMORY, PODS, Process, client_of, until, world_of
+from extender_process import ASSIGNMENT, CARDS, GIB, MEMORY, PODS, Process, client_of, world_of
 from real_scheduler import build_configuration, run_scheduler
+from support.waiting import until
 
 from accelkit.errors import ApiError
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from bounded_accounts import cache_bounds, extender_bounds, installed_bounds, keeper_bounds, remediation_bounds
 from cluster_objects import kubeconfig_of_account
-from extender_process import until
 from impersonation import find_refusal
 from stolen_manifests import IMAGE, change
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from bounded_accounts import cache_bounds, installed_bounds
 from cluster_objects import kubeconfig_of_account
-from extender_process import until
 from impersonation import find_refusal
 from stolen_attacks import ATTACKS, MADE, NAME, OURS, POD, TENANT
 from stolen_manifests import IMAGE, change
+from support.waiting import until
 from webhook_registration import CONFIGURATIONS, build_configuration
 
 from accelkit.install.certificates.issuing import Authority

@@ -9,9 +9,10 @@ import time
 
 import msgspec
 import pytest
-from extender_process import MEMORY, NODES, Process, client_of, inventory, until, world_of
+from extender_process import MEMORY, NODES, Process, client_of, inventory, world_of
 from real_scheduler import run_scheduler
 from ruamel.yaml import YAML
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient

@@ -1,0 +1,1 @@
+"""What unit and integration tests share: how they wait, and what they make."""
