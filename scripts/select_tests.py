@@ -202,7 +202,7 @@ def main() -> int:
     match sys.argv[1:]:
         case [commit] if not commit.startswith("-"):
             try:
-                selected = select(list_changed(commit), read_tests(), grimp.build_graph("accelkit"))
+                selected = select(list_changed(commit), read_tests(), grimp.build_graph("accelkit", cache_dir=None))
             except UnknownSelectionError as exc:
                 print(f"all tests: {exc}", file=sys.stderr)
                 selected = ["all"]
