@@ -34,6 +34,7 @@ test-integration: .venv/dev ## The integration tests alone.
 
 test-changed: .venv/dev ## The integration tests that cover what changed since SINCE, a commit; all where that is not known.
 	$(BIN)/accelkit sandbox build
+	mkdir -p build
 	$(BIN)/python scripts/select_tests.py $(SINCE) >build/selected
 	! grep -q . build/selected || $(BIN)/pytest $(PARALLEL) $$(sed 's:^all$$:tests/integration:' build/selected)
 SINCE ?= HEAD

@@ -55,7 +55,7 @@ PROCESSES = {
 }
 WAYS = {name: weight for name, weight in PROCESSES.items() if name not in ("kube-apiserver", "etcd")}
 del WAYS["kube-controller-manager"]
-# Whose watches get what an API server does not send: our services must bear it.
+# The watches of these services get events that an API server does not send, and the services have to tolerate them.
 READERS = {name: weight for name, weight in WAYS.items() if name in ("leader", "follower", "agents")}
 # The way from kube-scheduler to the extender that leads is one, too.
 LINKS = {**WAYS, "service": 3}

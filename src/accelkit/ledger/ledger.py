@@ -181,7 +181,6 @@ class Ledger(NodeRegistry):
         What is too complex is taken to fit no better on the empty node, so that nobody is evicted for a puzzle.
         """
         with self._lock:
-            self.end_corrections()
             if (refusal := entry.refusal) is not None:
                 return refusal
             grouped = entry.find_links() if any(container.groups for container in request.containers) else None
@@ -266,6 +265,8 @@ class Ledger(NodeRegistry):
 
     def end_corrections(self) -> None:
         """Let nodes take pods again where a card stays over its capacity: no correction is to come."""
+        if not self._correcting:
+            return
         with self._lock:
             now = self._clock()
             for name in [name for name, until in self._correcting.items() if now >= until]:

@@ -30,7 +30,7 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
-# Two looks make a card unhealthy; its pods should not have to wait much longer than that to be told.
+# A card is unhealthy after two surveys that find it so. A longer pause would delay what its pods are told.
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
