@@ -155,7 +155,7 @@ async def test_what_is_not_bound_in_time_is_released_together_and_no_pod_is_boun
     error = await site.extender.bind(pods[0], site.nodes[0])
     assert f"kube-scheduler has placed 1 of 2 pods within {HOLD} s" in error
     assert await site.placed(pods) == [None, None]
-    assert await site.used() == 0
+    await site.holds(0)
     errors = await asyncio.gather(*(site.extender.bind(pod, site.nodes[0]) for pod in pods))
     assert errors == ["", ""]
 

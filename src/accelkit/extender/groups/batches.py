@@ -32,16 +32,18 @@ class Batch:
     """What is reserved for one group.
 
     Attributes:
+        reserved_at: the time of the first reservation.
+        seconds: how long the reservations last from then on.
         members: those that hold cards and are not bound yet, with what they request of their hosts, by UID.
-        deadline: when it is withdrawn; that of the first reservation.
         gated: whether our gate kept some of them, so that all are placed before kube-scheduler saw the first.
-        arrived: without a gate, those that kube-scheduler has placed, too.
+        arrived: without a gate, those that kube-scheduler has placed since the reservation.
         opened: whether so many have arrived that all may be bound.
         withdrawn: why it is over; empty while it is not.
     """
 
+    reserved_at: float
+    seconds: float
     members: dict[str, tuple[PodRef, HostAmounts]] = field(default_factory=dict)
-    deadline: float = 0.0
     gated: bool = False
     arrived: set[str] = field(default_factory=set)
     opened: bool = False
@@ -78,15 +80,23 @@ class Batches:
         ledger: where it is reserved.
         feed: knows what pods that wait ask for.
         reserver: finds the cards.
-        seconds: after so long what is not bound is withdrawn.
+        seconds: how long the reservations of a group last.
+        gather_seconds: how long they last until kube-scheduler has placed enough members without gates.
         is_busy: returns whether a Binding of a pod is on its way, or its outcome unknown.
     """
 
     def __init__(
-        self, ledger: Ledger, feed: LedgerFeed, reserver: GroupReserver, seconds: float, is_busy: Callable[[str], bool]
+        self,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        reserver: GroupReserver,
+        *,
+        seconds: float,
+        gather_seconds: float,
+        is_busy: Callable[[str], bool],
     ) -> None:
         self._ledger, self._feed, self._reserver = ledger, feed, reserver
-        self._seconds, self._is_busy = seconds, is_busy
+        self._seconds, self._gather_seconds, self._is_busy = seconds, gather_seconds, is_busy
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
@@ -202,14 +212,21 @@ class Batches:
                 f"pods, and not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        # Who joins later has no more time: else a group could hold its cards for as long as its creator likes.
-        batch = self._batches.setdefault(group.key, Batch(deadline=now + self._seconds))
+        # A member that joins later has no more time: else a group could keep its cards as long as its creator likes.
+        batch = self._batches.setdefault(group.key, Batch(reserved_at=now, seconds=self._gather_seconds))
         for ref in done:
             member = group.waiting[ref.uid]
             batch.members[ref.uid] = ref, member.host
             batch.gated = batch.gated or member.gated
             self._where[ref.uid] = group.key
+        if batch.gated:
+            batch.seconds = self._seconds
         return ""
+
+    def open(self, batch: Batch) -> None:
+        """Let all members of a batch be bound: kube-scheduler has placed enough of them."""
+        batch.opened = True
+        batch.seconds = self._seconds
 
     def leave(self, uid: str, key: GroupKey) -> None:
         """Note that a pod belongs to this group now: what is reserved for it with another one is released."""
@@ -254,9 +271,10 @@ class Batches:
                 released.append(ref)
         return released
 
-    def list_overdue(self, now: float) -> list[GroupKey]:
-        """Return the groups whose time is over."""
-        return [key for key, batch in self._batches.items() if now >= batch.deadline]
+    def list_overdue(self, now: float) -> list[tuple[GroupKey, float]]:
+        """Return the groups whose reservations end now, each with the seconds that they lasted."""
+        batches = self._batches.items()
+        return [(key, batch.seconds) for key, batch in batches if now >= batch.reserved_at + batch.seconds]
 
     def _has_had(self, group: Group, uid: str) -> bool:
         """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""

@@ -1,7 +1,8 @@
 """Holds the binds of groups whose pods are not gated, until all of them may be bound.
 
 With the first member that kube-scheduler has placed, cards are reserved for all, or its bind fails. Each bind is then
-held until enough members have come: only then is it certain that kube-scheduler, too, has a node for each of them.
+held until kube-scheduler has placed enough members. A bind that is held in vain fails, and its pod still counts as
+placed until the reservation ends: kube-scheduler brings members back one by one, each after a delay of its own.
 """
 
 from __future__ import annotations
@@ -63,16 +64,15 @@ class HeldBinds:
         # What the pods of held binds ask for that hold nothing, and their groups.
         self._asked: dict[str, tuple[GroupKey, PodRequest]] = {}
 
-    async def admit(self, ref: PodRef, node: str, withdraw: Callable[[str, str], None]) -> None:
+    async def admit(self, ref: PodRef, node: str) -> None:
         """Hold the bind of a pod until its group may be bound; return at once for others.
 
         Args:
             ref: the pod.
             node: where kube-scheduler wants it.
-            withdraw: called with a UID and a reason where the group does not come together in time.
 
         Raises:
-            BindingError: the group does not fit, or not all came in time.
+            BindingError: the group does not fit, or not enough members came in time.
         """
         if ref.uid not in self._parts.feed.pending:
             await self._read(ref)
@@ -81,11 +81,11 @@ class HeldBinds:
         deadline = self._clock() + self._seconds
         self.uids.add(ref.uid)
         try:
-            await self._wait(ref, node, deadline, withdraw)
+            await self._wait(ref, node, deadline)
         finally:
             self.uids.discard(ref.uid)
 
-    async def _wait(self, ref: PodRef, node: str, deadline: float, withdraw: Callable[[str, str], None]) -> None:
+    async def _wait(self, ref: PodRef, node: str, deadline: float) -> None:
         joined: Batch | None = None
         held = False
         try:
@@ -101,7 +101,6 @@ class HeldBinds:
                 except _Wait as exc:
                     left = deadline - self._clock()
                     if left <= 0:
-                        withdraw(ref.uid, str(exc))
                         raise BindingError(str(exc)) from exc
                     held = held or self._hold(ref, joined, exc)
                 else:
@@ -201,7 +200,7 @@ class HeldBinds:
         size = self._read_size(group)
         if size > MOST_HELD_OF_NAMESPACE:
             # So many cannot be held; all have their cards.
-            batch.opened = True
+            self._parts.batches.open(batch)
             return
         batch.arrived.add(ref.uid)
         standing = self._parts.batches.judge(group)
@@ -210,7 +209,7 @@ class HeldBinds:
             raise _Wait(
                 f"pod group {group.key}: kube-scheduler has placed {placed} of {size} pods within {self._seconds:g} s"
             )
-        batch.opened = True
+        self._parts.batches.open(batch)
         self._parts.changes.note(group.key)
 
     async def _read(self, ref: PodRef) -> None:

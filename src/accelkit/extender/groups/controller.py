@@ -64,7 +64,6 @@ class GroupController:
         parts: what decides.
         gates: lifts gates.
         teller: tells people.
-        seconds: how long a reservation lasts.
         leads: returns whether this replica decides, on what the API server says now.
         clock: seconds on a clock that never jumps.
     """
@@ -74,14 +73,13 @@ class GroupController:
         parts: GroupParts,
         gates: GateLifter,
         teller: GroupTeller,
-        seconds: float,
         *,
         leads: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts, self._roster, self._batches = parts, parts.roster, parts.batches
         self._gates, self._teller = gates, teller
-        self._seconds, self._leads, self._clock = seconds, leads, clock
+        self._leads, self._clock = leads, clock
         self._freed = FreedNodes(parts.ledger)
         self._tries: dict[GroupKey, _Try] = {}
         self._known: dict[GroupKey, _Known] = {}
@@ -103,11 +101,6 @@ class GroupController:
         for uid in self._batches.list_uids():
             self.note_pod(uid)
         self._parts.changes.note()
-
-    def give_up(self, uid: str, reason: str) -> None:
-        """Withdraw what is reserved for the group of a pod, whose bind was held in vain."""
-        if (key := self._batches.find_of(uid)) is not None:
-            self._withdraw(key, reason)
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -156,8 +149,8 @@ class GroupController:
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
                     self._known.pop(key, None)
-        for key in self._batches.list_overdue(now):
-            reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {self._seconds:g} s"
+        for key, seconds in self._batches.list_overdue(now):
+            reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {seconds:g} s"
             self._withdraw(key, reason)
 
     def _try_to_decide(self, group: Group, now: float, liftable: list[Member]) -> str:

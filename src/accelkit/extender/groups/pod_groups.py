@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.binds import HeldBinds
@@ -28,6 +29,9 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
+# kube-scheduler tries a pod again after at most 10 s, its default; the rest is for a cluster that is busy.
+_RETRY_SECONDS: Final = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTimes:
@@ -40,6 +44,11 @@ class GroupTimes:
 
     reservation: float = 60.0
     hold: float = 5.0
+
+    @property
+    def gather(self) -> float:
+        """From the reservation until kube-scheduler has to have placed enough members without gates."""
+        return min(self.reservation, self.hold + _RETRY_SECONDS)
 
 
 class PodGroups:
@@ -76,7 +85,14 @@ class PodGroups:
         self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
         reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
-        batches = Batches(ledger, feed, reserver, times.reservation, self._is_busy)
+        batches = Batches(
+            ledger,
+            feed,
+            reserver,
+            seconds=times.reservation,
+            gather_seconds=times.gather,
+            is_busy=self._is_busy,
+        )
         parts = GroupParts(api, ledger, feed, self._roster, reserver, batches, self._changes)
         self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
         self._teller = GroupTeller(events)
@@ -84,7 +100,6 @@ class PodGroups:
             parts,
             GateLifter(api, batches.find_node, clock),
             self._teller,
-            times.reservation,
             leads=lambda: self._sizes.known and decides(),
             clock=clock,
         )
@@ -159,9 +174,9 @@ class PodGroups:
         """Hold the bind of a pod until its group may be bound; return at once for others.
 
         Raises:
-            BindingError: the group does not fit, or not all came in time.
+            BindingError: the group does not fit, or not enough members came in time.
         """
-        await self._binds.admit(ref, node, self._controller.give_up)
+        await self._binds.admit(ref, node)
 
     def holds(self, uid: str) -> bool:
         """Return whether a pod's cards are reserved, and no Binding can be asked for."""

@@ -106,6 +106,8 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
     assert "has not placed all of its pods within 60 s" in world.events()[0][2]
     # Without a gate they fall to the binds that are held.
     assert await world.bind_for(5, a="n") == ["pod group d/g: kube-scheduler has placed 1 of 2 pods within 5 s"]
+    world.pass_time(15)
+    await world.settled()
     assert world.held() == {}
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
 
@@ -125,6 +127,8 @@ async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_a
         assert after.held() == {"a": "n"}
         # One by itself is held, and neither it nor the other keeps cards in the end.
         assert await after.bind_for(5, b="n") == ["pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"]
+        after.pass_time(15)
+        await after.settled()
         assert after.held() == {"a": "n"}
         assert await asyncio.gather(after.bind("b", "n"), after.bind("c", "n")) == ["", ""]
 

@@ -63,8 +63,44 @@ async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(w
     pods(world, "abc", size=3)
     found = await world.bind_for(5, a="n", b="n")
     assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"}
+    world.pass_time(14.9)
+    await world.settled()
+    assert sorted(world.held()) == ["a", "b", "c"]
+    world.pass_time(0.1)
+    await world.settled()
     assert world.held() == {}
     assert not any(request.path.endswith("/binding") for request in world.api.requests)
+
+
+async def test_binds_of_members_that_never_come_at_the_same_time_succeed(world):
+    pods(world, "abcd", size=4)
+    # kube-scheduler brings each pod back after 10 s, and a bind is held for 5 s: the two pairs never wait together.
+    assert all("2 of 4 pods" in error for error in await world.bind_for(5, a="n", b="n"))
+    world.pass_time(3)
+    assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "m")) == ["", ""]
+    world.pass_time(7)
+    assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
+    assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
+
+
+async def test_members_are_placed_anew_for_each_reservation(world):
+    pods(world, "abcd", size=4, memory=2)
+    await world.bind_for(5, a="n", b="n")
+    world.pass_time(15)
+    await world.settled()
+    assert all("2 of 4 pods" in error for error in await world.bind_for(5, c="m", d="m"))
+
+
+async def test_a_reservation_lasts_its_whole_time_once_all_are_placed(world):
+    pods(world, "abcd", size=4)
+    await world.bind_for(5, a="n", b="n")
+    assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "m")) == ["", ""]
+    world.pass_time(50)
+    await world.settled()
+    assert await world.bind("a", "n") == ""
+    world.pass_time(5)
+    await world.settled()
+    assert sorted(world.held()) == ["a", "c", "d"]
 
 
 async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(world):
@@ -83,6 +119,8 @@ async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
     # With the first bind both are reserved, the other pod on the other node.
     found = await world.bind_for(5, a="m", b="m")
     assert sum("reserved with those of its group, are on node n" in error for error in found) == 1
+    world.pass_time(15)
+    await world.settled()
     pods(world, "cd", "h", size=2, memory=8)
     assert world.held() == {}
     assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "n")) == ["", ""]
