@@ -23,11 +23,9 @@ from accelkit.kube.connection import load_connection
 from accelkit.logs import FORMAT, set_up_log, set_up_service_log
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.node.agent import run as run_agent
-from accelkit.node.discovery import survey
 from accelkit.node.options import AgentOptions
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.nodes import NodeSpec
-from accelkit.vendors.profiles import load_usable_profiles
 
 # A real kubelet keeps a resource for as long after its device plugin is gone.
 PLUGIN_GRACE_SECONDS = 300.0
@@ -88,9 +86,6 @@ async def run_agents(settings: HostedSettings) -> None:
     setattr(loop, "add_signal_handler", lambda _number, callback: stops.append(callback))  # noqa: B010 - a method
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: [loop.call_soon_threadsafe(stop) for stop in stops])
-    # msgspec prepares a type when it is used for the first time, and crashes where two threads do so at once. A process
-    # with one agent has one thread that looks at cards; here the first look is taken before there are several.
-    survey(Path(settings.roots[0]), load_usable_profiles().profiles.values())
     async with asyncio.TaskGroup() as group:
         for spec, root in zip(settings.nodes, settings.roots, strict=True):
             options = AgentOptions(

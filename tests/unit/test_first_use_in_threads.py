@@ -40,16 +40,6 @@ for _ in range(40):
     run_in_threads(lambda: record.read_record(folder))
 assert record.read_record(folder) is not None
 """
-SIGNED_DOCUMENT = """
-from accelkit.kernelcache.signatures.documents import read_json
-
-for number in range(100):
-    part = msgspec.defstruct(f"Part{number}", [(f"field_{each}", dict[str, list[int]]) for each in range(30)])
-    whole = msgspec.defstruct(f"Whole{number}", [("parts", list[part])])
-    run_in_threads(lambda: read_json(b'{"parts": []}', whole, "the document"))
-"""
-
-
 SCAN = """
 import importlib, pathlib
 from accelkit.node.processes import passed_on, scan
@@ -63,9 +53,33 @@ for _ in range(40):
 assert passed_on.PassedScan(folder, clock=lambda: 0).read() is not None
 """
 
+CARDS = """
+import importlib, pathlib
+from accelkit.node.discovery.files import cards_file
+from accelkit.vendors.profiles import FileDiscovery, load_profiles
+
+folder = pathlib.Path(sys.argv[1])
+card = {"id": "a", "model": "m", "memory_bytes": 1, "index": 0}
+(folder / "cards.json").write_bytes(msgspec.json.encode({"cards": [card]}))
+profile = next(iter(load_profiles().values()))
+for _ in range(40):
+    importlib.reload(cards_file)
+    run_in_threads(lambda: cards_file.find_listed(folder, profile, FileDiscovery("cards.json")))
+assert cards_file.find_listed(folder, profile, FileDiscovery("cards.json"))
+"""
+MEASURES = """
+import importlib
+from accelkit.vendors import measures
+
+for _ in range(40):
+    importlib.reload(measures)
+    run_in_threads(lambda: measures.find_measure_files(None))
+assert measures.find_measure_files(None).power_watts
+"""
+
 
 @pytest.mark.parametrize(
-    "script", [RECORD, SIGNED_DOCUMENT, SCAN], ids=["record of a cache", "signed document", "scan"]
+    "script", [RECORD, SCAN, CARDS, MEASURES], ids=["record of a cache", "scan", "cards", "measures"]
 )
 def test_documents_are_read_for_the_first_time_in_several_threads(script, tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(IN_THREADS + script), str(tmp_path)]

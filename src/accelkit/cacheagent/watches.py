@@ -30,6 +30,7 @@ from accelkit.reporting import OnceReporter
 log = logging.getLogger(__name__)
 
 _DELETED: Final = "DELETED"
+_identified = msgspec.json.Decoder(Identified)
 
 
 class Watches:
@@ -151,7 +152,7 @@ class Watches:
 
     def _note_unreadable(self, kind: str, text: bytes) -> None:
         try:
-            found = msgspec.json.decode(text, type=Identified).metadata
+            found = _identified.decode(text).metadata
         except UNREADABLE:
             return
         key = f"{found.namespace}/{found.name}"
@@ -184,7 +185,7 @@ class Watches:
     def _break_policy(self, kind: str, text: bytes) -> None:
         # One that nobody can read may cover everything.
         try:
-            name = msgspec.json.decode(text, type=Identified).metadata.name
+            name = _identified.decode(text).metadata.name
         except UNREADABLE:
             name = "?"
         self.policies.pop(name, None)
@@ -203,7 +204,7 @@ class Watches:
 
     def _take_unreadable_pod(self, kind: str, text: bytes) -> None:
         try:
-            found = msgspec.json.decode(text, type=Identified).metadata
+            found = _identified.decode(text).metadata
         except UNREADABLE:
             return
         self.pods.pop(found.uid, None)

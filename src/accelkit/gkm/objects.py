@@ -21,6 +21,7 @@ CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 
 # Of a podTemplate's spec. Users may write a megabyte of affinities, of which Python makes ten.
 MOST_PLACEMENT_BYTES: Final = 64 << 10
+_finalizers = msgspec.json.Decoder(list[str] | None)
 
 
 class Delivery(StrEnum):
@@ -60,7 +61,7 @@ class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     @property
     def finalizers(self) -> list[str]:
         """What keeps it from going."""
-        return msgspec.json.decode(self.finalizers_text, type=list[str] | None) or []
+        return _finalizers.decode(self.finalizers_text) or []
 
 
 class ReportMeta(ObjectMeta, rename="camel", omit_defaults=True):
@@ -77,6 +78,7 @@ class PodPlacement(msgspec.Struct, rename="camel", omit_defaults=True):
     affinity: dict[str, Any] | None = None
 
 
+_placement = msgspec.json.Decoder(PodPlacement | None)
 _TOO_LARGE: Final = msgspec.Raw(b'"too large"')
 
 
@@ -100,7 +102,7 @@ class PodTemplate(msgspec.Struct, omit_defaults=True):
         if self.spec == _TOO_LARGE:
             raise CacheError(f"spec.podTemplate.spec takes more than {MOST_PLACEMENT_BYTES} bytes; write less of it")
         try:
-            return msgspec.json.decode(self.spec, type=PodPlacement | None) or PodPlacement()
+            return _placement.decode(self.spec) or PodPlacement()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise CacheError(f"spec.podTemplate.spec cannot be read: {exc}") from exc
 

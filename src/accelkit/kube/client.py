@@ -54,6 +54,9 @@ class _Status(msgspec.Struct):
     error: str = ""
 
 
+_status = msgspec.json.Decoder(_Status)
+
+
 class ApiClient:
     """A session with one API server; use as an asynchronous context manager.
 
@@ -249,7 +252,7 @@ def _accept(status: int, answer: bytes) -> bytes:
 
 def _read_refusal(status: int, answer: bytes) -> ApiError:
     try:
-        decoded = msgspec.json.decode(answer, type=_Status)
+        decoded = _status.decode(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
     message = decoded.message or decoded.error or f"HTTP {status}"

@@ -60,6 +60,9 @@ class Identified(msgspec.Struct):
     metadata: ObjectIdentity
 
 
+_identified = msgspec.json.Decoder(Identified)
+
+
 def log_unreadable(text: bytes, error: Exception) -> None:
     """Log an object that cannot be read."""
     log.warning("%s cannot be read and is left out: %s", name_unreadable(text), error)
@@ -147,7 +150,7 @@ def _read_each(
 def name_unreadable(text: bytes) -> str:
     """Return what an object that cannot be read is called."""
     try:
-        return str(msgspec.json.decode(text, type=Identified).metadata)
+        return str(_identified.decode(text).metadata)
     except UNREADABLE:
         return f"an object that begins {shorten(text[:MAX_SHOWN].decode(errors='replace'))}"
 

@@ -46,6 +46,9 @@ class _Pod(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+_pod = msgspec.json.Decoder(_Pod)
+
+
 @dataclass(frozen=True)
 class PodProgress:
     """How far a pod has come.
@@ -91,7 +94,7 @@ async def read_progress(api: ApiClient, path: str) -> PodProgress:
     Raises:
         ApiError: the API server refused, or did not answer.
     """
-    status = msgspec.json.decode(await api.get(path), type=_Pod).status
+    status = _pod.decode(await api.get(path)).status
     waiting = status.waiting
     messages = (
         status.message,

@@ -35,6 +35,7 @@ _SILENCE_SECONDS = 150.0
 # Half as long again at most, so that the server ends it first.
 _SILENT_WATCH_SECONDS = 90
 _BACK_OFF_SECONDS = (0.2, 10.0)
+_identified = msgspec.json.Decoder(Identified)
 
 
 class _Event(msgspec.Struct):
@@ -50,6 +51,9 @@ class _Change(msgspec.Struct, Generic[T]):
 class _Failure(msgspec.Struct):
     code: int = 0
     message: str = ""
+
+
+_failure = msgspec.json.Decoder(_Failure)
 
 
 _event = msgspec.json.Decoder(_Event)
@@ -226,13 +230,13 @@ class Reflector(Generic[T]):
         other = _event.decode(line)
         if other.type == "ERROR":
             # Whatever the server objects to, a fresh list is the answer.
-            raise ApiError(msgspec.json.decode(other.object, type=_Failure).message, status=HTTPStatus.GONE)
-        self._version = msgspec.json.decode(other.object, type=Identified).metadata.resource_version
+            raise ApiError(_failure.decode(other.object).message, status=HTTPStatus.GONE)
+        self._version = _identified.decode(other.object).metadata.resource_version
         return other.type, None
 
     def _leave_out(self, line: bytes, error: Exception) -> tuple[str, None]:
         event = _event.decode(line)
-        self._version = msgspec.json.decode(event.object, type=Identified).metadata.resource_version
+        self._version = _identified.decode(event.object).metadata.resource_version
         text = bytes(event.object)
         self._report(text, error)
         self._on_unreadable(event.type, text)

@@ -42,12 +42,15 @@ class Hold(msgspec.Struct, frozen=True):
         return {"type": HOLD_CONDITION, "status": "True", "reason": "Defragmentation", "message": message}
 
 
+_hold = msgspec.json.Decoder(Hold)
+
+
 def find_hold(conditions: Iterable[PodCondition]) -> Hold | None:
     """Return the hold that a pod's conditions carry; None without one, and where it is not valid JSON of a hold."""
     for each in conditions:
         if each.type == HOLD_CONDITION and each.status == "True" and len(each.message or "") <= _MOST_BYTES:
             try:
-                return msgspec.json.decode(each.message or "", type=Hold)
+                return _hold.decode(each.message or "")
             except (msgspec.MsgspecError, RecursionError):
                 return None
     return None

@@ -100,6 +100,9 @@ class StageRecord(msgspec.Struct, frozen=True):
     version: int = STAGES_VERSION
 
 
+_record = msgspec.json.Decoder(StageRecord)
+
+
 def read_record(text: str | None) -> StageRecord | None:
     """Return the record of a node; empty where there is none, None where it cannot be read or is of a newer version."""
     if text is None:
@@ -107,7 +110,7 @@ def read_record(text: str | None) -> StageRecord | None:
     if len(text) > MAX_STAGES_BYTES:
         return None
     try:
-        record = msgspec.json.decode(text, type=StageRecord)
+        record = _record.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
     return record if record.version == STAGES_VERSION else None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import inspect
 
+from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES
 
@@ -96,6 +97,9 @@ class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     state: Literal["present", "verified", "absent"] = "present"
     pod: PodImage | None = None
+
+
+prepare(Spec, Reach)
 
 
 def decode_spec(given: Any) -> Spec:

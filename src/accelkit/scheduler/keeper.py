@@ -37,6 +37,9 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str
 
 
+_version = msgspec.json.Decoder(_Version)
+
+
 class Keeper:
     """Looks at one host, again and again.
 
@@ -86,7 +89,7 @@ class Keeper:
             await self._complain(str(exc))
 
     async def _look(self) -> None:
-        version = msgspec.json.decode(await self._api.get("/version"), type=_Version).git_version
+        version = _version.decode(await self._api.get("/version")).git_version
         spec = msgspec.structs.replace(self._read_spec(), node=self._node, kubernetes_version=version)
         found = await self._perform("compare", spec)
         former, self._seen = self._seen, _digest(found["diff"]) if found["changed"] else ""

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
+from accelkit.decoding import prepare
 from accelkit.errors import PluginError, ProfileError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.plugins.catalogue import find_plugin, list_plugin_names
@@ -27,6 +28,8 @@ from accelkit.vendors.dialect import Dialect
 ADVERTISED_ANNOTATION: Final = "accelkit.io/advertised"
 
 log = logging.getLogger(__name__)
+
+prepare(Dialect)
 
 
 def list_own_dialect_names() -> list[str]:

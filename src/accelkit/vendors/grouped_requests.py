@@ -46,6 +46,9 @@ class _PodInfo(msgspec.Struct):
         return {**(self.initcontainer or {}), **(self.runningcontainer or {})}
 
 
+_pod_info = msgspec.json.Decoder(_PodInfo)
+
+
 @dataclass(slots=True)
 class _Asked:
     """What a container asks for: a number of cards, and the least memory of those that it names."""
@@ -76,7 +79,7 @@ def apply_groups(
     text = annotations.get(key, "{}")
     check_length(key, text)
     try:
-        info = msgspec.json.decode(text, type=_PodInfo)
+        info = _pod_info.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise RequestError(f"{key} cannot be read: {exc}") from exc
     asked = {name: found for name, each in info.containers.items() if (found := _read(name, each, names)).cards}

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
+from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 
 # The entry for drivers that have none of their own: what the kernel's interface of sensors means for all of them.
@@ -53,6 +54,9 @@ class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def list_by_measure(self) -> Mapping[str, tuple[MeasureFile, ...]]:
         """Return the files by the measure's name."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+prepare(MeasureFiles)
 
 
 def find_measure_files(driver: str | None) -> MeasureFiles:

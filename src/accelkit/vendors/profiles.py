@@ -22,6 +22,7 @@ from typing import Final, Literal
 import msgspec
 from ruamel.yaml import YAML
 
+from accelkit.decoding import prepare
 from accelkit.errors import PluginError, ProfileError
 from accelkit.plugins.catalogue import Plugin, find_plugin, list_plugin_names
 from accelkit.plugins.documents import read_document
@@ -127,6 +128,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check(self.card_nodes, _NODE_FIELDS)
         _check(self.labels.values(), _LABEL_FIELDS)
         _check(self.container_limits, frozenset({"container"}))
+
+
+prepare(Profile)
 
 
 class UsableProfiles(msgspec.Struct, frozen=True):

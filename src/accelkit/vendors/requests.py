@@ -64,6 +64,10 @@ class Refinement(msgspec.Struct, frozen=True, rename={"beside": "with"}):
     nic: bool = False
 
 
+_raw_refinements = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
+_refinements = msgspec.json.Decoder(dict[str, Refinement])
+
+
 def read_request(
     containers: Sequence[CardContainer], annotations: Mapping[str, str], dialects: Sequence[Dialect], unit_bytes: int
 ) -> PodRequest | None:
@@ -274,7 +278,7 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
         return {}
     check_length(REQUEST_ANNOTATION, text)
     try:
-        raw = msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
+        raw = _raw_refinements.decode(text)
         for container, entry in raw.items():
             for key in entry.keys() - set(Refinement.__struct_encode_fields__):
                 keys = Refinement.__struct_encode_fields__
@@ -283,6 +287,6 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
                 raise RequestError(
                     f"{REQUEST_ANNOTATION}: container {container} has the unknown key {key!r}", next_step=hint
                 )
-        return msgspec.json.decode(text, type=dict[str, Refinement])
+        return _refinements.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise RequestError(f"{REQUEST_ANNOTATION} cannot be read: {exc}") from exc

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
+from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 
 
@@ -35,6 +36,9 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers: tuple[int, ...]
     action: XidAction
     meaning: str
+
+
+prepare(Xid)
 
 
 # New drivers bring new numbers, most of them for information. A card that is broken shows it by others as well.

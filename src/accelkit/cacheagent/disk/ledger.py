@@ -29,6 +29,9 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     version: int = _VERSION
 
 
+_document = msgspec.json.Decoder(_Document)
+
+
 @dataclass
 class Ledger:
     """What is remembered.
@@ -71,7 +74,7 @@ def read_ledger(root: Path) -> Ledger:
     except OSError:
         return Ledger(lost=True)
     try:
-        document = msgspec.json.decode(content, type=_Document)
+        document = _document.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Ledger(lost=True)
     if document.version != _VERSION:

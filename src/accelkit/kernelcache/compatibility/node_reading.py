@@ -25,6 +25,9 @@ class _Node(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
+_node = msgspec.json.Decoder(_Node)
+
+
 async def read_node(
     api: ApiClient, name: str, *, driver_version: str | None = None, driver_cuda_version: str | None = None
 ) -> NodeFacts:
@@ -41,7 +44,7 @@ async def read_node(
         InventoryError: its inventory cannot be used.
     """
     try:
-        node = msgspec.json.decode(await api.get(build_node_path(name)), type=_Node)
+        node = _node.decode(await api.get(build_node_path(name)))
     except msgspec.DecodeError as exc:
         raise ApiError(f"node {name} cannot be read: {exc}") from exc
     architecture = node.status.node_info.architecture or None

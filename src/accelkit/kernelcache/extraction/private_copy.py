@@ -68,6 +68,9 @@ class PrivateCopy(msgspec.Struct, frozen=True):
     version: int = _VERSION
 
 
+_private_copy = msgspec.json.Decoder(PrivateCopy)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A file or folder of the source."""
@@ -258,7 +261,7 @@ def _clear(target: Path) -> None:
 
 def _read_marker(target: Path) -> PrivateCopy | None:
     try:
-        done = msgspec.json.decode((target / MARKER).read_bytes(), type=PrivateCopy)
+        done = _private_copy.decode((target / MARKER).read_bytes())
     except PermissionError:
         raise
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

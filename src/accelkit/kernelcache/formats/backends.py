@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
+from accelkit.decoding import prepare
+
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -77,6 +79,9 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return `90a` of `sm_90a` and `90` of `9.0`; the letter stays, since such kernels are for that card only."""
         prefix = (self.architecture_prefix or "").rstrip("_")
         return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")
+
+
+prepare(Backend)
 
 
 @cache

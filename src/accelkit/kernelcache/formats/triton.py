@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.decoding import prepare
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import Kernel
@@ -33,6 +34,9 @@ class _Metadata(msgspec.Struct, frozen=True):
     debug: bool = False
     ptx_version: int | None = None
     triton_version: str | None = None
+
+
+prepare(_Metadata)
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):

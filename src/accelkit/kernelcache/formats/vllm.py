@@ -44,6 +44,9 @@ class _Factors(msgspec.Struct, frozen=True):
     env: dict[str, Any] = {}
 
 
+_factors = msgspec.json.Decoder(_Factors)
+
+
 class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
     """One hash folder: its entry in the manifest, and what it tells about where it runs."""
 
@@ -151,7 +154,7 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
     if content is None:
         raise CacheError(f"{path} is too big for what vLLM records of its environment")
     try:
-        return msgspec.json.decode(content, type=_Factors)
+        return _factors.decode(content)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
         raise CacheError(f"{path} is not what vLLM writes: {exc}") from exc
 

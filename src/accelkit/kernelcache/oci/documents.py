@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from accelkit.decoding import prepare
 from accelkit.errors import CacheError
 from accelkit.kernelcache.oci.reference import is_digest
 
@@ -87,6 +88,9 @@ class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     annotations: dict[str, str] = {}
 
 
+prepare(Manifest, Index)
+
+
 class _Process(msgspec.Struct, frozen=True):
     labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
@@ -104,6 +108,9 @@ class ImageConfig(msgspec.Struct, frozen=True):
         return (self.config and self.config.labels) or {}
 
 
+_image_config = msgspec.json.Decoder(ImageConfig)
+
+
 def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     """Read a manifest or an index.
 
@@ -119,9 +126,9 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     known = MANIFEST_TYPES | INDEX_TYPES
     if {"manifests", "layers"} <= fields.keys() or {"manifests", "config"} <= fields.keys():
         raise CacheError("a manifest is an image and an index at once")
-    kind: type[Index | Manifest] = Index if "manifests" in fields else Manifest
+    document: Index | Manifest
     try:
-        document = msgspec.convert(fields, type=kind)
+        document = msgspec.convert(fields, Index) if "manifests" in fields else msgspec.convert(fields, Manifest)
     except msgspec.ValidationError as exc:
         raise CacheError(f"a manifest cannot be used: {exc}") from exc
     said = document.media_type
@@ -129,7 +136,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
         raise CacheError(f"a manifest calls itself {said!r}, which is no type of manifests")
     if said and media_type in known and said != media_type:
         raise CacheError(f"a manifest calls itself {said}, the registry calls it {media_type}")
-    if (said or media_type) in (INDEX_TYPES if kind is Manifest else MANIFEST_TYPES):
+    if (said or media_type) in (INDEX_TYPES if isinstance(document, Manifest) else MANIFEST_TYPES):
         raise CacheError(f"a manifest is called {said or media_type} and is not")
     if document.schema_version != 2:  # noqa: PLR2004 - the only one there is
         raise CacheError(f"a manifest has schema version {document.schema_version}; only 2 is known")
@@ -179,6 +186,6 @@ def decode_config(content: bytes) -> ImageConfig:
         CacheError: it is none.
     """
     try:
-        return msgspec.json.decode(content, type=ImageConfig)
+        return _image_config.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise CacheError(f"an image's configuration cannot be used: {exc}") from exc

@@ -49,6 +49,9 @@ class _Token(msgspec.Struct, frozen=True):
     expires_in: float | None = None
 
 
+_token = msgspec.json.Decoder(_Token)
+
+
 def parse_challenges(headers: list[str]) -> Challenge | None:
     """Return the demand we can meet among `WWW-Authenticate` headers; a token before a password."""
     found: dict[str, dict[str, str]] = {}
@@ -130,7 +133,7 @@ class Authorizer:
                 next_step="check the login for this registry" if login else "log in, or give a pull secret",
             )
         try:
-            token = msgspec.json.decode(content, type=_Token)
+            token = _token.decode(content)
         except (msgspec.DecodeError, RecursionError) as exc:
             raise RegistryError(f"{server} answered something that is no token") from exc
         value = token.token or token.access_token or ""

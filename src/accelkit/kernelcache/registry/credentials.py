@@ -55,6 +55,12 @@ class _HelperAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     secret: str = ""
 
 
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_auths = msgspec.json.Decoder(dict[str, _Auth])
+_config = msgspec.json.Decoder(_Config)
+_helper_answer = msgspec.json.Decoder(_HelperAnswer)
+
+
 class RegistryCredentials:
     """Logins by registry, from several sources; the first source that knows the registry answers.
 
@@ -127,11 +133,11 @@ def _read_config(path: Path) -> _Config:
 
 def _decode_config(where: str, content: bytes) -> _Config:
     try:
-        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        fields = _fields.decode(content)
         # The oldest form of pull secrets is the inner mapping alone.
         if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
-            return _Config(auths=msgspec.json.decode(content, type=dict[str, _Auth]))
-        return msgspec.json.decode(content, type=_Config)
+            return _Config(auths=_auths.decode(content))
+        return _config.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _refuse_config(where, exc) from exc
 
@@ -240,7 +246,7 @@ async def _ask_helper(helper: str, server: str) -> Login | None:
         reason = (err or out).decode(errors="replace").strip()[:200]
         raise ConfigurationError(f"the credential helper {program} failed for {server}: {reason}")
     try:
-        answer = msgspec.json.decode(out, type=_HelperAnswer)
+        answer = _helper_answer.decode(out)
     except msgspec.DecodeError as exc:
         raise ConfigurationError(
             f"the credential helper {program} answered something that is not its protocol"

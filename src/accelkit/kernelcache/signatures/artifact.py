@@ -30,6 +30,9 @@ class _Statement(msgspec.Struct, frozen=True):
     subject: list[_Subject]
 
 
+_statement = msgspec.json.Decoder(_Statement)
+
+
 def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoot) -> VerifiedSigner:
     """Verify a bundle about a file.
 
@@ -57,7 +60,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
     digest, data = _hash_artifact(artifact)
     if bundle.dsse_envelope is not None:
         evidence = read_envelope_evidence(bundle, "bundle")
-        statement = read_json(bundle.dsse_envelope.payload, _Statement, "the statement in the envelope")
+        statement = read_json(bundle.dsse_envelope.payload, _statement, "the statement in the envelope")
         if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
             raise RejectedError(
                 RejectionReason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}"

@@ -11,7 +11,7 @@ import msgspec
 from cryptography import x509
 
 from accelkit.kernelcache.oci.documents import OCI_EMPTY, Descriptor
-from accelkit.kernelcache.signatures.documents import read_json
+from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
@@ -36,6 +36,9 @@ class _Statement(msgspec.Struct, frozen=True, rename={"kind": "_type", "predicat
     subject: list[_Subject]
 
 
+_statement = msgspec.json.Decoder(_Statement)
+
+
 def may_be_bundle(referrer: Descriptor) -> bool:
     """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
 
@@ -57,7 +60,7 @@ def read_bundle(content: bytes) -> Any:
 
     if len(content) > MAX_SIGNATURE_BYTES:
         raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
-    document = read_json(content, dict[str, Any], "the bundle")
+    document = read_json(content, JSON_OBJECT, "the bundle")
     try:
         # A bundle without a log leaves the list out, which the models do not foresee.
         document["verificationMaterial"].setdefault("tlogEntries", [])
@@ -118,7 +121,7 @@ def encode_pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
-    statement = read_json(payload, _Statement, "the statement in the envelope")
+    statement = read_json(payload, _statement, "the statement in the envelope")
     if statement.kind not in _STATEMENTS:
         raise RejectedError(RejectionReason.UNREADABLE, f"statements of the type {statement.kind} are not known")
     if statement.predicate_type != SIGN_PREDICATE:

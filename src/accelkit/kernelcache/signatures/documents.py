@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Hashable
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -14,16 +11,17 @@ from accelkit.kernelcache.signatures.findings import RejectedError, RejectionRea
 
 _T = TypeVar("_T")
 
-# Signatures are verified in threads. msgspec prepares a type at its first use, and crashes where two do so at once.
-_preparing = threading.Lock()
+JSON_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_json(content: bytes, kind: type[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE) -> _T:
+def read_json(
+    content: bytes, decoder: msgspec.json.Decoder[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE
+) -> _T:
     """Read a document strictly: UTF-8, no field of an object twice, no numbers that JSON does not have.
 
     Args:
         content: the bytes.
-        kind: the type to read.
+        decoder: of the type to read.
         what: the document's name, for the message.
         reason: why it does not count where it cannot be read.
 
@@ -33,16 +31,9 @@ def read_json(content: bytes, kind: type[_T], what: str, reason: RejectionReason
     try:
         # msgspec takes the last of two equal fields without a word; the standard library lets us look.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
-        with _preparing:
-            decoder: msgspec.json.Decoder[_T] = _make_decoder(cast("Hashable", kind))
         return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:
         raise RejectedError(reason, f"{what} cannot be read: {exc}") from exc
-
-
-@cache
-def _make_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
 
 
 def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

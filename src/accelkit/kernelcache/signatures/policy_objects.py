@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
+from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures.policy.content import PolicyContent
@@ -36,6 +37,9 @@ class _Coverage(msgspec.Struct, frozen=True):
 
     images: object = None
     namespaces: object = None
+
+
+prepare(PolicySpec, _Coverage)
 
 
 @dataclass(frozen=True)

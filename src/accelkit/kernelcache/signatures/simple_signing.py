@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 
 from accelkit.kernelcache.signatures.bundles import decode_base64
-from accelkit.kernelcache.signatures.documents import read_json
+from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
@@ -38,6 +38,10 @@ class _Promise(msgspec.Struct, frozen=True, rename="pascal"):
 
 class _Timestamp(msgspec.Struct, frozen=True):
     response: str = msgspec.field(name="SignedRFC3161Timestamp")
+
+
+_promise = msgspec.json.Decoder(_Promise)
+_timestamp = msgspec.json.Decoder(_Timestamp)
 
 
 def build_signature_tag(digest: str) -> str:
@@ -72,7 +76,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
         chain = _load_certificates(annotations.get(_CHAIN, ""))
         record = _read_record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
         stamped = annotations.get(_TIMESTAMP)
-        stamps = (decode_base64(read_json(stamped.encode(), _Timestamp, "the timestamp").response),) if stamped else ()
+        stamps = (decode_base64(read_json(stamped.encode(), _timestamp, "the timestamp").response),) if stamped else ()
     except ValueError as exc:
         raise RejectedError(RejectionReason.UNREADABLE, f"an annotation of the layer cannot be read: {exc}") from exc
     return SignatureEvidence(
@@ -92,7 +96,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
 
 def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
     """Check what the payload says and return what else it claims."""
-    fields = read_json(payload, dict[str, Any], "the payload")
+    fields = read_json(payload, JSON_OBJECT, "the payload")
     try:
         document = _lower_names(fields)
         critical = _lower_names(document["critical"])
@@ -127,7 +131,7 @@ def _decode_lines(text: str) -> bytes:
 
 
 def _read_record(text: str) -> LogRecord:
-    promise = read_json(text.encode(), _Promise, "the log's entry")
+    promise = read_json(text.encode(), _promise, "the log's entry")
     payload = promise.payload
     return LogRecord(
         body=decode_base64(payload.body),

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 
-from accelkit.kernelcache.signatures.documents import read_json
+from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
@@ -41,7 +41,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
     if record is None:
         raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
     _prove(record, trust)
-    body = read_json(record.body, dict[str, Any], "the log's entry", RejectionReason.LOG_ENTRY_INVALID)
+    body = read_json(record.body, JSON_OBJECT, "the log's entry", RejectionReason.LOG_ENTRY_INVALID)
     try:
         expected = _read_statement(body)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:

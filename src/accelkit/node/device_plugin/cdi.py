@@ -15,6 +15,8 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from accelkit.decoding import prepare
+
 log = logging.getLogger(__name__)
 
 # Later ones win.
@@ -28,6 +30,9 @@ class _Device(msgspec.Struct):
 class _Specification(msgspec.Struct):
     kind: str
     devices: list[_Device] = []
+
+
+prepare(_Specification)
 
 
 def find_cdi_name(root: Path, kind: str, names: Collection[str]) -> str | None:

@@ -50,7 +50,7 @@ class Scan(msgspec.Struct, frozen=True):
     mps_daemons: Mapping[int, str | None]
 
 
-# Made here, once: two threads of the agent read scans, and msgspec crashes where two prepare a type at its first use.
+_cards = msgspec.json.Decoder(Cards)
 _scan = msgspec.json.Decoder(Scan)
 
 
@@ -109,7 +109,7 @@ def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monot
         DevicePluginError: processes cannot be seen, or the folder cannot be used.
     """
     try:
-        cards = msgspec.json.decode((folder / _CARDS).read_bytes(), type=Cards)
+        cards = _cards.decode((folder / _CARDS).read_bytes())
     except FileNotFoundError:
         return False
     except (OSError, msgspec.MsgspecError) as exc:

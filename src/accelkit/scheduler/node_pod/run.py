@@ -48,6 +48,10 @@ class _Agents(msgspec.Struct):
     items: list[_Agent]
 
 
+_result = msgspec.json.Decoder(dict[str, Any])
+_agents = msgspec.json.Decoder(_Agents)
+
+
 def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     """Run `accelkit config-manager ACTION` on the node of `spec`; return its result.
 
@@ -139,7 +143,7 @@ async def _find_installed_image(api: ApiClient) -> str | None:
     for namespace in sorted(await find_namespaces(api)):
         agents = build_collection_path("apps/v1", "daemonsets", namespace)
         query = {"labelSelector": build_selector("node-agent")}
-        found = msgspec.json.decode(await api.get(agents, query=query), type=_Agents)
+        found = _agents.decode(await api.get(agents, query=query))
         for agent in found.items:
             return agent.spec.template.spec.containers[0].image
     return None
@@ -189,7 +193,7 @@ async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
     )
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
-            return msgspec.json.decode(line, type=dict[str, Any])
+            return _result.decode(line)
     progress = await read_progress(api, path)
     raise ServiceError(
         f"the pod ended without a result ({progress.message}): {' '.join(log.split())[-500:] or 'it printed nothing'}",

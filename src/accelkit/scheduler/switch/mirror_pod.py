@@ -61,6 +61,9 @@ class _Pod(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+_pod = msgspec.json.Decoder(_Pod)
+
+
 @dataclass
 class _Watch:
     """What has been seen of one container while waiting."""
@@ -133,7 +136,7 @@ class MirrorPod:
     async def _look(self, api: ApiClient, path: str, commands: dict[str, list[str]], watch: _Watch) -> None:
         watch.hopeless = False
         try:
-            pod = msgspec.json.decode(await api.get(path), type=_Pod)
+            pod = _pod.decode(await api.get(path))
         except ApiError as exc:
             watch.problem = "the kubelet shows no mirror pod of it" if exc.not_found else f"the API server: {exc}"
             return

@@ -48,6 +48,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     version: int = RECORD_VERSION
 
 
+_record = msgspec.json.Decoder(Record)
+
+
 def compute_sha256(content: bytes) -> str:
     """Return the SHA-256 of some bytes in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
@@ -83,7 +86,7 @@ def decode_record(content: bytes, place: str) -> Record:
         ConfigurationError: it cannot be read, or is of another version.
     """
     try:
-        record = msgspec.json.decode(content, type=Record)
+        record = _record.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"the record {place} cannot be read: {exc}") from exc
     if record.version != RECORD_VERSION:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, list_missing_folders
 from accelkit.scheduler.launch.manifest import StaticPod
@@ -26,6 +27,8 @@ from accelkit.scheduler.switch.record import (
 )
 
 _OUR_NAMES: Final = re.compile(r"(scheduler|extender-ca)-[0-9a-f]{12}\.(yaml|json|crt)|client\.(crt|key)")
+
+prepare(Record)
 
 
 @dataclass(frozen=True)

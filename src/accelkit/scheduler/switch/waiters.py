@@ -24,6 +24,9 @@ class _State(msgspec.Struct):
     error: str | None = None
 
 
+_state_file = msgspec.json.Decoder(_State)
+
+
 @dataclass(frozen=True)
 class StateFile:
     """A kube-scheduler whose runner says in a JSON file with which configuration it runs, as the embedded cluster's.
@@ -67,7 +70,7 @@ class StateFile:
 
     def _state(self, host: Host) -> _State:
         try:
-            return msgspec.json.decode(host.read(self.path) or b"{}", type=_State)
+            return _state_file.decode(host.read(self.path) or b"{}")
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # It is being written.
             return _State()

@@ -9,6 +9,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.policy.content import PolicyContent
 from accelkit.kernelcache.signatures.policy.policies import SignerPolicies, SignerPolicy
@@ -25,6 +26,9 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     kind: Literal["SignerPolicy"]
     metadata: _Metadata
     spec: PolicySpec
+
+
+prepare(_Document)
 
 
 def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicies:

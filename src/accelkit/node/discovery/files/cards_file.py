@@ -27,6 +27,9 @@ class _ListedCards(msgspec.Struct):
     cards: list[_ListedCard]
 
 
+_listed_cards = msgspec.json.Decoder(_ListedCards)
+
+
 def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[FoundCard]:
     """Return the cards that the profile's file lists, none without the file.
 
@@ -35,7 +38,7 @@ def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[
     """
     path = root / discovery.path
     try:
-        listed = msgspec.json.decode(path.read_bytes(), type=_ListedCards).cards
+        listed = _listed_cards.decode(path.read_bytes()).cards
     except FileNotFoundError:
         return []
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

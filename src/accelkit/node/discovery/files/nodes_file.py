@@ -18,6 +18,9 @@ class _NodesFile(msgspec.Struct):
     driver_device: list[str] = msgspec.field(name="driverDevice", default_factory=list)
 
 
+_nodes_file = msgspec.json.Decoder(_NodesFile)
+
+
 def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     """Return the profile with device nodes as this host names them.
 
@@ -28,7 +31,7 @@ def apply_nodes_file(root: Path, profile: Profile) -> Profile:
         return profile
     path = root / profile.nodes_file
     try:
-        named = msgspec.json.decode(path.read_bytes(), type=_NodesFile)
+        named = _nodes_file.decode(path.read_bytes())
     except FileNotFoundError:
         return profile
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

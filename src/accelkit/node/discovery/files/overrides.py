@@ -19,6 +19,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from accelkit.decoding import prepare
 from accelkit.errors import QuantityError
 from accelkit.model.units import parse_size
 
@@ -32,6 +33,9 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     cards: dict[str, Any]
+
+
+prepare(_File, _Entry)
 
 
 @dataclass(frozen=True, slots=True)
