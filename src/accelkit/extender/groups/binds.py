@@ -122,8 +122,6 @@ class HeldBinds:
         # A namespace leaves as many as it holds to others, so that none has to wait for a few that hold many.
         share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
         if self._held[ref.namespace] >= share:
-            if joined is not None:
-                joined.arrived.discard(ref.uid)
             raise BindingError(f"{why}; too many binds are held already, so give the pods of groups a scheduling gate")
         if joined is None:
             self._check_quota(ref)
@@ -159,7 +157,12 @@ class HeldBinds:
         batch = self._parts.batches.find(group.key)
         if batch is None or ref.uid not in batch.members:
             return None
-        self._move(ref, node)
+        try:
+            self._move(ref, node)
+        except BindingError:
+            # kube-scheduler does not place the pod on the node of its reservation any more.
+            batch.arrived.discard(ref.uid)
+            raise
         return None if batch.gated or batch.opened else batch
 
     def _find_waiting(self, ref: PodRef) -> Group | None:

@@ -47,8 +47,12 @@ class GroupTimes:
 
     @property
     def gather(self) -> float:
-        """From the reservation until kube-scheduler has to have placed enough members without gates."""
-        return min(self.reservation, self.hold + _RETRY_SECONDS)
+        """From the reservation until kube-scheduler has to have placed enough members without gates.
+
+        The rest of the reservation is for members whose binds were held in vain, until kube-scheduler retries them. A
+        reservation that is too short for that lasts for one hold.
+        """
+        return max(min(self.hold, self.reservation), min(self.hold + _RETRY_SECONDS, self.reservation - _RETRY_SECONDS))
 
 
 class PodGroups:

@@ -124,6 +124,9 @@ class Roster:
         known = self._where.get(uid)
         if kind == "DELETED" or pod.status.phase == "Failed":
             key = None
+        elif pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
+            # A finalizer keeps it, and the API server refuses its Binding.
+            key = None
         if known is not None and known != key:
             self._forget(uid)
         if key is None:

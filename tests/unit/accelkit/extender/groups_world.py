@@ -38,7 +38,7 @@ class World:
         turns: how often all groups were looked at.
     """
 
-    def __init__(self, *, api: FakeApi | None = None) -> None:
+    def __init__(self, *, api: FakeApi | None = None, times: GroupTimes | None = None) -> None:
         self._now, self.turns = 1000.0, 0
         self.api, self.ledger = api or FakeApi(), Ledger(unit_bytes=1)
         self.api.after = [self._show_written]
@@ -51,7 +51,7 @@ class World:
             self.feed,
             Policy.BINPACK,
             events=Events(self.api, "accelkit-extender", "h"),
-            times=GroupTimes(),
+            times=times or GroupTimes(),
             decides=self._decides,
             is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self.binder.is_unsettled(uid),  # noqa: PLW0108 - the same

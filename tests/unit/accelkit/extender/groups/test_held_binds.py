@@ -7,16 +7,22 @@ from groups_world import World
 
 from accelkit.extender.groups import binds, controller
 from accelkit.extender.groups.batches import Batches
+from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.ledger.claims import claim
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
 
 
 @pytest.fixture
-async def world(monkeypatch):
+def times():
+    return GroupTimes()
+
+
+@pytest.fixture
+async def world(monkeypatch, times):
     monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
     monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
-    world = World()
+    world = World(times=times)
     task = asyncio.create_task(world.groups.run())
     world.node("n")
     world.node("m")
@@ -101,6 +107,140 @@ async def test_a_reservation_lasts_its_whole_time_once_all_are_placed(world):
     world.pass_time(5)
     await world.settled()
     assert sorted(world.held()) == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize("times", [GroupTimes(reservation=20)])
+async def test_a_reservation_that_is_too_short_for_a_retry_ends_with_the_hold(world):
+    pods(world, "abcd", size=4)
+    assert all(await world.bind_for(5, a="n", b="n"))
+    await world.settled()
+    assert world.held() == {}
+    world.pass_time(14)
+    # With cards for 1 s more, the two others would be bound, and the first two would lose theirs.
+    assert all(await world.bind_for(5, c="m", d="m"))
+    await world.settled()
+    nodes = {"a": "n", "b": "n", "c": "m", "d": "m"}
+    assert await asyncio.gather(*(world.bind(name, node) for name, node in nodes.items())) == [""] * 4
+
+
+@pytest.mark.parametrize("times", [GroupTimes(reservation=30)])
+async def test_members_that_were_held_in_vain_are_retried_before_a_short_reservation_ends(world):
+    pods(world, "abcd", size=4)
+    assert all("2 of 4 pods" in error for error in await world.bind_for(5, a="n", b="n"))
+    world.pass_time(9.9)
+    assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "m")) == ["", ""]
+    world.pass_time(15)
+    await world.settled()
+    assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("reservation", "hold", "gather"), [(60, 5, 20), (35, 5, 20), (30, 5, 15), (20, 5, 5), (3, 5, 3), (60, 0, 15)]
+)
+def test_a_group_gathers_for_one_retry_and_leaves_time_for_another(reservation, hold, gather):
+    assert GroupTimes(reservation, hold).gather == gather
+
+
+@pytest.mark.parametrize("times", [GroupTimes(hold=0)])
+async def test_a_group_whose_binds_are_not_held_binds_once_each_member_was_placed(world):
+    pods(world, "ab", size=2)
+    assert await world.bind("a", "n") == "pod group d/g: kube-scheduler has placed 1 of 2 pods within 0 s"
+    world.pass_time(10)
+    assert await world.bind("b", "n") == ""
+    assert await world.bind("a", "n") == ""
+
+
+async def test_a_pod_whose_bind_cannot_be_held_counts_as_placed(world, monkeypatch):
+    monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 3)
+    pods(world, "abc", size=3)
+    assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
+    pods(world, "xyz", "h", size=9)
+    held = [asyncio.create_task(world.bind(name, "m")) for name in "xyz"]
+    await world.settled()
+    for name, placed in (("a", 1), ("b", 2)):
+        error = await world.bind(name, "n")
+        assert f"{placed} of 3 pods" in error
+        assert "too many binds are held already" in error
+    assert [await world.bind(name, node) for name, node in (("c", "m"), ("a", "n"), ("b", "n"))] == [""] * 3
+    world.pass_time(5)
+    await asyncio.gather(*held)
+
+
+async def test_a_pod_that_kube_scheduler_places_elsewhere_in_vain_counts_no_more(world):
+    pods(world, "ab", size=2, memory=16)
+    assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
+    assert "reserved with those of its group, are on node n" in await world.bind("a", "m")
+    assert "1 of 2 pods" in (await world.bind_for(5, b="m"))[0]
+    assert await world.bind("a", "n") == ""
+    assert await world.bind("b", "m") == ""
+
+
+async def test_a_pod_that_is_being_deleted_counts_no_more(world):
+    pods(world, "abc", size=2, memory=4)
+    assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
+    # A finalizer keeps it, and kube-scheduler does not try it any more.
+    world.find("a")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.show("MODIFIED", world.find("a"))
+    assert "1 of 2 pods" in (await world.bind_for(5, b="n"))[0]
+    assert sorted(world.held()) == ["b", "c"]
+    assert await world.bind("c", "n") == ""
+
+
+async def test_a_member_that_was_placed_and_is_deleted_counts_no_more(world):
+    pods(world, "abcd", size=3, memory=4)
+    assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
+    world.delete("a")
+    pods(world, "e", size=3, memory=4)
+    assert set(await world.bind_for(5, b="n", e="n")) == {
+        "pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"
+    }
+    assert await world.bind("c", "n") == ""
+
+
+async def test_a_member_that_was_placed_and_changes_its_group_counts_no_more(world):
+    pods(world, "abcd", size=3, memory=4)
+    assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
+    world.change("a", **{"pod-group.scheduling.sigs.k8s.io/name": "h"})
+    assert "1 of 3 pods" in (await world.bind_for(5, b="n"))[0]
+    world.change("a", **{"pod-group.scheduling.sigs.k8s.io/name": "g"})
+    assert "2 of 3 pods" in (await world.bind_for(5, c="n"))[0]
+
+
+async def test_a_replica_that_led_no_more_for_a_while_counts_anew(world):
+    pods(world, "ab", size=2)
+    assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
+    world.leads = False
+    await world.settled()
+    assert world.held() == {}
+    world.leads = True
+    assert "1 of 2 pods" in (await world.bind_for(5, b="n"))[0]
+
+
+async def test_a_pod_whose_caller_hung_up_while_its_bind_was_held_counts_as_placed(world):
+    pods(world, "ab", size=2)
+    task = asyncio.create_task(world.bind("a", "n"))
+    await world.settled()
+    task.cancel()
+    world.pass_time(5)
+    await world.settled()
+    assert sorted(world.held()) == ["a", "b"]
+    assert await world.bind("b", "n") == ""
+    assert await world.bind("a", "n") == ""
+
+
+async def test_a_group_that_does_not_gather_leaves_its_cards_to_another_one(world):
+    pods(world, "abc", "g", size=3)
+    pods(world, "uvw", "h", size=3)
+    assert all("2 of 3 pods" in error for error in await world.bind_for(5, a="n", b="n"))
+    assert "does not fit as a whole" in await world.bind("u", "m")
+    # A member that returns does not make the reservation last.
+    world.pass_time(14)
+    task = asyncio.create_task(world.bind("a", "n"))
+    await world.settled()
+    world.pass_time(1)
+    assert "has not placed all of its pods within 20 s" in await task
+    nodes = {"u": "n", "v": "n", "w": "m"}
+    assert await asyncio.gather(*(world.bind(name, node) for name, node in nodes.items())) == [""] * 3
 
 
 async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(world):
