@@ -100,6 +100,8 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
+        # Groups whose members did not all come to bind in time, and until when nothing is reserved for them.
+        self._paused: dict[GroupKey, float] = {}
         # Pods whose reservation ended before they were bound.
         self._had: set[str] = set()
         # How often the members of batches have changed, and what was judged last.
@@ -190,6 +192,8 @@ class Batches:
         standing = self.judge(group)
         if reason := describe_missing(group, standing, size):
             return reason
+        if uid and (left := self._paused.get(group.key, now) - now) > 0:
+            return f"pod group {group.key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
         lacking = [each for each in standing.lacking if uid or not self._has_had(group, each.ref.uid)]
         least = max(0, size - standing.settled)
         if len(lacking) < least:
@@ -271,10 +275,14 @@ class Batches:
                 released.append(ref)
         return released
 
-    def list_overdue(self, now: float) -> list[tuple[GroupKey, float]]:
-        """Return the groups whose reservations end now, each with the seconds that they lasted."""
-        batches = self._batches.items()
-        return [(key, batch.seconds) for key, batch in batches if now >= batch.reserved_at + batch.seconds]
+    def list_overdue(self, now: float) -> list[tuple[GroupKey, Batch]]:
+        """Return the groups whose reservations end now."""
+        return [(key, each) for key, each in self._batches.items() if now >= each.reserved_at + each.seconds]
+
+    def pause(self, key: GroupKey, until: float, now: float) -> None:
+        """Reserve nothing for the members of a group that come to bind, so that others get a turn."""
+        self._paused = {each: end for each, end in self._paused.items() if end > now}
+        self._paused[key] = until
 
     def _has_had(self, group: Group, uid: str) -> bool:
         """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""

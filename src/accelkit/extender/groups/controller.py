@@ -149,9 +149,11 @@ class GroupController:
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
                     self._known.pop(key, None)
-        for key, seconds in self._batches.list_overdue(now):
-            reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {seconds:g} s"
+        for key, batch in self._batches.list_overdue(now):
+            reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {batch.seconds:g} s"
             self._withdraw(key, reason)
+            if not (batch.gated or batch.opened):
+                self._batches.pause(key, now + batch.seconds / 2, now)
 
     def _try_to_decide(self, group: Group, now: float, liftable: list[Member]) -> str:
         try:

@@ -109,6 +109,7 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
     world.pass_time(15)
     await world.settled()
     assert world.held() == {}
+    world.pass_time(10)
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
 
 
@@ -130,6 +131,7 @@ async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_a
         after.pass_time(15)
         await after.settled()
         assert after.held() == {"a": "n"}
+        after.pass_time(10)
         assert await asyncio.gather(after.bind("b", "n"), after.bind("c", "n")) == ["", ""]
 
 

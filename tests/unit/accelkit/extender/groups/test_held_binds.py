@@ -94,6 +94,9 @@ async def test_members_are_placed_anew_for_each_reservation(world):
     await world.bind_for(5, a="n", b="n")
     world.pass_time(15)
     await world.settled()
+    assert "d/g waits 10 s: kube-scheduler did not place enough of its pods in time" in await world.bind("c", "m")
+    assert world.held() == {}
+    world.pass_time(10)
     assert all("2 of 4 pods" in error for error in await world.bind_for(5, c="m", d="m"))
 
 
@@ -119,6 +122,7 @@ async def test_a_reservation_that_is_too_short_for_a_retry_ends_with_the_hold(wo
     # With cards for 1 s more, the two others would be bound, and the first two would lose theirs.
     assert all(await world.bind_for(5, c="m", d="m"))
     await world.settled()
+    world.pass_time(2.5)
     nodes = {"a": "n", "b": "n", "c": "m", "d": "m"}
     assert await asyncio.gather(*(world.bind(name, node) for name, node in nodes.items())) == [""] * 4
 
