@@ -40,14 +40,17 @@ class Cluster:
         """Return what `accelkit audit` finds wrong with the accounts.
 
         Raises:
-            UnreadableError: the audit failed.
+            UnreadableError: the audit failed, or could not read the ledger.
         """
         command = [sys.executable, "-m", "accelkit", "audit", "--output", "json", "--kubeconfig", str(self.kubeconfig)]
         command += [*self.audit_options, "--wait", str(wait_seconds)]
         done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode not in (0, 3):
             raise UnreadableError(f"accelkit audit: {done.stderr.decode(errors='replace').strip()}")
-        return [each for each in json.loads(done.stdout)["findings"] if each["kind"] not in BESIDE_THE_POINT]
+        findings: Sequence[dict[str, Any]] = json.loads(done.stdout)["findings"]
+        if unread := [each["message"] for each in findings if each["kind"] == "unreadable_ledger"]:
+            raise UnreadableError(f"accelkit audit: {unread[0]}")
+        return [each for each in findings if each["kind"] not in BESIDE_THE_POINT]
 
 
 def open_kind(kubeconfig: Path, namespace: str, service: str) -> Cluster:

@@ -11,9 +11,9 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.audit.comparison import Audit
+from accelkit.audit.comparison import UNREADABLE_KINDS, Audit
 from accelkit.audit.evidence import Ledger, ask_if_possible, audit_cluster
-from accelkit.inspection.extender_client import SHOW_FREE, Address, ask_extender, extender_options, read_address
+from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -21,17 +21,19 @@ from accelkit.output import output_option, print_value
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIFFERS = 3
+_WITHOUT = "audit without the ledger with --no-ledger"
 
 
 @click.command(
     "audit",
     short_help="Compare ledger, assignments, kubelets and cards.",
     epilog="Exit codes: 0 no differences, 1 an error that the message explains, 2 wrong usage, 3 differences, or "
-    "unreadable allocations of a node.",
+    "a ledger or allocations of a node that cannot be read.",
 )
 @click.argument("nodes", nargs=-1)
 @click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
 @extender_options
+@click.option("--no-ledger", is_flag=True, help="Do not ask the extender, and compare the other sides only.")
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
 @click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
 @click.option(
@@ -50,6 +52,7 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     key: Path | None,
     server_name: str | None,
     service: str,
+    no_ledger: bool,  # noqa: FBT001 - click passes options by name
     kubeconfig: Path | None,
     namespace: str,
     wait: float,
@@ -60,7 +63,8 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     Without NODES, all nodes with cards are compared.
     """
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
-    found = asyncio.run(_audit(frozenset(nodes), at or service, kubeconfig, namespace=namespace, wait_seconds=wait))
+    extender_at = None if no_ledger else at or service
+    found = asyncio.run(_audit(frozenset(nodes), extender_at, kubeconfig, namespace=namespace, wait_seconds=wait))
     print_value(found, output, lambda: _table(found))
     if found.findings:
         sys.exit(_DIFFERS)
@@ -68,17 +72,18 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
 
 async def _audit(
     nodes: frozenset[str],
-    extender: Address | str,
+    extender: Address | str | None,
     kubeconfig: Path | None,
     *,
     namespace: str,
     wait_seconds: float,
 ) -> Audit:
     async with ApiClient(load_connection(kubeconfig)) as api:
+        ledger: Ledger | None = None
         if isinstance(extender, Address):
-            ledger: Ledger = partial(ask_extender, extender, None)
-        else:
-            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender, instead=SHOW_FREE))
+            ledger = partial(ask_extender, extender, None)
+        elif extender is not None:
+            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender, instead=_WITHOUT))
         return await audit_cluster(api, namespace=namespace, seconds=wait_seconds, nodes=nodes, ledger=ledger)
 
 
@@ -87,8 +92,14 @@ def _table(found: Audit) -> RenderableType:
         Text(f"{finding.kind}  ", style="red").append(finding.message, style="default") for finding in found.findings
     ]
     lines += [Text(f"note  {note}", style="bright_black") for note in found.notes]
-    count = len(found.findings)
-    lines.append(
-        Text("Nothing differs." if not count else f"{count} difference{'' if count == 1 else 's'}.", style="bold")
-    )
+    lines.append(Text(_summarize(found), style="bold"))
     return Group(*lines)
+
+
+def _summarize(found: Audit) -> str:
+    if not found.findings:
+        return "Nothing differs."
+    count = sum(each.kind not in UNREADABLE_KINDS for each in found.findings)
+    if not count:
+        return "Nothing differs in what can be compared."
+    return f"{count} difference{'' if count == 1 else 's'}."

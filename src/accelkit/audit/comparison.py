@@ -1,6 +1,7 @@
 """The comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
 
-A difference is a finding. A side that cannot be read is a note, because unknown is neither right nor wrong.
+A difference is a finding. A side that exists and cannot be read is a finding too, because unknown is not right. A side
+that does not exist, or was not requested, is a note.
 """
 
 from __future__ import annotations
@@ -43,12 +44,17 @@ class AuditKind(StrEnum):
     NOT_ALLOCATED = "not_allocated"
     NOT_PUBLISHED = "not_published"
     UNREADABLE = "unreadable_allocations"
+    UNREADABLE_LEDGER = "unreadable_ledger"
     BYPASSING = "bound_past_extender"
     UNKNOWN_POD = "unknown_pod"
     UNHEALTHY_CARD = "unhealthy_card_in_use"
     CONSTRAINT = "constraint_broken"
     PROCESS = "strange_process"
     TOPOLOGY = "topology_policy"
+
+
+# The findings that are no differences: a comparison was not possible.
+UNREADABLE_KINDS = frozenset({AuditKind.UNREADABLE, AuditKind.UNREADABLE_LEDGER})
 
 
 class AuditFinding(msgspec.Struct, frozen=True):
@@ -89,8 +95,13 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     notes: Sequence[str] = ()
 
 
-def audit(evidence: AuditEvidence) -> Audit:
-    """Compare all sides."""
+def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
+    """Compare all sides.
+
+    Args:
+        evidence: the data of each side.
+        ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
+    """
     findings = [
         AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)
     ]
@@ -102,9 +113,13 @@ def audit(evidence: AuditEvidence) -> Audit:
     ]
     notes = list(evidence.notes)
     if evidence.ledger is None:
-        notes.append("the extender was not asked; give --extender to compare its ledger")
+        notes.append("the ledger is not compared, because the extender was not asked")
     elif isinstance(evidence.ledger, ServiceError):
-        notes.append(f"the ledger is not compared: {evidence.ledger}")
+        message = f"the ledger is not compared: {evidence.ledger}"
+        if ledger_optional:
+            notes.append(message)
+        else:
+            findings.append(AuditFinding("", "", "", AuditKind.UNREADABLE_LEDGER, message))
     else:
         findings += _compare_ledger(evidence.assigned, evidence.ledger)
     views = {view.name: view for view in evidence.assigned.nodes}

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from accelkit.audit.comparison import Audit, AuditEvidence, AuditFinding, audit
+from accelkit.audit.comparison import Audit, AuditEvidence, AuditFinding, AuditKind, audit
 from accelkit.audit.kubelet_policies import read_policies
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, read_cluster
@@ -33,6 +33,7 @@ async def audit_cluster(
     nodes: frozenset[str] = frozenset(),
     bare: bool = False,
     ledger: Ledger | None = None,
+    ledger_optional: bool = False,
 ) -> Audit:
     """Return the audit of nodes, with the differences that last for the given number of seconds.
 
@@ -43,6 +44,7 @@ async def audit_cluster(
         nodes: names of nodes; empty for all nodes with cards.
         bare: whether named nodes may have no cards.
         ledger: returns the ledger of the extender, or the reason why it cannot be read; None skips the ledger.
+        ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -58,11 +60,15 @@ async def audit_cluster(
                 f"no node with cards is named {', '.join(unknown)}",
                 next_step="list the nodes with cards by `accelkit inspect`",
             )
-        found = audit(evidence)
+        found = audit(evidence, ledger_optional=ledger_optional)
         keys = {name_difference(each) for each in found.findings}
-        lasting = keys if lasting is None else lasting & keys
-        if not lasting or time.monotonic() >= deadline:
-            return Audit([each for each in found.findings if name_difference(each) in lasting], found.notes)
+        unread = {name_difference(each) for each in found.findings if each.kind == AuditKind.UNREADABLE_LEDGER}
+        late = time.monotonic() >= deadline
+        # Without the ledger, a comparison does not show which differences last. So it is repeated if there is time.
+        if not unread or late:
+            lasting = unread | (keys if lasting is None else lasting & keys)
+            if not lasting or late:
+                return Audit([each for each in found.findings if name_difference(each) in lasting], found.notes)
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -68,7 +68,13 @@ async def audit_accounting(
     ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=SHOW_FREE))
     try:
         found = await audit_cluster(
-            api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes), bare=True, ledger=ledger
+            api,
+            namespace=namespace,
+            seconds=seconds,
+            nodes=frozenset(nodes),
+            bare=True,
+            ledger=ledger,
+            ledger_optional=True,
         )
     except ApiError as exc:
         return Accounting(Outcome.UNKNOWN, problem=f"nothing could be compared: {exc}")

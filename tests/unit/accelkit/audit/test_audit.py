@@ -166,7 +166,7 @@ def test_what_could_not_be_compared_is_noted():
     assert found.findings == []
     assert found.notes == [
         "the kubelet of n does not answer",
-        "the extender was not asked; give --extender to compare its ledger",
+        "the ledger is not compared, because the extender was not asked",
         "the kubelet of n is not compared: its agent publishes no allocations",
     ]
 

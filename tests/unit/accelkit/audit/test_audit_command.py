@@ -20,9 +20,9 @@ from accelkit.model.observed_allocations import HeldDevices, HeldPod
 GIB = 2**30
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
-NOT_ASKED = (
+NO_EXTENDER = (
     "the ledger is not compared: the cluster has no extender to ask in namespace accelkit (there is none); "
-    "name its place with --namespace and --service, or `accelkit inspect --from-api` shows what is free"
+    "name its place with --namespace and --service, or audit without the ledger with --no-ledger"
 )
 UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
 
@@ -66,15 +66,46 @@ def cluster(hostile_registry, tmp_path, audited_cluster):
 
 
 def test_where_nothing_differs_the_exit_code_is_0(cluster):
-    result = cluster.audit()
+    cluster.count(asyncio.run(inspect_cluster(cluster.api)))
+    result = cluster.audit("--extender", cluster.server.url)
+    assert (result.exit_code, result.stdout) == (0, "Nothing differs.\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ({"message": "there is none", "reason": "NotFound"}, 404),
+        ({"message": "no right", "reason": "Forbidden"}, 403),
+        ({"message": "it is starting", "reason": "InternalError"}, 500),
+    ],
+)
+def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
+    cluster.tokens = answer
+    result = cluster.audit("--wait", "0")
+    assert result.exit_code == 3
+    assert result.stdout.startswith("unreadable_ledger  the ledger is not compared: the ")
+    assert "audit without the ledger with --no-ledger" in result.stdout
+    assert result.stdout.splitlines()[-1] == "Nothing differs in what can be compared."
+
+
+def test_without_the_ledger_the_exit_code_is_0(cluster):
+    result = cluster.audit("--no-ledger")
     assert result.exit_code == 0
-    assert result.stdout.splitlines() == [f"note  {NOT_ASKED}", "Nothing differs."]
+    assert result.stdout.splitlines() == [
+        "note  the ledger is not compared, because the extender was not asked",
+        "Nothing differs.",
+    ]
+
+
+def test_no_ledger_takes_precedence_over_an_address_in_the_environment(cluster):
+    assert cluster.audit("--no-ledger", ACCELKIT_EXTENDER=cluster.server.url).exit_code == 0
 
 
 def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
     cluster.api.put_config_map("n", {"allocations.json": "garbled"})
-    result = cluster.audit("--wait", "0")
+    result = cluster.audit("--wait", "0", "--no-ledger")
     assert result.exit_code == 3
+    assert result.stdout.splitlines()[-1] == "Nothing differs in what can be compared."
     assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: allocations cannot")
 
 
@@ -82,7 +113,11 @@ def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
     cluster.observe(STRANGER, AGREED)
     result = cluster.audit("--wait", "0")
     assert result.exit_code == 3
-    assert result.stdout.splitlines() == [f"unknown_pod  {UNKNOWN_POD}", f"note  {NOT_ASKED}", "1 difference."]
+    assert result.stdout.splitlines() == [
+        f"unreadable_ledger  {NO_EXTENDER}",
+        f"unknown_pod  {UNKNOWN_POD}",
+        "1 difference.",
+    ]
 
 
 def test_differences_are_counted(cluster):
@@ -92,10 +127,10 @@ def test_differences_are_counted(cluster):
 
 def test_a_terminal_shows_which_kind_differs_in_red_and_notes_in_grey(cluster):
     cluster.observe(STRANGER, AGREED)
-    shown = cluster.audit("--wait", "0", FORCE_COLOR="1", NO_COLOR="", TERM="xterm").stdout
+    shown = cluster.audit("--wait", "0", "--no-ledger", FORCE_COLOR="1", NO_COLOR="", TERM="xterm").stdout
     assert shown.splitlines() == [
         f"\x1b[31munknown_pod  \x1b[0m\x1b[39m{UNKNOWN_POD}\x1b[0m",
-        f"\x1b[90mnote  {NOT_ASKED}\x1b[0m",
+        "\x1b[90mnote  the ledger is not compared, because the extender was not asked\x1b[0m",
         "\x1b[1m1 difference.\x1b[0m",
     ]
 
@@ -105,8 +140,11 @@ def test_programs_read_json_or_yaml(cluster):
     result = cluster.audit("--wait", "0", "-o", "json")
     assert result.exit_code == 3
     assert json.loads(result.stdout) == {
-        "findings": [{"node": "n", "card": "", "pod": "d/ghost", "kind": "unknown_pod", "message": UNKNOWN_POD}],
-        "notes": [NOT_ASKED],
+        "findings": [
+            {"node": "", "card": "", "pod": "", "kind": "unreadable_ledger", "message": NO_EXTENDER},
+            {"node": "n", "card": "", "pod": "d/ghost", "kind": "unknown_pod", "message": UNKNOWN_POD},
+        ],
+        "notes": [],
     }
     assert YAML(typ="safe").load(cluster.audit("--wait", "0", "-o", "yaml").stdout) == json.loads(result.stdout)
 
@@ -147,12 +185,12 @@ def test_an_extender_that_does_not_answer_is_an_error(cluster):
 
 def test_the_namespace_of_accelkit_may_be_another(cluster):
     cluster.observe(STRANGER, AGREED, namespace="elsewhere")
-    assert cluster.audit("--wait", "0").exit_code == 0
-    assert cluster.audit("--wait", "0", "--namespace", "elsewhere").exit_code == 3
+    assert cluster.audit("--wait", "0", "--no-ledger").exit_code == 0
+    assert cluster.audit("--wait", "0", "--no-ledger", "--namespace", "elsewhere").exit_code == 3
 
 
 def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster):
-    assert cluster.audit("n").exit_code == 0
+    assert cluster.audit("n", "--no-ledger").exit_code == 0
     result = cluster.audit("n", "x")
     assert result.exit_code == 1
     assert result.stderr == ("Error: no node with cards is named x; list the nodes with cards by `accelkit inspect`\n")

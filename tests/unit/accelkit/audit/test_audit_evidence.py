@@ -189,7 +189,7 @@ async def test_what_the_kubelets_hold_is_read_before_what_is_assigned(cluster):
 async def test_an_audit_that_finds_nothing_looks_once(cluster, clock):
     found = await audit_cluster(cluster, namespace="ak", seconds=10)
     assert (found.findings, cluster.looks, clock.now) == ([], 1, 0)
-    assert found.notes == ["the extender was not asked; give --extender to compare its ledger"]
+    assert found.notes == ["the ledger is not compared, because the extender was not asked"]
 
 
 async def test_a_difference_that_lasts_is_found_when_the_time_is_over(cluster, clock):
@@ -229,12 +229,43 @@ async def test_the_ledger_is_asked_anew_each_time(cluster, clock):
     assert (found.findings, found.notes, answers) == ([], [], [])
 
 
-async def test_an_extender_that_says_why_it_does_not_answer_is_noted(cluster, clock):
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_ledger_that_cannot_be_read_is_a_finding_or_a_note(cluster, clock, optional):
     async def ledger():
         return ServiceError("no right", next_step="get one")
 
-    found = await audit_cluster(cluster, namespace="ak", seconds=0, ledger=ledger)
-    assert (found.findings, found.notes) == ([], ["the ledger is not compared: no right; get one"])
+    found = await audit_cluster(cluster, namespace="ak", seconds=10, ledger=ledger, ledger_optional=optional)
+    message = "the ledger is not compared: no right; get one"
+    findings = [(each.kind, each.message) for each in found.findings]
+    # Without a finding, there is nothing to wait for.
+    expected = ([], [message], 0) if optional else ([("unreadable_ledger", message)], [], 10)
+    assert (findings, found.notes, clock.now) == expected
+
+
+async def test_a_ledger_that_can_be_read_in_time_is_compared(cluster, clock):
+    answers = [ServiceError("it is starting"), await inspect_cluster(cluster)]
+
+    async def ledger():
+        return answers.pop(0)
+
+    found = await audit_cluster(cluster, namespace="ak", seconds=10, ledger=ledger)
+    assert (found.findings, found.notes, answers) == ([], [], [])
+
+
+async def test_a_difference_of_the_ledger_outlasts_an_outage_of_the_extender(cluster, clock):
+    async def ledger():
+        return ServiceError("it is starting") if 3 < clock.now < 8 else assemble([])
+
+    found = await audit_cluster(cluster, namespace="ak", seconds=10, ledger=ledger)
+    assert {each.kind for each in found.findings} == {"ledger_differs"}
+
+
+async def test_a_ledger_that_cannot_be_read_any_more_is_a_finding(cluster, clock):
+    async def ledger():
+        return ServiceError("it is shutting down") if clock.now > 3 else assemble([])
+
+    found = await audit_cluster(cluster, namespace="ak", seconds=10, ledger=ledger)
+    assert [each.kind for each in found.findings] == ["unreadable_ledger"]
 
 
 async def test_differences_of_other_nodes_than_the_named_ones_are_not_looked_for(cluster, clock):
