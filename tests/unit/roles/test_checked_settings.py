@@ -37,6 +37,13 @@ CASES = {
         },
         "waits 6s for an answer (second_scheduler_extender_timeout)",
     ),
+    "one on a host": ("extender", {"extender_expose": "host"}, ""),
+    "replicas on a host": (
+        "extender",
+        {"extender_expose": "host", "extender_replicas": 2},
+        "cannot run 2 replicas of the extender: with extender_expose: host exactly one runs",
+    ),
+    "replicas": ("extender", {"extender_replicas": "3"}, ""),
     "agents": ("device_plugin", {}, ""),
     "most": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR, "device_plugin_gas_slots": 1000}, ""),
     "factor": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5}, "give 1, or up to 16"),
