@@ -15,6 +15,7 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Waits until all pods of a Deployment or a DaemonSet match its current template and are available.
+  - With O(lease), also waits until one of these pods holds the Lease.
   - Shows every 15 seconds which pods are not ready, and how long it has waited.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -45,6 +46,12 @@ options:
       - Namespace of the workload.
     type: str
     required: true
+  lease:
+    description:
+      - Name of the Lease, in the same namespace, that a pod of the workload must hold. The identity of the holder is
+        the name of the pod, also with C(_) and a suffix.
+      - Without it, the module does not wait for a leader.
+    type: str
   timeout:
     description:
       - Limit of the wait in seconds.
@@ -59,16 +66,28 @@ EXAMPLES = r"""
     name: accelkit-node-agent
     namespace: accelkit
     timeout: 300
+
+- name: Wait for the leader of the extender
+  accelkit.kubernetes.rollout_wait:
+    kind: Deployment
+    name: accelkit-extender
+    namespace: accelkit
+    lease: accelkit-extender
 """
 
 RETURN = r"""
+holder:
+  description: Identity of the pod that holds the Lease.
+  returned: success, if O(lease) is set
+  type: str
+  sample: accelkit-extender-7d9f8-abcde
 pods:
   description: Number of pods of the workload.
   returned: success
   type: int
   sample: 3
 waiting_for:
-  description: The pods that were not ready at the end.
+  description: What was missing at the end, the pods that were not ready or the holder of the Lease.
   returned: if the workload is not rolled out in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"
@@ -88,14 +107,23 @@ def main():
         kind={"type": "str", "choices": ["DaemonSet", "Deployment"], "required": True},
         name={"type": "str", "required": True},
         namespace={"type": "str", "required": True},
+        lease={"type": "str"},
         timeout={"type": "int", "default": 120},
     )
     given = module.params
     found = call(
         module,
-        lambda api: wait_for_rollout(api, given["kind"], given["namespace"], given["name"], seconds=given["timeout"]),
+        lambda api: wait_for_rollout(
+            api,
+            given["kind"],
+            given["namespace"],
+            given["name"],
+            seconds=given["timeout"],
+            lease=given["lease"] or "",
+        ),
     )
-    module.exit_json(changed=False, pods=found.wanted)
+    result = {"holder": found.holder} if found.holder else {}
+    module.exit_json(changed=False, pods=found.wanted, **result)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from accelkit.errors import WaitError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.paths import build_collection_path, build_leases_path, build_object_path
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import list_some
 
@@ -70,12 +70,24 @@ class _Pod(msgspec.Struct):
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
 
 
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
 class Rollout(msgspec.Struct, frozen=True):
-    """How many pods a workload wants, and how many run as its template says; `observed` is false for a former state."""
+    """How many pods a workload wants, and how many run as its template says; `observed` is false for a former state.
+
+    `holder` is the identity in the Lease, empty if none was requested.
+    """
 
     wanted: int
     done: int
     observed: bool
+    holder: str = ""
 
     @property
     def complete(self) -> bool:
@@ -83,7 +95,9 @@ class Rollout(msgspec.Struct, frozen=True):
         return self.observed and self.done == self.wanted
 
 
-async def wait_for_rollout(api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float) -> Rollout:
+async def wait_for_rollout(
+    api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float, lease: str = ""
+) -> Rollout:
     """Wait until a workload is rolled out; its pods have its name in the label app.kubernetes.io/name.
 
     Args:
@@ -92,9 +106,10 @@ async def wait_for_rollout(api: ApiClient, kind: str, namespace: str, name: str,
         namespace: of it and its pods.
         name: of it.
         seconds: how long to wait.
+        lease: the name of the Lease that a pod of the workload must hold; empty for none.
 
     Raises:
-        WaitError: it is not rolled out in time.
+        WaitError: it is not rolled out in time, or none of its pods holds the Lease.
         ApiError: the API server refused or did not answer.
     """
     deadline = time.monotonic() + seconds
@@ -102,10 +117,16 @@ async def wait_for_rollout(api: ApiClient, kind: str, namespace: str, name: str,
     while True:
         answer = await get_if_present(api, path)
         found = None if answer is None else _judge(kind, msgspec.json.decode(answer, type=_Workload))
-        if found is not None and found.complete:
-            return found
+        complete = found is not None and found.complete
+        holder = await _find_holder(api, namespace, name, lease) if complete and lease else ""
+        if found is not None and complete and (holder or not lease):
+            return msgspec.structs.replace(found, holder=holder)
         if time.monotonic() >= deadline:
             of = f"{kind} {namespace}/{name}"
+            if complete:
+                held = f"Lease {namespace}/{lease}"
+                sentence, step = f"no pod of {of} holds {held}", "look at the logs of its pods"
+                raise WaitError(seconds, f"a pod of {of} to hold {held}", sentence, next_step=step)
             waiting = f"{of} to exist" if found is None else await _describe(api, found, of, namespace, name)
             raise WaitError(seconds, waiting, f"{of} is not rolled out", next_step="look at its pods and their events")
         await asyncio.sleep(_POLL_SECONDS)
@@ -122,9 +143,24 @@ def _judge(kind: str, found: _Workload) -> Rollout:
     return Rollout(found.spec.replicas, done, observed)
 
 
-async def _describe(api: ApiClient, found: Rollout, of: str, namespace: str, name: str) -> str:
+async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) -> str:
+    """Return the identity in a Lease if it is that of a pod of the workload; else the empty text."""
+    answer = await get_if_present(api, build_object_path(build_leases_path(namespace), lease))
+    holder = msgspec.json.decode(answer, type=_Lease).spec.holder_identity if answer is not None else None
+    if not holder:
+        return ""
+    # kube-scheduler adds `_` and a UID to the name of its pod.
+    names = {pod.metadata.name for pod in await _list_pods(api, namespace, name)}
+    return holder if holder.partition("_")[0] in names else ""
+
+
+async def _list_pods(api: ApiClient, namespace: str, name: str) -> list[_Pod]:
     query = {"labelSelector": f"app.kubernetes.io/name={name}"}
-    pods, _ = await list_all(api, build_collection_path("v1", "pods", namespace), _Pod, query=query)
+    return (await list_all(api, build_collection_path("v1", "pods", namespace), _Pod, query=query))[0]
+
+
+async def _describe(api: ApiClient, found: Rollout, of: str, namespace: str, name: str) -> str:
+    pods = await _list_pods(api, namespace, name)
     waiting = sorted(pod.spec.node_name or f"{pod.metadata.name} (no node yet)" for pod in pods if not pod.ready)
     where = f": {list_some(waiting)}" if waiting else ""
     return f"{found.wanted - found.done} of {found.wanted} pods of {of}{where}"

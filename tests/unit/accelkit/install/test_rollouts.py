@@ -6,8 +6,9 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, WaitError
+from accelkit.install import rollouts
 from accelkit.install.rollouts import wait_for_rollout
-from accelkit.kube.paths import PODS
+from accelkit.kube.paths import PODS, build_leases_path
 
 
 @pytest.fixture
@@ -74,3 +75,50 @@ async def test_an_api_server_that_refuses_ends_the_wait(api):
     api.fail(ApiError("forbidden", status=403))
     with pytest.raises(ApiError, match="forbidden"):
         await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=60)
+
+
+def hold(api, holder):
+    spec = {} if holder is None else {"holderIdentity": holder}
+    api.store(build_leases_path("ns"), {"metadata": {"name": "l", "namespace": "ns"}, "spec": spec})
+
+
+@pytest.mark.parametrize("holder", ["p-1", "p-1_0a1b"])
+async def test_a_workload_whose_pod_holds_the_lease_is_rolled_out(api, holder):
+    deployment(api)
+    pod(api, "p-1", "n-1", ready=True)
+    hold(api, holder)
+    assert (await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")).wanted == 2
+
+
+@pytest.mark.parametrize("holder", [None, "", "p-0", "p", "_p-1"])
+async def test_a_lease_that_no_pod_of_the_workload_holds_is_waited_for(api, holder):
+    deployment(api)
+    pod(api, "p-1", "n-1", ready=True)
+    hold(api, holder)
+    with pytest.raises(WaitError) as raised:
+        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
+    assert raised.value.waiting == "a pod of Deployment ns/w to hold Lease ns/l"
+    assert str(raised.value) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; look at the logs of its pods"
+
+
+async def test_a_lease_that_does_not_exist_is_waited_for(api):
+    deployment(api)
+    with pytest.raises(WaitError, match="no pod of Deployment ns/w holds Lease ns/l"):
+        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
+
+
+async def test_pods_that_are_not_ready_are_reported_before_the_lease(api):
+    deployment(api, available=1)
+    with pytest.raises(WaitError, match="Deployment ns/w is not rolled out"):
+        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
+
+
+async def test_a_lease_that_is_taken_in_time_ends_the_wait(api, monkeypatch):
+    deployment(api)
+    pod(api, "p-1", "n-1", ready=True)
+
+    async def sleep(_seconds):
+        hold(api, "p-1")
+
+    monkeypatch.setattr(rollouts.asyncio, "sleep", sleep)
+    assert (await wait_for_rollout(api, "Deployment", "ns", "w", seconds=60, lease="l")).complete
