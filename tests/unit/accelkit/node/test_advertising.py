@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from device_names import unit
 from fake_api.server import FakeApi
@@ -15,6 +17,7 @@ from accelkit.model.inventory import (
     Inventory,
     decode_inventory,
     encode_inventory,
+    find_unit,
 )
 from accelkit.node import advertising
 from accelkit.node._proto import podresources_pb2 as resources
@@ -300,6 +303,22 @@ async def test_a_clock_that_was_put_back_leaves_the_history_in_order(node):
     node.pods = [SharingPod("d", "p", 8, STARTED)]
     assert await node.agent(1).update([found("a", 16)])
     assert node.published.former_units == (FormerUnit(8, NOW + 60), FormerUnit(4, NOW + 60))
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+async def test_pods_are_read_in_their_unit_whatever_the_clock_of_their_node_shows(node, ahead):
+    """The kubelet writes starts by the clock of the node, which is also the clock of the agent."""
+    node.now += ahead
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
+
+    def start(seconds):
+        return datetime.fromtimestamp(NOW + ahead + seconds, UTC).isoformat()
+
+    node.pods = [SharingPod("d", "p", 4, start(-1))]
+    assert await node.agent(1).update([found("a", 16)])
+    inventory = node.published
+    units = [find_unit(inventory.unit_bytes, inventory.former_units, start(seconds)) for seconds in (-1, 0, 1, 3599)]
+    assert units == [4, 4, 1, 1]
 
 
 async def test_a_node_of_another_release_has_its_unit_as_history(node):
