@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-changed test-cuts test-long storm storms bursts
+.PHONY: help demo demo-stop programs test-programs test test-stress test-unit test-integration test-other-python test-collection test-changed test-cuts test-long storm storms bursts
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -18,10 +18,13 @@ demo-stop: .venv/demo ## Stop and delete the embedded cluster.
 	$(BIN)/accelkit sandbox down
 
 programs: ## Install what the tests run beside Python packages: busybox, a registry, debootstrap… As root, by apt.
-	$(PYTHON) scripts/install_test_programs.py
+	$(PYTHON) scripts/test_programs.py install
+
+test-programs:
+	@$(PYTHON) scripts/test_programs.py check
 
 # DONE names parts that were run already, as CI does beside e2e.
-test: $(addprefix test-,$(filter-out $(DONE),unit integration other-python collection)) ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
+test: test-programs $(addprefix test-,$(filter-out $(DONE),unit integration other-python collection)) ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 20
 
 # Deadlines are missed where a machine stands still, so the few that fail run once more, alone; twice is failed.
@@ -44,6 +47,9 @@ test-other-python: .venv/dev ## Unit tests on OTHER_PYTHON, by default Debian's 
 	$(BIN)/python scripts/other_python.py $(OTHER_PYTHON) $(PARALLEL) $(OTHER_PYTHON_TESTS)
 OTHER_PYTHON ?= /usr/bin/python3
 OTHER_PYTHON_TESTS ?= $(addprefix tests/unit/accelkit/,extender install kernelcache kube node sandbox)
+
+test-stress: .venv/dev ## The tests while other processes keep every processor busy; finds tests that need a fast machine.
+	$(BIN)/python scripts/under_load.py $(MAKE) --keep-going test
 
 test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test runs them on the tarball.
 	$(BIN)/python scripts/collection_gate.py units

@@ -10,6 +10,7 @@ pytest_plugins = [
     "plugin_distributions",
     "sandbox_groups",
     "skips",
+    "timings",
     "standin_nvml.fixtures",
     "pytester",
 ]

@@ -1,7 +1,9 @@
-"""Install the programs that tests and checks run and pip does not bring; `make programs` runs it.
+"""Check or install the programs that tests run and that pip does not install.
 
-On Debian and systems made from it, as root, missing programs come from apt. Elsewhere, or without root, this says which
-are missing and how to install them. The binaries of the control plane are built by `accelkit sandbox build`, not here.
+    python scripts/test_programs.py check      # first step of `make test`: names what is missing, and what to run
+    python scripts/test_programs.py install    # `make programs`: as root on Debian, installs it by apt
+
+`accelkit sandbox build` builds the programs of the control plane.
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 @dataclass(frozen=True)
 class Program:
-    """One of `names` on PATH is enough.
+    """A program that tests run. One of `names` on PATH is enough.
 
-    Args:
-        names: what satisfies the tests.
-        package: Debian's package; None where Debian 12 has none that is new enough.
-        purpose: who runs it.
+    Attributes:
+        names: the commands, any of which the tests can use.
+        package: Debian's package; None where the package of Debian 12 is too old.
+        purpose: which tests run it.
+        tested: whether `make test` needs it; other targets need the rest.
     """
 
     names: tuple[str, ...]
     package: str | None
     purpose: str
+    tested: bool = True
 
     @property
     def missing(self) -> bool:
@@ -42,24 +46,45 @@ class Program:
 
 PROGRAMS = (
     Program(("git",), "git", "make lint"),
-    Program(("go",), None, "a registry of the tests, and the control plane where KUBEBUILDER_ASSETS names none"),
+    Program(("go",), None, "a registry of the tests, and the control plane where KUBEBUILDER_ASSETS is not set"),
     Program(("busybox",), "busybox-static", "shells of hosts"),
     Program(("docker-registry",), "docker-registry", "registries of the tests"),
     Program(("curl", "wget"), "curl", "probes of hosts"),
     Program(("gcc",), "build-essential", "stand-ins of the vendors' libraries"),
     Program(("mount",), "mount", "a disk that is full"),
-    Program(("faketime",), "faketime", "clocks that jump in storms"),
     Program(("promtool",), "prometheus", "alerts and dashboards"),
     Program(("setpriv",), "util-linux", "processes of simulated nodes"),
     Program(("checkmodule",), "checkpolicy", "the SELinux module"),
     Program(("semodule_package",), "semodule-utils", "the SELinux module"),
-    Program(("debootstrap",), "debootstrap", "make e2e"),
-    Program(("docker",), "docker.io", "make e2e"),
+    Program(("faketime",), "faketime", "make storm: clocks that jump", tested=False),
+    Program(("debootstrap",), "debootstrap", "make e2e", tested=False),
+    Program(("docker",), "docker.io", "make e2e", tested=False),
 )
 ELSEWHERE = {"go": "Debian 12's Go is too old: take 1.24 or newer from https://go.dev/dl and put it on PATH"}
 
 
 def main() -> int:
+    """Check or install; return the exit status."""
+    match sys.argv[1:]:
+        case ["check"]:
+            return check()
+        case ["install"]:
+            return install_missing()
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+
+
+def check() -> int:
+    """Report the programs that `make test` needs and that are missing; return the exit status."""
+    missing = [program for program in PROGRAMS if program.tested and program.missing]
+    report(missing)
+    if missing:
+        print("Run `make programs` as root, then `make test` again.", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def install_missing() -> int:
     """Install what is missing; return the exit status."""
     missing = [program for program in PROGRAMS if program.missing]
     packages = [program.package for program in missing if program.package]
@@ -70,9 +95,14 @@ def main() -> int:
             print(f"error: apt-get could not install {' '.join(packages)}: {exc}", file=sys.stderr)
             return 1
         missing = [program for program in missing if program.missing]
+    report(missing)
+    return 1 if missing else 0
+
+
+def report(missing: list[Program]) -> None:
+    """Print which programs are missing, and how to install each."""
     for program in missing:
         print(f"error: {program} is not on PATH; {advise(program)}", file=sys.stderr)
-    return 1 if missing else 0
 
 
 def install(packages: list[str]) -> None:
