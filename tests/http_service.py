@@ -9,7 +9,7 @@ import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -22,21 +22,12 @@ from accelkit.install.certificates.issuing import Authority, KeyPair
 from accelkit.serving.server import HttpServer, Reply
 from accelkit.serving.tls import Listen, TlsFiles
 
-T = TypeVar("T")
 Handler: TypeAlias = Callable[[str, str, bytes], Awaitable[Reply]]
 # Status, headers and body.
 Answer: TypeAlias = tuple[int, dict[str, str], bytes]
 
 # For what happens within milliseconds on a machine that does nothing else.
 PATIENCE_SECONDS = 15.0
-
-
-async def until(question: Callable[[], T]) -> T:
-    """Ask until the answer is true; return it."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not (answer := question()):
-            await asyncio.sleep(0.005)
-    return answer
 
 
 class RunningServer(HttpServer):

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 DEADLINE = 45.0
 
 
-async def until(question: Callable[[], Awaitable[Any]], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:
-    """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := await question()):
+async def until(question: Callable[[], Any], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:
+    """Call the function, which may be asynchronous, until its answer is true; return the answer.
+
+    The pauses between the calls grow up to `every` seconds.
+    """
+    deadline, pause = time.monotonic() + seconds, 0.0
+    while not (answer := await _ask(question)):
         assert time.monotonic() < deadline, f"not within {seconds} s: {getattr(question, '__name__', question)}"
-        await asyncio.sleep(every)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause + 0.001, every)
     return answer
+
+
+async def _ask(question: Callable[[], Any]) -> Any:
+    answer = question()
+    return await answer if inspect.isawaitable(answer) else answer

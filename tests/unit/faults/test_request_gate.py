@@ -9,6 +9,7 @@ import json
 import pytest
 from faults.gate import Gate
 from ports import free_port
+from support.waiting import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SECONDS = 10
@@ -80,12 +81,6 @@ async def connect(gate):
     yield connect
     for writer in writers:
         writer.close()
-
-
-async def until(question):
-    async with asyncio.timeout(SECONDS):
-        while not question():
-            await asyncio.sleep(0.01)
 
 
 async def test_everything_passes_without_a_fault(connect, gate):

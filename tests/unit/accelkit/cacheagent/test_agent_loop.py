@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from private_sigstore import PrivateSigstore
 from registries import misbehaviour
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
+from support.waiting import until
 
 from accelkit.cacheagent import agent as module
 from accelkit.cacheagent.agent import AgentOptions, CacheAgent
@@ -65,13 +66,8 @@ class Stand:
         conditions = entries.get(self.image.digest, {}).get("conditions", ())
         return next((each for each in conditions if each["type"] == kind), {})
 
-    async def until(self, question: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
-            while not question():
-                await asyncio.sleep(0.01)
-
     async def until_ready(self, name: str = "add") -> None:
-        await self.until(lambda: self.condition("Ready", name).get("status") == "True")
+        await until(lambda: self.condition("Ready", name).get("status") == "True")
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
@@ -122,7 +118,7 @@ async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
     monkeypatch.setattr(Store, "move_link", note_move)
     # Its link goes, and so does its folder.
     stand.api.objects.pop(f"{CACHES}/add")
-    await stand.until(lambda: not stand.store.stored)
+    await until(lambda: not stand.store.stored)
     assert done[:2] == ["move", "collect"]
 
 
@@ -137,9 +133,9 @@ async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(sta
     link = Path(names.build_link_path("team/add", stand.store.root))
     kept = {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()}
     (link / "evil.so").write_bytes(b"evil")
-    await stand.until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
-    await stand.until(link.is_dir)
-    await stand.until(lambda: stand.condition("Degraded"))
+    await until(lambda: stand.count("accelkit_kernel_cache_extractions_total") == 2)
+    await until(link.is_dir)
+    await until(lambda: stand.condition("Degraded"))
     await stand.until_ready()
     assert {path.name: path.read_bytes() for path in link.rglob("*") if path.is_file()} == kept
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
@@ -175,7 +171,7 @@ async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_told(
     monkeypatch.setattr(Store, "write_ledger", refuse)
     stand.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
     stand.ask("other")
-    await stand.until(lambda: stand.condition("Extracted", "other").get("status") == "True")
+    await until(lambda: stand.condition("Extracted", "other").get("status") == "True")
     assert stand.condition("Ready", "other")["reason"] == "Pending"
     monkeypatch.undo()
     await stand.until_ready("other")
@@ -187,22 +183,22 @@ async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_end
     pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}, "status": {"phase": "Running"}}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "add"}}
     stand.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
-    await stand.until(lambda: stand.store.ledger.uses.get("p"))
+    await until(lambda: stand.store.ledger.uses.get("p"))
     stand.store.ledger.lost = True
-    await stand.until(lambda: "" in stand.store.ledger.uses.get("p", {}))
+    await until(lambda: "" in stand.store.ledger.uses.get("p", {}))
     stand.api.objects.pop(f"{CACHES}/add")
-    await stand.until(lambda: REPORT not in stand.api.objects)
+    await until(lambda: REPORT not in stand.api.objects)
     assert stand.store.stored
     stand.api.objects.pop(f"{build_collection_path('v1', 'pods', 'team')}/p")
-    await stand.until(lambda: not stand.store.stored)
-    await stand.until(lambda: stand.count("accelkit_kernel_cache_collected_total") == 1)
+    await until(lambda: not stand.store.stored)
+    await until(lambda: stand.count("accelkit_kernel_cache_collected_total") == 1)
 
 
 async def test_a_withdrawn_policy_takes_the_link_away_whatever_the_controller_says(stand):
     stand.ask()
     await stand.until_ready()
     stand.api.objects.pop(f"{names.SIGNER_POLICIES}/p")
-    await stand.until(lambda: stand.condition("Ready").get("reason") == "NotCovered")
+    await until(lambda: stand.condition("Ready").get("reason") == "NotCovered")
     assert not next((stand.store.root / "claims").iterdir()).exists()
     stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p2"}, "spec": stand.policy})
     await stand.until_ready()
@@ -215,8 +211,8 @@ async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(stan
     stand.registry.on("*", ".*", misbehaviour.failing(503))
     changed = {**stand.policy, "verdictTtlSeconds": 3600}
     stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": changed})
-    await stand.until(lambda: len(next(iter(stand.store.stored.values())).satisfied) == 2)
-    await stand.until(lambda: stand.condition("Ready") and not stand.condition("Ready")["message"])
+    await until(lambda: len(next(iter(stand.store.stored.values())).satisfied) == 2)
+    await until(lambda: stand.condition("Ready") and not stand.condition("Ready")["message"])
     assert len(stand.registry.requests) == asked
 
 
@@ -228,7 +224,7 @@ async def test_a_policy_that_nobody_satisfies_withdraws_the_digest(stand):
     stand.api.store(
         names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": {**stand.policy, "signers": [signer]}}
     )
-    await stand.until(lambda: stand.condition("Ready").get("reason") == "SignatureInvalid")
+    await until(lambda: stand.condition("Ready").get("reason") == "SignatureInvalid")
     assert not next((stand.store.root / "claims").iterdir()).exists()
 
 
@@ -239,7 +235,7 @@ async def test_cards_that_are_changed_change_the_verdict(stand):
     annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (other,)))}
     node = {"metadata": {"name": "n", "uid": "n", "annotations": annotations}, "status": {}}
     stand.api.store(NODES, node)
-    await stand.until(lambda: stand.condition("Compatible").get("reason") == "Incompatible")
+    await until(lambda: stand.condition("Compatible").get("reason") == "Incompatible")
     assert stand.condition("Ready")["status"] == "False"
     assert not next((stand.store.root / "claims").iterdir()).exists()
 
@@ -248,7 +244,7 @@ async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(stand):
     stand.ask()
     await stand.until_ready()
     stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
-    await stand.until(lambda: "signer policy odd is wrong" in stand.condition("Ready")["message"])
+    await until(lambda: "signer policy odd is wrong" in stand.condition("Ready")["message"])
     assert stand.condition("Ready")["status"] == "True"
     stand.ask("other")
-    await stand.until(lambda: stand.condition("Ready", "other").get("reason") == "PolicyUnreadable")
+    await until(lambda: stand.condition("Ready", "other").get("reason") == "PolicyUnreadable")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ports import free_port
+from support.waiting import until
 
 from accelkit.cacheagent.agent import AgentOptions, run
 from accelkit.cacheagent.disk.store import Store
@@ -86,9 +87,7 @@ async def test_probes_are_answered_while_the_store_is_opened(tmp_path, kubeconfi
             await opening.wait()
         assert ask(port) == "ok\n"
         go_on.set()
-        async with asyncio.timeout(30):
-            while not (tmp_path / "store" / "claims").is_dir():
-                await asyncio.sleep(0.01)
+        await until((tmp_path / "store" / "claims").is_dir)
         assert ask(port) == "ok\n"
     finally:
         running.cancel()

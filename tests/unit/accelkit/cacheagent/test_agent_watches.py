@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from agent_worlds import MOUNT, A
 from fake_api.watches import WatchedApi
+from support.waiting import until
 
 from accelkit.cacheagent.watches import Watches
 from accelkit.gkm import names
@@ -48,9 +49,7 @@ class Seen:
         self.changes += 1
 
     async def until(self, question: Callable[[Watches], object]) -> Watches:
-        async with asyncio.timeout(20):
-            while not question(self.watches):
-                await asyncio.sleep(0.005)
+        await until(lambda: question(self.watches))
         return self.watches
 
 

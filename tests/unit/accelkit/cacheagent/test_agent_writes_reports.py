@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.waiting import until
 
 from accelkit.cacheagent.reporting import status_writer
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
@@ -109,12 +110,6 @@ async def writing(cluster: Cluster, known: dict[str, NodeStatus] | None = None) 
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(question: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not question():
-            await asyncio.sleep(0.01)
 
 
 def path(namespace: str) -> str:

@@ -80,6 +80,12 @@ class Cluster:
         status, answer = await self.ask("/bind", body)
         return json.loads(answer)["Error"] if status == 200 else status
 
+    async def bound(self, name: str = "p") -> None:
+        """Bind a pod again and again until it succeeds."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self.bind(name):
+                await asyncio.sleep(0.005)
+
     async def filter(self, name: str = "p") -> object:
         """Return which nodes fit a new pod."""
         pod = self.pod(name)

@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import pytest
+from support.waiting import until
 
 from accelkit.errors import ApiError, BindingError
 from accelkit.extender.binder import Binder
@@ -145,8 +146,7 @@ async def test_identical_binds_at_once_make_one_write(world):
     world.create()
     world.api.gate.clear()
     binds = [asyncio.create_task(world.bind()) for _ in range(5)]
-    while not world.api.posts:
-        await asyncio.sleep(0)
+    await until(lambda: world.api.posts)
     assert await world.bind(node="m") == "pod d/p is being bound to n"
     world.api.gate.set()
     assert await asyncio.gather(*binds) == [""] * 5
@@ -157,8 +157,7 @@ async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
     world.create()
     world.api.gate.clear()
     first, second = asyncio.create_task(world.bind()), asyncio.create_task(world.bind())
-    while not world.api.posts:
-        await asyncio.sleep(0)
+    await until(lambda: world.api.posts)
     first.cancel()
     world.api.gate.set()
     assert await second == ""
@@ -169,8 +168,7 @@ async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
     world.create()
     world.api.gate.clear()
     hung_up = asyncio.create_task(world.bind())
-    while not world.api.posts:
-        await asyncio.sleep(0)
+    await until(lambda: world.api.posts)
     hung_up.cancel()
     end = asyncio.create_task(world.binder.finish())
     await asyncio.sleep(0.05)
@@ -187,8 +185,7 @@ async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     world.create()
     world.api.gate.clear()
     bind = asyncio.create_task(world.bind())
-    while not world.api.posts:
-        await asyncio.sleep(0)
+    await until(lambda: world.api.posts)
     world.show("p", "DELETED")
     world.api.remove("p")
     world.api.gate.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.ledger.holding import Stage
@@ -141,8 +142,7 @@ async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome
     world.api.gate.clear()
     assert not world.binder.unsettled
     binding = asyncio.create_task(world.bind())
-    while not world.api.posts:
-        await asyncio.sleep(0)
+    await until(lambda: world.api.posts)
     assert world.binder.unsettled
     world.api.gate.set()
     assert await binding == ""

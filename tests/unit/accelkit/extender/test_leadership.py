@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from fake_api.server import FakeApi
-from http_service import until
+from support.waiting import until
 
 from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
 from accelkit.extender import leadership

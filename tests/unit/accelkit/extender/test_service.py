@@ -6,8 +6,9 @@ import os
 import signal
 
 import pytest
-from http_service import PATIENCE_SECONDS, Pki, until
+from http_service import PATIENCE_SECONDS, Pki
 from ports import free_port
+from support.waiting import until
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.extender import service

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 from extender_cluster import LEASES, REPLICA
-from http_service import PATIENCE_SECONDS, Pki, connected, until
+from http_service import PATIENCE_SECONDS, Pki, connected
 from ports import free_port
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.extender import leadership, service
@@ -49,9 +50,7 @@ async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, 
         cluster.pod()
         assert await cluster.bind() == "the pods are being read again"
         pods.set()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await cluster.bind():
-                await asyncio.sleep(0.005)
+        await cluster.bound()
 
 
 async def test_who_begins_to_lead_lets_the_bindings_of_its_predecessor_appear_first(cluster, monkeypatch):
@@ -95,9 +94,7 @@ async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster,
         await until(lambda: "leads no longer" in caplog.text)
         cluster.api.recover()
         await cluster.metric("accelkit_leader", "1.0")
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await cluster.bind():
-                await asyncio.sleep(0.005)
+        await cluster.bound()
     assert _count_patches(cluster) == 1
 
 
@@ -113,9 +110,7 @@ async def test_fence_that_a_lost_term_ended_begins_anew_when_it_resumes(cluster,
         await until(lambda: "leads no longer" in caplog.text)
         patched.set()
         cluster.api.recover()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await cluster.bind():
-                await asyncio.sleep(0.005)
+        await cluster.bound()
     assert _count_patches(cluster) > 1
 
 
@@ -130,9 +125,7 @@ async def test_a_leader_of_an_earlier_version_is_not_fenced(cluster, monkeypatch
     cluster.lease("", 15)
     async with cluster.extender(replica=REPLICA):
         await cluster.metric("accelkit_leader", "1.0")
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await cluster.bind():
-                await asyncio.sleep(0.005)
+        await cluster.bound()
     assert not [each for each in cluster.api.requests if each.method == "PATCH"]
 
 

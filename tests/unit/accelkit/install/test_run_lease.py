@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from fake_api.server import FakeApi
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.install import run_lease
@@ -33,9 +34,7 @@ def process():
 
 def told_of(told, count=1):
     async def wait():
-        async with asyncio.timeout(30):
-            while len(told) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(told) >= count)
 
     return wait()
 
@@ -48,8 +47,7 @@ async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(proces
     assert api.objects[LEASE]["spec"]["leaseDurationSeconds"] == 60
     renewed = api.objects[LEASE]["spec"]["renewTime"]
     async with asyncio.timeout(30):
-        while api.objects[LEASE]["spec"]["renewTime"] <= renewed:
-            await asyncio.sleep(0.005)
+        await until(lambda: api.objects[LEASE]["spec"]["renewTime"] > renewed)
         process.kill()
         await holding
     assert LEASE not in api.objects

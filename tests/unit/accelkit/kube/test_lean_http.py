@@ -10,6 +10,7 @@ import ssl
 
 import pytest
 import uvloop
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.install.certificates.issuing import Authority
@@ -161,8 +162,7 @@ async def test_who_is_cancelled_leaves_no_answer_to_the_next():
     server = Server(b"", OK)
     async with posting(server) as api:
         first = asyncio.create_task(api.post("/x", {}))
-        while not server.requests:
-            await asyncio.sleep(0.005)
+        await until(lambda: server.requests)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
@@ -184,9 +184,7 @@ async def test_there_are_no_more_connections_than_allowed():
     async with posting(server, connections=3) as api:
         await asyncio.gather(*(api.post("/x", {}) for _ in range(20)))
         assert server.connections <= 3
-    async with asyncio.timeout(10):
-        while server.open:
-            await asyncio.sleep(0.005)
+    await until(lambda: not server.open)
 
 
 async def test_the_server_needs_a_certificate_of_the_authority(tmp_path):

@@ -1,7 +1,6 @@
 """The parts of the service together: it leads, reads, acts, tells how it is, and gives the Lease up."""
 
 import asyncio
-import time
 
 import aiohttp
 import msgspec
@@ -9,6 +8,7 @@ import pytest
 from node_api import NODES, NodeApi
 from ports import free_port
 from remediation_cluster import make_card
+from support.waiting import until
 
 from accelkit.kube.lease import parse_lease
 from accelkit.model.card import Health
@@ -35,13 +35,6 @@ def make_service(api, mode, port=None):
         api,
         api,
     )
-
-
-async def until(question, seconds=5.0):
-    deadline = time.monotonic() + seconds
-    while not await question():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 import uvloop
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from http2_client import speaking
-from http_service import Pki, connected, serving, until
+from http_service import Pki, connected, serving
+from support.waiting import until
 
 from accelkit.serving import server as module
 from accelkit.serving.http2 import connection as http2_module

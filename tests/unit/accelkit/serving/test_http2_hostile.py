@@ -25,7 +25,8 @@ from http2_client import (
     frame,
     speaking,
 )
-from http_service import Pki, serving, until
+from http_service import Pki, serving
+from support.waiting import until
 
 from accelkit.serving import connections as connections_module
 from accelkit.serving import server as server_module

@@ -5,8 +5,9 @@ import json
 import socket
 
 import pytest
-from http_service import Pki, connected, reconnected, serving, until
+from http_service import Pki, connected, reconnected, serving
 from ports import free_port
+from support.waiting import until
 
 from accelkit.errors import ConfigurationError
 from accelkit.serving import server as module

@@ -12,6 +12,7 @@ import time
 import pytest
 from aiohttp import web
 from ports import free_port
+from support.waiting import until
 
 from accelkit.serving import connections as connections_module
 from accelkit.serving import server as module
@@ -189,17 +190,14 @@ async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
         async with asyncio.timeout(10):
             await asked.wait()
             # It may have ended already, where this machine was busy for so long.
-            while server._connections._waiting or server._connections._served:
-                await asyncio.sleep(0.01)
+            await until(lambda: not (server._connections._waiting or server._connections._served))
 
 
 async def test_nothing_is_left_of_connections_that_have_ended():
     async with probes() as (server, at):
         for _ in range(30):
             await answer(at, HEAD + b"\r\n")
-        async with asyncio.timeout(15):
-            while server._connections._waiting or server._connections._served:
-                await asyncio.sleep(0.01)
+        await until(lambda: not (server._connections._waiting or server._connections._served))
         gc.collect()
         assert not [each for each in gc.get_objects() if isinstance(each, Http1Connection)]
 
@@ -222,26 +220,20 @@ async def test_bodies_under_way_have_a_limit_together(monkeypatch, chunked):
         return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (size, size * b"x")
 
     async with verbs(wait) as (server, at), opened(at, 1, request(600)) as ((reader, _),):
-        async with asyncio.timeout(15):
-            while server._held_bytes != 600:
-                await asyncio.sleep(0.01)
+        await until(lambda: server._held_bytes == 600)
         refused = await answer(at, request(401))
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 1\r\n" in refused
         assert b"Connection: close" in refused
         gate.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
-        async with asyncio.timeout(15):
-            while server._held_bytes:
-                await asyncio.sleep(0.01)
+        await until(lambda: not server._held_bytes)
 
 
 async def test_bodies_that_are_announced_and_do_not_come_take_no_room():
     limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
     async with verbs(limits=limits) as (server, at), opened(at, 20, post(1000)):
-        async with asyncio.timeout(10):
-            while len(server._reading) < 20:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(server._reading) >= 20)
         assert (await answer(at, post(1000, bytes(1000)) + HEAD + b"Connection: close\r\n\r\n")).count(b" 200 ") == 2
 
 
@@ -253,13 +245,11 @@ async def test_the_body_that_has_been_coming_for_longest_gives_way():
         opened(at, 1, post(1000, bytes(700))) as ((reader, writer),),
     ):
         async with asyncio.timeout(10):
-            while server._held_bytes < 1400:
-                await asyncio.sleep(0.01)
+            await until(lambda: server._held_bytes >= 1400)
             writer.write(bytes(300))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
             assert (await oldest.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 408 ")
-            while server._held_bytes:
-                await asyncio.sleep(0.01)
+            await until(lambda: not server._held_bytes)
 
 
 async def test_a_body_over_the_limit_of_its_server_is_refused_by_its_head():

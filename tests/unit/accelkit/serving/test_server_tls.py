@@ -6,7 +6,8 @@ import ssl
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from http_service import Pki, connected, reconnected, serving, until
+from http_service import Pki, connected, reconnected, serving
+from support.waiting import until
 
 from accelkit.install.certificates.issuing import Authority
 from accelkit.serving import server as module

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
+from support.waiting import until
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused
 from accelkit.cachecontroller.judging import pool as module
@@ -128,15 +129,11 @@ async def test_namespaces_take_turns(world):
         world.add(name, f"{name}.io")
     for name in ("one", "two"):
         world.add(name, "q.io", name)
-    async with asyncio.timeout(10):
-        while len(world.asked) < 3:
-            await asyncio.sleep(0)
+    await until(lambda: len(world.asked) >= 3)
     # Who has one under way already comes after who has none.
     world.gates["one"].set()
     await world.told()
-    async with asyncio.timeout(10):
-        while len(world.asked) < 4:
-            await asyncio.sleep(0)
+    await until(lambda: len(world.asked) >= 4)
     assert [name for name, _ in world.asked] == ["many-0", "one", "two", "many-1"]
 
 
@@ -145,8 +142,7 @@ async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monk
     world.waiting |= {"first", "a", "b"}
     first = world.add("first", "drip.io")
     async with asyncio.timeout(10):
-        while "first" not in world.gates:
-            await asyncio.sleep(0.01)
+        await until(lambda: "first" in world.gates)
         await asyncio.sleep(0.06)
         world.add("a", "drip.io")
         # It is slow while it is under way, and when it has ended.
@@ -155,8 +151,7 @@ async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monk
         assert [name for name, _ in world.asked] == ["first", "good"]
         world.gates["first"].set()
         assert await world.told() == first
-        while "a" not in world.gates:
-            await asyncio.sleep(0.01)
+        await until(lambda: "a" in world.gates)
         world.add("b", "drip.io")
         expected = world.add("fine", "q.io")
         assert await world.told() == expected

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from check_results import PASSED, evidence, outcomes
+from support.waiting import until
 
 from accelkit.enablement.work import pod_life, run
 from accelkit.enablement.work.pods import RUN_ANNOTATION, name_pod
@@ -231,8 +232,7 @@ async def test_pods_go_when_the_run_is_broken_off(cluster, check_pods):
     cluster.add("a")
     cluster.steps["a"] = lambda cluster, node, pod: cluster.bind(node, pod)
     running = asyncio.create_task(check_nodes(cluster, ["a"], check_pods, ledger=cluster.ledger))
-    while not cluster.pods:
-        await asyncio.sleep(0)
+    await until(lambda: cluster.pods)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

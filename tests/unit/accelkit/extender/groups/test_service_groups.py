@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from groups_world import World
-from http_service import PATIENCE_SECONDS, until
+from http_service import PATIENCE_SECONDS
+from support.waiting import until
 
 from accelkit.extender.groups import pod_groups
 from accelkit.extender.groups.pod_groups import GroupTimes

@@ -6,6 +6,7 @@ import contextlib
 import msgspec
 import pytest
 from fake_api.watches import WatchedApi
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.extender.groups import sizes as module
@@ -45,11 +46,6 @@ class World:
         except GroupSizeError as exc:
             return str(exc)
 
-    async def until(self, question):
-        async with asyncio.timeout(15):
-            while not question():
-                await asyncio.sleep(0.005)
-
 
 @pytest.fixture
 async def world(monkeypatch):
@@ -73,22 +69,22 @@ async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(
     world.serve()
     world.store(4)
     async with running(world):
-        await world.until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.known)
         assert world.size() == 4
         world.store(5)
-        await world.until(lambda: world.size() == 5)
+        await until(lambda: world.size() == 5)
         del world.api.objects[f"{NATIVE}/v1beta1/namespaces/d/podgroups/g"]
-        await world.until(lambda: "there is no PodGroup d/g" in str(world.size()))
+        await until(lambda: "there is no PodGroup d/g" in str(world.size()))
     assert world.changes >= 4
 
 
 async def test_a_kind_that_is_served_later_is_found(world):
     async with running(world):
-        await world.until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.known)
         assert "there is no PodGroup d/g" in world.size()
         world.store(2)
         world.serve()
-        await world.until(lambda: world.size() == 2)
+        await until(lambda: world.size() == 2)
 
 
 async def test_nothing_is_known_while_the_api_server_does_not_say(world):
@@ -97,4 +93,4 @@ async def test_nothing_is_known_while_the_api_server_does_not_say(world):
         await asyncio.sleep(0.05)
         assert not world.sizes.known
         world.api.recover()
-        await world.until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.known)

@@ -8,8 +8,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from http_service import PATIENCE_SECONDS, Pki, connected, until
+from http_service import PATIENCE_SECONDS, Pki, connected
 from ports import free_port
+from support.waiting import until
 
 from accelkit.errors import ApiError, NotReadyError
 from accelkit.extender.reading import reader as module

@@ -11,7 +11,8 @@ import grpc
 import pytest
 from device_names import unit
 from fake_api.watches import WatchedApi
-from test_plugin_socket import CARDS, Kubelet, Pods, until
+from support.waiting import until
+from test_plugin_socket import CARDS, Kubelet, Pods
 
 from accelkit.kube.paths import NODES
 from accelkit.node import agent

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from device_names import unit
+from support.waiting import until
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
@@ -188,12 +189,6 @@ async def test_agent_that_starts_while_resource_is_withdrawn_registers_what_pods
     assert plugin.withheld
     await plugin.show(CARDS, 2, {unit("b", 1)})
     assert not plugin.withheld
-
-
-async def until(accept):
-    async with asyncio.timeout(30):
-        while not accept():
-            await asyncio.sleep(0.05)
 
 
 async def test_a_plugin_that_ends_leaves_no_socket_and_starts_again(kubelet):

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientError, ClientSession
 from fake_api.watches import WatchedApi
 from ports import free_port
+from support.waiting import until
 
 from accelkit.extender import service
 from accelkit.extender.gas.command import build_options
@@ -64,13 +65,6 @@ async def kubelet():
     yield kubelet
     await server.stop(grace=0)
     shutil.rmtree(root)
-
-
-async def until(question):
-    async with asyncio.timeout(PATIENCE):
-        while not (answer := await question()):
-            await asyncio.sleep(0.02)
-    return answer
 
 
 async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, monkeypatch):

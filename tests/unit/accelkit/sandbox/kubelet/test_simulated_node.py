@@ -13,6 +13,7 @@ import grpc
 import pytest
 from fake_api.kubeconfig import write_kubeconfig
 from fake_api.watches import WatchedApi
+from support.waiting import until
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.node._proto import podresources_pb2 as pb
@@ -72,10 +73,8 @@ async def running(api, root, spec=SPEC):
             await asyncio.wait_for(task, DEADLINE)
 
 
-async def until(api, path, wanted):
-    async with asyncio.timeout(DEADLINE):
-        while not (path in api.objects and wanted(api.objects[path])):
-            await asyncio.sleep(0.005)
+async def follow(api, path, wanted):
+    await until(lambda: path in api.objects and wanted(api.objects[path]))
     return api.objects[path]
 
 
@@ -86,7 +85,7 @@ def has_status(node):
 async def test_a_node_registers_with_its_labels_and_its_own_win(root):
     api = WatchedApi()
     async with running(api, root):
-        node = await until(api, NODE, has_status)
+        node = await follow(api, NODE, has_status)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
     assert (node["apiVersion"], node["kind"], node["spec"]) == ("v1", "Node", {"providerID": "simulated://n"})
     assert node["metadata"]["labels"] == {
@@ -105,7 +104,7 @@ async def test_a_node_registers_with_its_labels_and_its_own_win(root):
 async def test_a_node_without_cards_has_no_label_of_them(root):
     api = WatchedApi()
     async with running(api, root, NodeSpec(name="n")):
-        node = await until(api, NODE, has_status)
+        node = await follow(api, NODE, has_status)
     assert "feature.node.kubernetes.io/pci-simulated.present" not in node["metadata"]["labels"]
 
 
@@ -113,7 +112,7 @@ async def test_a_node_that_is_there_already_keeps_what_others_wrote(root):
     api = WatchedApi()
     api.store("/api/v1/nodes", {"metadata": {"name": "n", "labels": {"ours": "x"}}, "spec": {"unschedulable": True}})
     async with running(api, root):
-        node = await until(api, NODE, has_status)
+        node = await follow(api, NODE, has_status)
     assert node["spec"] == {"unschedulable": True}
     assert (node["metadata"]["labels"]["ours"], node["metadata"]["labels"]["zone"]) == ("x", "a")
 
@@ -121,7 +120,7 @@ async def test_a_node_that_is_there_already_keeps_what_others_wrote(root):
 async def test_a_ready_node_says_what_it_has(root):
     api = WatchedApi()
     async with running(api, root):
-        status = (await until(api, NODE, has_status))["status"]
+        status = (await follow(api, NODE, has_status))["status"]
     own = {"cpu": "3", "memory": str(2**33), "pods": "7", "ephemeral-storage": "100Gi"}
     assert status["capacity"] == status["allocatable"] == own
     assert {each["type"]: each["status"] for each in status["conditions"]} == {
@@ -148,14 +147,14 @@ async def test_a_ready_node_says_what_it_has(root):
 async def test_its_lease_is_held_and_renewed(root):
     api = WatchedApi()
     async with running(api, root):
-        first = await until(api, LEASE, lambda _: True)
+        first = await follow(api, LEASE, lambda _: True)
         assert (first["kind"], first["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
         assert first["spec"]["holderIdentity"] == "n"
         # It may miss some renewals before others take the node for dead.
         assert first["spec"]["leaseDurationSeconds"] >= 4 * 10
         # A MicroTime, as the API server reads it.
         datetime.strptime(first["spec"]["renewTime"], "%Y-%m-%dT%H:%M:%S.%fZ").astimezone(UTC)
-        await until(api, LEASE, lambda lease: lease["spec"]["renewTime"] > first["spec"]["renewTime"])
+        await follow(api, LEASE, lambda lease: lease["spec"]["renewTime"] > first["spec"]["renewTime"])
 
 
 async def test_everything_is_tried_again_while_the_api_server_is_away(root):
@@ -163,8 +162,8 @@ async def test_everything_is_tried_again_while_the_api_server_is_away(root):
     for path in ("/nodes", "/leases", "/status"):
         api.fail(ApiError("away", status=503), path=path, times=2)
     async with running(api, root):
-        await until(api, NODE, has_status)
-        await until(api, LEASE, lambda _: True)
+        await follow(api, NODE, has_status)
+        await follow(api, LEASE, lambda _: True)
 
 
 async def test_a_node_that_cannot_register_in_time_is_an_error(root, monkeypatch):
@@ -191,14 +190,14 @@ async def test_a_nodes_folder_has_what_the_node_agent_looks_for_and_its_kubelet_
         "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
     }
     async with running(api, root):
-        await until(api, NODE, has_status)
+        await follow(api, NODE, has_status)
         folder = root / "r"
         assert json.loads((folder / "etc/accelkit/simulated-cards.json").read_text())["cards"][0]["id"] == "c"
         assert (folder / "dev").is_dir()
         assert (folder / "var/log/pods").is_dir()
         assert (folder / "var/lib/kubelet/device-plugins/kubelet.sock").is_socket()
         api.store(pods, body)
-        await until(api, f"{pods}/p", lambda pod: pod.get("status", {}).get("phase") == "Running")
+        await follow(api, f"{pods}/p", lambda pod: pod.get("status", {}).get("phase") == "Running")
         # The pods that the kubelet itself says are there.
         socket = folder / "var/lib/kubelet/pod-resources/kubelet.sock"
         async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
@@ -222,10 +221,8 @@ async def test_a_resource_from_before_a_restart_is_there_without_devices_until_i
     patches = []
     api.after.append(lambda request: patches.append(request.body) if request.path.endswith("/status") else None)
     async with running(api, root):
-        await until(api, NODE, has_status)
-        async with asyncio.timeout(DEADLINE):
-            while not patches or CARD in patches[-1]["status"]["capacity"]:
-                await asyncio.sleep(0.005)
+        await follow(api, NODE, has_status)
+        await until(lambda: patches and CARD not in patches[-1]["status"]["capacity"])
     # Written as 0 once, and not again: whoever deletes the key does not get it back.
     assert api.objects[NODE]["status"]["capacity"][CARD] == "0"
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from aiohttp import web
 from fake_api.watches import WatchedApi
+from support.waiting import until
 
 from accelkit.errors import DevicePluginError
 from accelkit.sandbox.kubelet.devices.checkpoint import load_checkpoint
@@ -256,9 +257,7 @@ def variables(**values: object) -> list[Json]:
 
 
 async def await_file(path: Path) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not path.exists():
-            await asyncio.sleep(0.005)
+    await until(path.exists)
 
 
 def read_conditions(status: Json) -> dict[str, str]:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from simulated_pods import CARD, PODS, Node, container, manager_of
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
@@ -230,8 +231,6 @@ async def test_a_pod_that_was_refused_is_not_active_although_the_api_server_does
     async with node.running():
         node.bind("greedy", container(cards=2))
         node.bind("modest", container(cards=1))
-        async with asyncio.timeout(30):
-            while not any(request.path == f"{PODS}/greedy/status" for request in node.api.requests):
-                await asyncio.sleep(0.005)
+        await until(lambda: any(request.path == f"{PODS}/greedy/status" for request in node.api.requests))
         assert node.find("greedy")["status"]["phase"] == "Pending"
         assert [pod.metadata.name for pod in node.pods.list_active()] == ["modest"]

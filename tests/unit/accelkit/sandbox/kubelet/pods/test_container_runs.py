@@ -24,6 +24,7 @@ from simulated_pods import (
     read_log,
     variables,
 )
+from support.waiting import until
 
 from accelkit.sandbox.kubelet.pods import containers, pod_worker
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, PodContext
@@ -136,8 +137,7 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
     runner = Failing(Node(tmp_path).context, pod, Container(name="main"), policy="Always")
     monkeypatch.setattr(containers, "asyncio", SimpleNamespace(sleep=skip))
     running = asyncio.create_task(runner.run())
-    while len(slept) < len(delays):
-        await asyncio.sleep(0)
+    await until(lambda: len(slept) >= len(delays))
     running.cancel()
     await asyncio.wait({running})
     assert slept[: len(delays)] == delays
@@ -197,11 +197,9 @@ async def test_a_process_that_will_not_end_is_killed_when_its_time_is_up(tmp_pat
                 await node.until("p", lambda pod: pod is None)
             elif ending == "vanished":
                 del node.api.objects[f"{PODS}/p"]
-                while identify(pid):
-                    await asyncio.sleep(0.01)
+                await until(lambda: not identify(pid))
         # A process that was killed is there until it is waited for.
-        while identify(pid):
-            await asyncio.sleep(0.01)
+        await until(lambda: not identify(pid))
 
 
 async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp_path):

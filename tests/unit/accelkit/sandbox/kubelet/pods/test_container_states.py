@@ -22,6 +22,7 @@ from simulated_pods import (
     serve,
     variables,
 )
+from support.waiting import until
 
 from accelkit.errors import ApiError
 
@@ -168,9 +169,7 @@ async def test_a_status_that_is_refused_for_good_is_not_written_again(tmp_path):
     node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
     async with node.running():
         node.bind("p")
-        async with asyncio.timeout(DEADLINE):
-            while not node.api.writes:
-                await asyncio.sleep(0.005)
+        await until(lambda: node.api.writes)
         await asyncio.sleep(0.1)
         assert len(node.api.writes) == 1
 
