@@ -1,4 +1,4 @@
-"""A certificate authority of the tests and a server's context that it vouches for."""
+"""Certificates and signatures of the tests, and the TLS context of their registries."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from private_sigstore import PrivateSigstore
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +43,8 @@ def tls(ca_file: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(ca_file, ca_file.with_name("key.pem"))
     return context
+
+
+@pytest.fixture(scope="module")
+def sigstore() -> PrivateSigstore:
+    return PrivateSigstore.new()

@@ -27,11 +27,6 @@ TOP = "io.triton.cache"
 GOOD = file(f"{TOP}/K/good.json", b"{}")
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
     hostile_registry: HostileRegistry, base: Path, umask: int

@@ -29,11 +29,6 @@ GOOD = file(f"{TOP}/K/good.json", b"{}")
 LABEL = "cache.triton.image/cache-size-bytes"
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
 async def test_a_bomb_stops_at_the_limit_with_little_memory(
     hostile_registry: HostileRegistry, base: Path, media_type: str

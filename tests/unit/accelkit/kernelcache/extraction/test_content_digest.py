@@ -34,11 +34,6 @@ LAYERS = [
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
-@pytest.fixture
 async def done(hostile_registry: HostileRegistry, base: Path) -> ExtractionResult:
     return await extract(hostile_registry, unsigned(put_layers(hostile_registry, LAYERS), base, mount_path="/seen"))
 

@@ -37,11 +37,6 @@ MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a")
 H100 = GpuFacts(id="1", backend="cuda", arch="90")
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 # What is written
 
 

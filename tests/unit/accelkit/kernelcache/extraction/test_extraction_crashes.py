@@ -64,11 +64,6 @@ def half_and_then(body: bytes, begun: threading.Event, go_on: threading.Event) -
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
-@pytest.fixture
 def big(hostile_registry: HostileRegistry) -> Reference:
     return put(hostile_registry, image_of([(BIG, PLAIN)]))
 

@@ -15,11 +15,6 @@ from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import read_record, write_record
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 async def test_links_in_the_place_of_our_files_are_not_followed(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path
 ) -> None:

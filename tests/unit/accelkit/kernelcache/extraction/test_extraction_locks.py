@@ -16,11 +16,6 @@ from accelkit.kernelcache.extraction.folder import Place, lock_place
 DEADLINE = 20.0
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     place = Place.of(base, image.digest, None)

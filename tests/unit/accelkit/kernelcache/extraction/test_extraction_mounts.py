@@ -15,11 +15,6 @@ from accelkit.gkm import names
 from accelkit.kernelcache.extraction.folder import Place
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 def group(*names: str, at: str = "/build/.triton/cache/K") -> bytes:
     return json.dumps({"child_paths": {name: f"{at}/{name}" for name in names}}).encode()
 

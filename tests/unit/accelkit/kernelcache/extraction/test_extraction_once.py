@@ -32,11 +32,6 @@ CI = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
 OTHER = "https://github.com/acme/other/.github/workflows/build.yml@refs/heads/main"
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "caches"
-
-
 async def test_a_second_extraction_by_digest_asks_nothing(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     first = await extract(hostile_registry, unsigned(image, base))
@@ -62,11 +57,6 @@ async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: Hos
     second = put_layers(hostile_registry, [archive(file("io.triton.cache/K/new.json"))])
     assert (await extract(hostile_registry, unsigned(first.with_tag("v1"), base))).place.digest == second.digest
     assert len(visible(base)) == 2
-
-
-@pytest.fixture(scope="module")
-def sigstore() -> PrivateSigstore:
-    return PrivateSigstore.new()
 
 
 @pytest.mark.parametrize("sign", ["v2", "v3"])

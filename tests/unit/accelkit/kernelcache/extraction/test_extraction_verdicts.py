@@ -29,11 +29,6 @@ IMAGE = image_of([(gzip.compress(HELLO), GZIP)])
 DAY = 24 * 3600
 
 
-@pytest.fixture(scope="module")
-def sigstore() -> PrivateSigstore:
-    return PrivateSigstore.new()
-
-
 class Stand:
     """A cache that was extracted at the start, and requests for it at other moments."""
 

@@ -40,11 +40,6 @@ IMAGE = image_of([(gzip.compress(HELLO, mtime=0), GZIP)])
 SBOM = "application/spdx+json"
 
 
-@pytest.fixture(scope="module")
-def sigstore() -> PrivateSigstore:
-    return PrivateSigstore.new()
-
-
 @pytest.fixture(params=[True, False], ids=["referrers API", "fallback tag"])
 def target(request: pytest.FixtureRequest) -> Iterator[HostileRegistry]:
     """A registry with the referrers API, and one without."""

@@ -22,10 +22,9 @@ BLOBS = f"/v2/{REPOSITORY}/blobs/.*"
 
 
 @pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        registry.put_blob(REPOSITORY, BODY)
-        yield registry
+def registry(registry):
+    registry.put_blob(REPOSITORY, BODY)
+    return registry
 
 
 async def streamed(client, registry, blob=None) -> bytes:
@@ -166,11 +165,10 @@ async def test_a_blob_with_a_content_encoding_is_not_unpacked(registry):
         assert await streamed(client, registry, descriptor(packed)) == packed
 
 
-async def test_a_mirror_that_refuses_leaves_the_stream_to_the_registry(registry):
-    with HostileRegistry() as mirror:
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            assert await streamed(client, registry) == BODY
-        assert len(mirror.requests) == 1
+async def test_a_mirror_that_refuses_leaves_the_stream_to_the_registry(registry, mirror):
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        assert await streamed(client, registry) == BODY
+    assert len(mirror.requests) == 1
 
 
 async def test_what_a_mirror_began_cannot_be_taken_back(registry):
@@ -183,12 +181,11 @@ async def test_what_a_mirror_began_cannot_be_taken_back(registry):
     assert registry.requests == []
 
 
-async def test_a_small_blob_that_a_mirror_garbled_comes_from_the_registry(registry):
-    with HostileRegistry() as mirror:
-        mirror.put_blob(REPOSITORY, BODY)
-        mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
+async def test_a_small_blob_that_a_mirror_garbled_comes_from_the_registry(registry, mirror):
+    mirror.put_blob(REPOSITORY, BODY)
+    mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
 async def test_a_stream_that_is_left_early_lets_go_of_its_connection(registry):

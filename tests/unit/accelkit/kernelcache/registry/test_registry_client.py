@@ -8,7 +8,6 @@ import time
 
 import pytest
 from registries import misbehaviour
-from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import RegistryError
@@ -18,12 +17,6 @@ from accelkit.kernelcache.registry import responses
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 TAGS = f"/v2/{REPOSITORY}/tags/list"
-
-
-@pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        yield registry
 
 
 async def test_a_manifest_is_read_by_tag_and_by_digest(registry):

@@ -17,12 +17,6 @@ from accelkit.kernelcache.registry import RegistrySettings
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 
 
-@pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        yield registry
-
-
 async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
     image(registry, "v1")
     async with visiting(attempts=1) as client:
@@ -110,15 +104,14 @@ async def test_a_mirror_is_asked_before_the_registry(registry):
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.failing(404), misbehaviour.failing(503), misbehaviour.changed(b"{}")])
-async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry, trouble):
+async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry, trouble, mirror):
     digest = image(registry)
-    with HostileRegistry() as mirror:
-        image(mirror)
-        mirror.on("GET", MANIFESTS, trouble)
-        naps: list[float] = []
-        async with visiting(registry, mirror, naps=naps, mirrors={registry.host: (mirror.host,)}) as client:
-            assert (await client.read_manifest(at(registry, digest))).digest == digest
-        assert (len(mirror.requests), naps) == (1, [])
+    image(mirror)
+    mirror.on("GET", MANIFESTS, trouble)
+    naps: list[float] = []
+    async with visiting(registry, mirror, naps=naps, mirrors={registry.host: (mirror.host,)}) as client:
+        assert (await client.read_manifest(at(registry, digest))).digest == digest
+    assert (len(mirror.requests), naps) == (1, [])
 
 
 async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry):

@@ -21,10 +21,9 @@ TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 
 
 @pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        registry.put_blob(REPOSITORY, BODY)
-        yield registry
+def registry(registry):
+    registry.put_blob(REPOSITORY, BODY)
+    return registry
 
 
 @pytest.fixture

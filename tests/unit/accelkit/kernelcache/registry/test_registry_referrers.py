@@ -37,10 +37,9 @@ def named(*names: str) -> set[str]:
 
 
 @pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        image(registry, "v1")
-        yield registry
+def registry(registry):
+    image(registry, "v1")
+    return registry
 
 
 async def asked(registry):

@@ -25,11 +25,10 @@ BASIC = "Basic " + base64.b64encode(b"user:password").decode()
 
 
 @pytest.fixture
-def registry():
-    with HostileRegistry() as registry:
-        image(registry, "v1")
-        image(registry, "v2")
-        yield registry
+def registry(registry):
+    image(registry, "v1")
+    image(registry, "v2")
+    return registry
 
 
 class TokenServer:

@@ -25,7 +25,6 @@ from private_sigstore import (
 )
 from private_sigstore.rekor import dsse_body, hashedrekord_body
 from signing_stand import (
-    FORMATS,
     IDENTITY,
     IMAGE,
     OTHER,
@@ -35,7 +34,6 @@ from signing_stand import (
     by_key,
     keyless,
     policy,
-    signing_stand,
     without_log,
 )
 
@@ -43,17 +41,6 @@ from accelkit.kernelcache.signatures import RejectionReason
 
 ACME = "https://github.com/acme/.*"
 USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
-
-
-@pytest.fixture(params=FORMATS)
-def form(request):
-    return request.param
 
 
 def user_name(text: str) -> x509.OtherName:

@@ -15,7 +15,6 @@ from private_sigstore import (
     simple_signing,
 )
 from signing_stand import (
-    FORMATS,
     IMAGE,
     OTHER,
     SIGNER,
@@ -23,24 +22,12 @@ from signing_stand import (
     by_key,
     keyless,
     policy,
-    signing_stand,
 )
 
 from accelkit.kernelcache.signatures import RejectionReason
 
 TAG = signature_tag(IMAGE.digest)
 HEX = IMAGE.digest.removeprefix("sha256:")
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
-
-
-@pytest.fixture(params=FORMATS)
-def form(request):
-    return request.param
 
 
 async def test_an_image_without_signatures_is_refused(stand):

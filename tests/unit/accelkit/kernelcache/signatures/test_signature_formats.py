@@ -22,7 +22,6 @@ from private_sigstore import (
 )
 from private_sigstore.certificates import ISSUER_V1, ISSUER_V2
 from signing_stand import (
-    FORMATS,
     IDENTITY,
     IMAGE,
     LATER,
@@ -33,24 +32,12 @@ from signing_stand import (
     by_key,
     keyless,
     policy,
-    signing_stand,
     without_log,
 )
 
 from accelkit.kernelcache.signatures import RejectionReason
 
 CORPORATE = CertificateAuthority.new("acme", around=SIGNER.at)
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
-
-
-@pytest.fixture(params=FORMATS)
-def form(request):
-    return request.param
 
 
 def corporate(**more: str) -> dict:

@@ -11,12 +11,6 @@ REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
 ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
 
 
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
-
-
 @pytest.mark.parametrize("form", FORMATS)
 async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, form):
     other = tmp_path / "mirror"

@@ -21,7 +21,7 @@ from private_sigstore import (
     simple_signing,
 )
 from private_sigstore.rekor import intoto_body, logged
-from signing_stand import FORMATS, IMAGE, LATER, SIGNER, SIGSTORE, at, by_key, keyless, policy, signing_stand
+from signing_stand import IMAGE, LATER, SIGNER, SIGSTORE, at, by_key, keyless, policy
 
 from accelkit.kernelcache.signatures import RejectionReason
 
@@ -30,17 +30,6 @@ PLAIN = CertificateAuthority.new("plain", around=SIGNER.at, limited_to=None, key
 LIVES = {"not_before": SIGNER.at, "not_after": LATER + timedelta(days=365)}
 KEY = SIGSTORE.key()
 PERSON = "build@acme.example"
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
-
-
-@pytest.fixture(params=FORMATS)
-def form(request):
-    return request.param
 
 
 def attach_text(stand, change, *, tlog: bool) -> None:

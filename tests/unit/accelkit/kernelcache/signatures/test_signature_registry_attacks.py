@@ -30,7 +30,6 @@ from signing_stand import (
     SIGSTORE,
     policy,
     policy_file,
-    signing_stand,
 )
 
 from accelkit.kernelcache.registry import Login
@@ -41,12 +40,6 @@ SIG = f"/v2/{REPOSITORY}/manifests/{signature_tag(IMAGE.digest)}"
 FALLBACK = f"/v2/{REPOSITORY}/manifests/{fallback_tag(IMAGE.digest)}"
 V1 = f"/v2/{REPOSITORY}/manifests/v1"
 ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
 
 
 @pytest.mark.parametrize(

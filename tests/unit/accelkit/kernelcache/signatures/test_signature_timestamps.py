@@ -17,7 +17,7 @@ from private_sigstore import (
     pem,
     trusted_root,
 )
-from signing_stand import FORMATS, IMAGE, SIGNER, SIGSTORE, SigningStand, at, policy, signing_stand
+from signing_stand import IMAGE, SIGNER, SIGSTORE, SigningStand, at, policy
 
 from accelkit.kernelcache.signatures import RejectionReason
 
@@ -33,15 +33,9 @@ Stamps = Callable[[bytes], Sequence[bytes]]
 
 
 @pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        trust(stand, AUTHORITY)
-        yield stand
-
-
-@pytest.fixture(params=FORMATS)
-def form(request):
-    return request.param
+def stand(stand):
+    trust(stand, AUTHORITY)
+    return stand
 
 
 def trust(stand: SigningStand, *timestampers: TimestampAuthority) -> None:

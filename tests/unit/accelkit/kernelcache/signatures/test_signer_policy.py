@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from private_sigstore import Key, pem
-from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, policy_file, signing_stand
+from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, policy_file
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import parse_reference
@@ -19,12 +19,6 @@ from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH
 
 DIGEST = "@sha256:" + "0" * 64
 DOCUMENTATION = Path(__file__).parents[5] / "docs" / "signer-policies.md"
-
-
-@pytest.fixture
-def stand(tmp_path):
-    with signing_stand(tmp_path) as stand:
-        yield stand
 
 
 def covers(folder, image, *patterns, namespace="", **spec) -> bool:
