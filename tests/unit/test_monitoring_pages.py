@@ -14,16 +14,12 @@ from pathlib import Path
 import pytest
 from exported_metrics import list_exported, list_names_in_sources, list_rows
 from real_prometheus import FILES, list_queries
-from ruamel.yaml import YAML
+from support.yaml import read_yaml
 
 from accelkit.scheduler.configuration.extender_entry import Extender
 
 ROOT = Path(__file__).resolve().parents[2]
-RULES = [
-    rule
-    for group in YAML(typ="safe", pure=True).load((FILES / "rules.yml").read_text())["groups"]
-    for rule in group["rules"]
-]
+RULES = [rule for group in read_yaml(FILES / "rules.yml")["groups"] for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 METRICS = (ROOT / "docs/metrics.md").read_text()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+from support.yaml import read_yaml
 
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import list_own_dialect_names
@@ -20,11 +20,7 @@ RULES = {ROOT / "roles/monitoring" / name for name in ("files/rules.yml", "vars/
 FOLDERS = ("playbooks", "roles", "inventories", "extensions", "awx")
 
 
-def load(path):
-    return YAML(typ="safe", pure=True).load(path.read_text())
-
-
-FILE = load(ROOT / "playbooks/vars/settings.yml")
+FILE = read_yaml(ROOT / "playbooks/vars/settings.yml")
 SETTINGS = FILE["__accelkit_settings"]
 
 
@@ -55,16 +51,16 @@ def test_choices_are_those_that_there_are():
 
 def plays():
     for path in (ROOT / "playbooks").glob("*.yml"):
-        for play in load(path):
+        for play in read_yaml(path):
             yield path.name, play
 
 
 def test_no_play_outranks_a_role_variable_or_a_setting_of_the_inventory():
-    of_roles = {name for role in (ROOT / "roles").iterdir() for name in load(role / "defaults/main.yml")}
+    of_roles = {name for role in (ROOT / "roles").iterdir() for name in read_yaml(role / "defaults/main.yml")}
     outranked = [
         (file, name)
         for file, play in plays()
-        for source in [play, *map(load, (ROOT / "playbooks/vars").glob("*.yml"))]
+        for source in [play, *map(read_yaml, (ROOT / "playbooks/vars").glob("*.yml"))]
         for name in (source.get("vars", {}) if source is play else source)
         if name in of_roles | SETTINGS.keys()
     ]

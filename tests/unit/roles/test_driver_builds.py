@@ -9,7 +9,7 @@ import re
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rendering import ROOT
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml_documents
 
 BUILD = {
     "name": "b-1",
@@ -37,7 +37,7 @@ def make_job(build=None, **settings):
     environment.filters["hash"] = lambda text, kind: hashlib.new(kind, text.encode()).hexdigest()
     given = {**SETTINGS, **settings, "__driver_builds": [BUILD | (build or {})]}
     text = environment.get_template("builds.yml.j2").render(given)
-    config, job = YAML(typ="safe", pure=True).load_all(text)
+    config, job = parse_yaml_documents(text)
     assert config["metadata"]["name"] == job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
     return job
 

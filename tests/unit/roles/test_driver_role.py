@@ -10,7 +10,7 @@ import pytest
 from jinja2.nativetypes import NativeEnvironment
 from narrower_constraints import tighten
 from rendering import ROOT, run_play
-from ruamel.yaml import YAML
+from support.yaml import read_yaml
 
 from accelkit.enablement.drivers.cluster import COMPONENT
 from accelkit.enablement.drivers.nodes import VENDOR_LABELS
@@ -232,7 +232,7 @@ def test_manifests_get_the_labels_by_which_they_are_found_and_a_namespace_where_
 
 
 def test_the_playbook_uncordons_in_any_case():
-    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
+    plays = read_yaml(ROOT / "playbooks/driver.yml")
     [block] = plays[-1]["tasks"]
     [uncordon] = block["always"]
     assert uncordon["accelkit.kubernetes.node_cordon"]["state"] == "released"
@@ -251,14 +251,14 @@ def list_tasks(found):
 
 @pytest.mark.parametrize("name", ["driver.yml", "verify.yml", "remove.yml", "tasks/future.yml"])
 def test_a_host_that_hangs_keeps_no_other_waiting(name):
-    tasks = list_tasks(YAML(typ="safe", pure=True).load((ROOT / "playbooks" / name).read_text()))
+    tasks = list_tasks(read_yaml(ROOT / "playbooks" / name))
     asked = [each for each in tasks if {"ansible.builtin.raw", "ansible.builtin.package"} & each.keys()]
     assert asked != []
     assert [each["name"] for each in asked if "timeout" not in each] == []
 
 
 def load_tasks(name):
-    return YAML(typ="safe", pure=True).load((ROLE / f"tasks/{name}.yml").read_text())
+    return read_yaml(ROLE / f"tasks/{name}.yml")
 
 
 def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
@@ -316,7 +316,7 @@ def test_pods_of_all_kernels_are_waited_for_together(tmp_path):
 
 def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():
     """Of a host that is not reached, Ansible does neither what rescues nor what is done in any case."""
-    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/driver.yml").read_text())
+    plays = read_yaml(ROOT / "playbooks/driver.yml")
     [block] = plays[-1]["tasks"]
     asked = [place for place, each in enumerate(block["block"]) if "delegate_to" in each]
     assert len(asked) == 2

@@ -7,7 +7,7 @@ import json
 import pytest
 from kernel_cache_cases import ROLE, render_cases
 from rendering import run_play
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml_documents, read_yaml
 
 from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.gkm.names import FINALIZER, HOST_FOLDER, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
@@ -47,10 +47,6 @@ CASES = {
     },
 }
 ROOT_TEXT = '{"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}'
-
-
-def load(path):
-    return YAML(typ="safe", pure=True).load(path.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +95,11 @@ def test_all_objects_are_found_by_their_labels(rendered):
 
 
 def test_what_the_role_names_is_what_the_programs_name():
-    own = load(ROLE / "vars/main.yml")
+    own = read_yaml(ROLE / "vars/main.yml")
     assert own["__kernel_cache_folder"] == str(HOST_FOLDER)
     assert own["__kernel_cache_finalizer"] == FINALIZER
     assert own["__kernel_cache_kinds"] == [CACHE_KIND, CLUSTER_CACHE_KIND]
-    assert load(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
+    assert read_yaml(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
 
 
 def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
@@ -178,7 +174,7 @@ def _documents(folder, given):
         "tasks": [{"ansible.builtin.template": {"src": "objects.yaml.j2", "dest": str(home / "made.yaml")}}],
     }
     run_play(home, play, extra=json.loads(json.dumps(given).replace("{folder}", str(home))), seconds=100)
-    return list(YAML(typ="safe", pure=True).load_all((home / "made.yaml").read_text()))
+    return parse_yaml_documents((home / "made.yaml").read_text())
 
 
 def test_registries_reach_both_programs(rendered):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from rendering import ROOT, run_play
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml, read_yaml
 
 ROLE = ROOT / "roles" / "monitoring"
 # Rendered once, by one process.
@@ -19,10 +19,6 @@ CASES = {
     "nothing": (False, {}),
     "asked for nothing": (False, {"accelkit_monitoring": "auto"}),
 }
-
-
-def load(text):
-    return YAML(typ="safe", pure=True).load(text)
 
 
 # By whom accelkit's PodMonitor, with the label `release: prom`, is chosen.
@@ -40,7 +36,7 @@ SELECTORS = {
 def watchers(tmp_path_factory):
     """The names of the Prometheus objects that choose the PodMonitor."""
     folder = tmp_path_factory.mktemp("watchers")
-    (task,) = (each for each in load((ROLE / "tasks/check.yml").read_text()) if each["name"].startswith("Find who"))
+    (task,) = (each for each in read_yaml(ROLE / "tasks/check.yml") if each["name"].startswith("Find who"))
     found = [
         {"metadata": {"namespace": "m", "name": name}, "spec": {"podMonitorSelector": selector}}
         for name, selector in SELECTORS.items()
@@ -131,9 +127,9 @@ def test_series_keep_their_own_pod_and_namespace(rendered):
 def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
     rules = (ROLE / "files/rules.yml").read_text()
     assert "{{ $labels.node }}" in rules
-    assert rendered["operator"][RULE]["spec"] == load(rules)
+    assert rendered["operator"][RULE]["spec"] == parse_yaml(rules)
     plain = rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]
-    assert load(plain["rules.yml"]) == load(rules)
+    assert parse_yaml(plain["rules.yml"]) == parse_yaml(rules)
     for path in (ROLE / "files/dashboards").iterdir():
         name = f"accelkit-monitoring-{path.stem.removeprefix('accelkit-')}"
         data = rendered["operator"]["ConfigMap", name]["data"]
@@ -142,7 +138,7 @@ def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
 
 
 def test_without_the_operator_the_same_pods_are_scraped(rendered):
-    (job,) = load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
+    (job,) = parse_yaml(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
     assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["gpus"]}}]
     targets = {each.get("target_label") for each in job["relabel_configs"]}
     assert targets == {None, "job", "node", "scraped_component"}
@@ -191,7 +187,7 @@ def scrape(endpoint, component, series, controller="ReplicaSet"):
 def endpoint(request, rendered):
     if request.param == "operator":
         return rendered["operator"][MONITOR]["spec"]["podMetricsEndpoints"][0]
-    return load(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"][0]
+    return parse_yaml(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"][0]
 
 
 def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):

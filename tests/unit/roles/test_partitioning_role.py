@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 from rendering import run_play
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml_documents, read_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "roles" / "partitioning"
@@ -35,10 +35,6 @@ CASES = {
 }
 
 
-def load(text):
-    return list(YAML(typ="safe", pure=True).load_all(text))
-
-
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     """All objects by case, kind and name; rendered by one run."""
@@ -51,14 +47,18 @@ def rendered(tmp_path_factory):
     ]
     run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
     return {
-        name: {(each["kind"], each["metadata"]["name"]): each for each in load((folder / name).read_text()) if each}
+        name: {
+            (each["kind"], each["metadata"]["name"]): each
+            for each in parse_yaml_documents((folder / name).read_text())
+            if each
+        }
         for name in CASES
     }
 
 
 def snippets(objects):
     data = objects["ConfigMap", "accelkit-partitioning"]["data"] or {}
-    return {name: load(text)[0] for name, text in data.items()}
+    return {name: parse_yaml_documents(text)[0] for name, text in data.items()}
 
 
 def test_all_objects_are_found_by_their_labels(rendered):
@@ -122,7 +122,7 @@ def test_nothing_that_the_role_writes_evicts():
 
 def refusals():
     """The assertions of the role's preflight, by what they say."""
-    tasks = load((ROLE / "tasks/preflight.yml").read_text())[0]
+    tasks = read_yaml(ROLE / "tasks/preflight.yml")
     return [each for each in tasks if "ansible.builtin.assert" in each]
 
 
@@ -174,7 +174,7 @@ def test_what_somebody_else_has_is_in_the_way(told, name):
     assert expected in told[name] if expected else told[name] == ""
 
 
-PLACES = load((ROOT / "playbooks/vars/cluster.yml").read_text())[0]["__accelkit_places"]
+PLACES = read_yaml(ROOT / "playbooks/vars/cluster.yml")["__accelkit_places"]
 ROLES = {
     "extender": "extender",
     "cache_controller": "kernel_cache",
@@ -186,12 +186,10 @@ ROLES = {
 
 @pytest.mark.parametrize(("place", "role"), ROLES.items())
 def test_the_playbooks_say_of_their_own_pods_what_their_roles_have_by_default(place, role):
-    defaults = load((ROOT / "roles" / role / "defaults/main.yml").read_text())[0]
+    defaults = read_yaml(ROOT / "roles" / role / "defaults/main.yml")
     spec, environment = PLACES[place]["spec"], NativeEnvironment()
     assert PLACES[place]["setting"] == f"{role}_tolerations"
-    given = {
-        "__accelkit_tolerations": load((ROOT / "playbooks/vars/cluster.yml").read_text())[0]["__accelkit_tolerations"]
-    }
+    given = {"__accelkit_tolerations": read_yaml(ROOT / "playbooks/vars/cluster.yml")["__accelkit_tolerations"]}
     for key, variable in (("tolerations", "tolerations"), ("nodeSelector", "node_selector"), ("affinity", "affinity")):
         name = f"{role}_{variable}"
         if key in spec:
@@ -204,9 +202,7 @@ def test_the_playbooks_say_of_their_own_pods_what_their_roles_have_by_default(pl
 
 @pytest.mark.parametrize("playbook", ["preflight", "site"])
 def test_the_playbooks_have_the_taints_leave_their_own_pods_a_node(playbook):
-    tasks = [
-        task for play in load((ROOT / f"playbooks/{playbook}.yml").read_text())[0] for task in play.get("tasks", ())
-    ]
+    tasks = [task for play in read_yaml(ROOT / f"playbooks/{playbook}.yml") for task in play.get("tasks", ())]
     [task] = [
         each
         for each in tasks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from test_roles import MANIFEST_ROLES, ROOT, Defaults, documents, load, objects, policies
+from support.yaml import read_yaml
+from test_roles import MANIFEST_ROLES, ROOT, Defaults, documents, objects, policies
 
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -48,7 +49,7 @@ def test_all_dialects_keys_are_guarded_and_what_users_write_is_not():
 
 
 def test_pods_that_only_watch_cards_are_guarded_as_those_that_take_some():
-    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     guarded = Defaults("extender", extender_dialects=["gas", "native"]).render(own["__extender_resources"])
     assert {"gpu.intel.com/i915", "gpu.intel.com/i915_monitoring", "accelkit.io/memory"} <= set(guarded)
 

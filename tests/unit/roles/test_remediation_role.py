@@ -8,7 +8,8 @@ import pytest
 from click import Context
 from jinja2 import Environment
 from rendering import run_play
-from test_roles import ROOT, documents, load, policies
+from support.yaml import read_yaml
+from test_roles import ROOT, documents, policies
 
 from accelkit.model.cordon import CORDON
 from accelkit.node.own_node import MENDED_ANNOTATION
@@ -19,7 +20,7 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 
 NAME = "accelkit-remediation"
 ON = {"mode": "on", "reset_job": "reset"}
-PREFLIGHT = load(ROOT / "roles/remediation/tasks/preflight.yml")
+PREFLIGHT = read_yaml(ROOT / "roles/remediation/tasks/preflight.yml")
 
 
 def render(**settings):
@@ -128,7 +129,7 @@ def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
 
 
 def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
-    tasks = [each["name"] for each in load(ROOT / "roles/remediation/tasks/remove.yml")]
+    tasks = [each["name"] for each in read_yaml(ROOT / "roles/remediation/tasks/remove.yml")]
     assert tasks.index("Delete the objects of remediation") < tasks.index("Take back what was done on the nodes")
 
 

@@ -7,13 +7,13 @@ import subprocess
 
 import pytest
 from rendering import ROOT
-from ruamel.yaml import YAML
+from support.yaml import read_yaml
 
 
 @pytest.fixture(scope="module")
 def command():
     """The command on each node, with variables of the shell in the place of Ansible's."""
-    plays = YAML(typ="safe", pure=True).load((ROOT / "playbooks/remove.yml").read_text())
+    plays = read_yaml(ROOT / "playbooks/remove.yml")
     (task,) = [each for play in plays for each in play.get("tasks", []) if each["name"] == "Delete the kernel caches"]
     raw = task["ansible.builtin.raw"]
     return raw.replace("{{ folder | dirname }}", "$(dirname $folder)").replace("{{ folder }}", "$folder")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, meta
 from jinja2.nativetypes import NativeEnvironment
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml, parse_yaml_documents, read_yaml
 
 from accelkit.cli import main
 from accelkit.extender.groups.membership import GATE
@@ -29,15 +29,11 @@ VERSION = "1.2.3"
 MANIFEST_ROLES = {"extender": "accelkit-extender", "device_plugin": "accelkit-node-agent"}
 
 
-def load(path):
-    return YAML(typ="safe", pure=True).load(path.read_text())
-
-
 class Defaults:
     """A role's defaults as Ansible renders them where an inventory sets these variables."""
 
     def __init__(self, role, **inventory):
-        self._raw = load(ROOT / "roles" / role / "defaults" / "main.yml")
+        self._raw = read_yaml(ROOT / "roles" / role / "defaults" / "main.yml")
         self._inventory = inventory
         self._environment = NativeEnvironment()
         self._environment.filters["accelkit.kubernetes.dialect"] = describe_dialect
@@ -106,7 +102,7 @@ def documents(role, template="objects.yaml.j2", **changed):
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
     variables = Defaults(role, **changed).read()
-    own = load(home / "vars" / "main.yml")
+    own = read_yaml(home / "vars" / "main.yml")
     for name in ("labels", "root", "mounts", "own_driver", "other_driver"):
         variables[f"__{role}_{name}"] = expanded(own.get(f"__{role}_{name}"))
     variables[f"__{role}_admission"] = variables.pop("admission", True)
@@ -127,7 +123,7 @@ def documents(role, template="objects.yaml.j2", **changed):
         variables["__extender_fence_annotation"] = own["__extender_fence_annotation"]
         variables["__extender_inspector"] = own["__extender_inspector"]
     text = environment.get_template(template).render(variables)
-    return list(YAML(typ="safe", pure=True).load_all(text))
+    return parse_yaml_documents(text)
 
 
 def container(role, **changed):
@@ -137,7 +133,7 @@ def container(role, **changed):
 
 
 def test_the_version_stands_in_galaxy_yml_alone():
-    version = load(ROOT / "galaxy.yml")["version"]
+    version = read_yaml(ROOT / "galaxy.yml")["version"]
     files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*") if path.is_file()]
     assert [str(path) for path in files if re.search(rf"\b{re.escape(version)}\b", path.read_text())] == []
 
@@ -152,9 +148,9 @@ def test_image_and_label_have_the_version_of_the_collection(role):
 @pytest.mark.parametrize("role", ROLES)
 def test_defaults_specification_and_readme_agree(role):
     home = ROOT / "roles" / role
-    raw = load(home / "defaults" / "main.yml")
+    raw = read_yaml(home / "defaults" / "main.yml")
     rendered = Defaults(role)
-    specifications = load(home / "meta" / "argument_specs.yml")["argument_specs"]
+    specifications = read_yaml(home / "meta" / "argument_specs.yml")["argument_specs"]
     assert {"apply", "check", "main", "remove"} <= set(specifications)
     for specification in specifications.values():
         options = specification["options"]
@@ -215,16 +211,14 @@ def test_nodes_are_looked_at_as_their_agents_will_look(variable, value):
     given = {f"device_plugin_{variable}": value}
     assert Defaults("node_labels", **given)[f"node_labels_{variable}"] == value
     assert Defaults("node_labels")[f"node_labels_{variable}"] == Defaults("device_plugin")[f"device_plugin_{variable}"]
-    tasks = load(ROOT / "roles/node_labels/tasks/apply.yml")
+    tasks = read_yaml(ROOT / "roles/node_labels/tasks/apply.yml")
     [look] = [each[key] for each in tasks if (key := "accelkit.kubernetes.node_discover") in each]
     assert look[variable] == f"{{{{ node_labels_{variable} }}}}"
 
 
 def test_variables_of_roles_that_the_sample_inventory_offers_are_those_of_roles():
     sample = (ROOT / "inventories/sample/group_vars/all.yml").read_text()
-    offered = YAML(typ="safe", pure=True).load(
-        "\n".join(re.findall(r"^# ((?!accelkit_)[a-z]+_[a-z_]+: .*)", sample, re.MULTILINE))
-    )
+    offered = parse_yaml("\n".join(re.findall(r"^# ((?!accelkit_)[a-z]+_[a-z_]+: .*)", sample, re.MULTILINE)))
     assert {"device_plugin_runtime_class", "device_plugin_driver_root", "device_plugin_privileged"} <= offered.keys()
     for name, value in offered.items():
         [role] = [each for each in ROLES if name.startswith(f"{each}_")]
@@ -252,13 +246,13 @@ def test_the_roles_name_the_dialects_and_policies_that_there_are():
         "node_labels": {"node_labels_dialect": list_dialect_names(advertised=True)},
     }
     for role, options in named.items():
-        specifications = load(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]["main"][
+        specifications = read_yaml(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]["main"][
             "options"
         ]
         for option, names in options.items():
             assert "choices" not in specifications[option]
             assert set(names) <= set(re.findall(r"[\w-]+", specifications[option]["description"].replace("'s", "")))
-    assert load(ROOT / "roles/extender/tasks/preflight.yml")[0]["vars"]["extender_own_policies"] == list(Policy)
+    assert read_yaml(ROOT / "roles/extender/tasks/preflight.yml")[0]["vars"]["extender_own_policies"] == list(Policy)
 
 
 def test_keys_of_dialects_stand_in_their_own_files_alone():
@@ -330,7 +324,7 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     assert "--pod-groups" not in container("extender")[0]["args"]
     old = objects("extender", extender_pod_groups=True, admission=False)
     assert ("pods", "patch") not in rights(old["ClusterRole"])
-    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_gate"] == GATE
 
 
@@ -346,7 +340,7 @@ def test_the_extender_may_patch_pods_to_fence_them_where_it_has_replicas_and_a_p
         assert ("pods", "patch") not in rights(found["ClusterRole"])
         names = [each["metadata"]["name"] for each in policies("extender", extender_wake=False, **without)]
         assert "accelkit-extender-gates" not in names
-    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_fence_annotation"] == FENCED_AT_ANNOTATION
 
 
@@ -359,7 +353,7 @@ def test_the_extender_may_evict_only_where_that_is_asked_for():
 
 
 def test_the_policy_names_the_annotation_that_the_extender_writes():
-    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_wake_annotation"] == FREED_AT_ANNOTATION
 
 
@@ -558,7 +552,7 @@ def test_a_driver_that_lies_elsewhere_is_seen_where_the_agent_looks_for_it(place
 
 
 def test_the_role_offers_the_places_of_drivers_that_the_agent_looks_at():
-    options = load(ROOT / "roles/device_plugin/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    options = read_yaml(ROOT / "roles/device_plugin/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     assert options["device_plugin_driver_root"]["choices"] == list(DRIVER_ROOTS)
 
 

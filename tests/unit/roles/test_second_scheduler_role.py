@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 from rendering import run_play
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml, parse_yaml_documents, read_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "roles" / "second_scheduler"
 NAME = "accelkit-scheduler"
-
-
-def load(path):
-    return YAML(typ="safe", pure=True).load(path.read_text())
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def objects(tmp_path):
         }
         extra = {"second_scheduler_kubernetes_version": "v1.34.4-eks-1", **changed}
         run_play(tmp_path, play, extra=extra, seconds=100)
-        documents = YAML(typ="safe", pure=True).load_all(rendered.read_text())
+        documents = parse_yaml_documents(rendered.read_text())
         return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
 
     return render
@@ -37,7 +33,7 @@ def objects(tmp_path):
 
 def test_objects_fit_together(objects):
     found = objects()
-    version = load(ROOT / "galaxy.yml")["version"]
+    version = read_yaml(ROOT / "galaxy.yml")["version"]
     assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in found.values()} == {version}
     assert all(each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit" for each in found.values())
     referred = {
@@ -61,7 +57,7 @@ def test_objects_fit_together(objects):
             "verbs": ["get", "update"],
         },
     ]
-    configuration = YAML(typ="safe", pure=True).load(found["ConfigMap", NAME]["data"]["scheduler.yaml"])
+    configuration = parse_yaml(found["ConfigMap", NAME]["data"]["scheduler.yaml"])
     assert configuration["leaderElection"]["resourceNamespace"] == "accelkit"
 
     deployment = found["Deployment", NAME]["spec"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from rendering import run_play
-from ruamel.yaml import YAML
 from served_objects import MINORS, violations
+from support.yaml import read_yaml
 
 from accelkit.scheduler.arguments import ExtenderSpec, PodImage, Spec
 from accelkit.scheduler.configuration.versions import OLDEST
@@ -129,7 +129,7 @@ def test_mounts_are_read_only_to_their_bottom_from_1_31_on(rendered):
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_what_the_playbooks_and_programs_create_is_served(minor):
-    installer = YAML(typ="safe", pure=True).load((ROOT / "playbooks/files/installer.yml").read_text())
+    installer = read_yaml(ROOT / "playbooks/files/installer.yml")
     assert violations(installer, minor) == []
     spec = Spec(
         node="n",

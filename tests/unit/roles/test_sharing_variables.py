@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 from test_roles import container, objects
 
 from accelkit.placement.sharing.rules import read_rules
@@ -19,7 +19,7 @@ def find_rules(**inventory):
 
 def test_sharing_rules_reach_the_extender_as_they_are_written():
     found = find_rules(extender_sharing_rules=RULES)
-    assert read_rules(YAML(typ="safe", pure=True).load(found["data"]["rules.yaml"])) == read_rules(RULES)
+    assert read_rules(parse_yaml(found["data"]["rules.yaml"])) == read_rules(RULES)
     shown, pod = container("extender", extender_sharing_rules=RULES)
     place = shown["args"].index("--sharing-rules")
     (mount,) = (each for each in shown["volumeMounts"] if each["name"] == "sharing-rules")

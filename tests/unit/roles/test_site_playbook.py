@@ -6,11 +6,11 @@ import re
 
 import pytest
 from rendering import ROOT
-from test_roles import load
+from support.yaml import read_yaml
 
 from accelkit.enablement.verifying import SETTLE_SECONDS
 
-PLAYS = load(ROOT / "playbooks/site.yml")
+PLAYS = read_yaml(ROOT / "playbooks/site.yml")
 IMPORT, INCLUDE = "ansible.builtin.import_role", "ansible.builtin.include_role"
 # Whose entry points that are imported expose their defaults to the play, which reads them.
 EXPOSING = {"device_plugin", "extender", "node_labels"}
@@ -43,7 +43,7 @@ INCLUDED = [(task, tags) for task, tags in TASKS if INCLUDE in task]
 
 @pytest.mark.parametrize("playbook", ["site", "preflight", "verify"])
 def test_what_is_left_out_is_not_skipped_task_by_task(playbook):
-    tasks = list_tasks(load(ROOT / f"playbooks/{playbook}.yml"))
+    tasks = list_tasks(read_yaml(ROOT / f"playbooks/{playbook}.yml"))
     assert [task["name"] for task, _ in tasks if IMPORT in task and "when" in task] == []
 
 
@@ -69,19 +69,21 @@ def test_what_a_part_asks_of_the_cluster_before_is_asked_under_its_tag():
 @pytest.mark.parametrize("role", sorted({task[INCLUDE]["name"].rpartition(".")[2] for task, _ in INCLUDED} - EXPOSING))
 def test_no_condition_reads_a_default_of_a_role_that_is_only_included(role):
     conditions = " ".join(str(task.get("when", "")) for task, _ in TASKS)
-    for name in load(ROOT / "roles" / role / "defaults/main.yml"):
+    for name in read_yaml(ROOT / "roles" / role / "defaults/main.yml"):
         assert not re.search(rf"\b{name}\b(?! \| default\()", conditions), name
 
 
 def test_manifests_of_users_follow_each_stage_that_the_settings_take_and_are_removed_the_last_first():
-    known = load(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]["accelkit_stage_manifests"]["options"]
+    known = read_yaml(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]["accelkit_stage_manifests"][
+        "options"
+    ]
     followed = [
         task["vars"]["stage_manifests_stage"] for task, _ in INCLUDED if "stage_manifests" in str(task[INCLUDE])
     ]
     assert followed == list(known)
     [removal] = [
         task
-        for task, _ in list_tasks(load(ROOT / "playbooks/remove.yml"))
+        for task, _ in list_tasks(read_yaml(ROOT / "playbooks/remove.yml"))
         if "stage_manifests" in str(task.get(INCLUDE, ""))
     ]
     removed = re.findall(r"'([\w-]+)'", removal["loop"].partition("|")[0])
@@ -93,9 +95,9 @@ WITH_FILES = [path for path in sorted((ROOT / "playbooks").glob("*.yml")) if "va
 
 @pytest.mark.parametrize("path", WITH_FILES, ids=lambda path: path.stem)
 def test_no_play_names_a_variable_as_its_files_of_variables_do(path):
-    for play in load(path):
+    for play in read_yaml(path):
         # Files of variables win over a play's own.
-        named = {name for file in play.get("vars_files", []) for name in load(path.parent / file)}
+        named = {name for file in play.get("vars_files", []) for name in read_yaml(path.parent / file)}
         assert not named & set(play.get("vars", {})), play["name"]
 
 

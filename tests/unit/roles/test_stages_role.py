@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 from jinja2 import Environment, StrictUndefined
-from test_roles import Defaults, load
+from support.yaml import read_yaml
+from test_roles import Defaults
 
 ROOT = Path(__file__).resolve().parents[3]
-INSTALLER = load(ROOT / "playbooks/files/installer.yml")["rules"]
-CHECKER = load(ROOT / "playbooks/files/checker.yml")["rules"]
+INSTALLER = read_yaml(ROOT / "playbooks/files/installer.yml")["rules"]
+CHECKER = read_yaml(ROOT / "playbooks/files/checker.yml")["rules"]
 
 
 @pytest.mark.parametrize(
@@ -69,23 +70,23 @@ def test_who_checks_nodes_has_the_rights_that_checks_need(rules, resource, verb)
 
 
 def test_checks_run_when_all_is_installed_and_only_where_they_are_wanted():
-    plays = load(ROOT / "playbooks/site.yml")
+    plays = read_yaml(ROOT / "playbooks/site.yml")
     names = [play["name"] for play in plays]
     [play] = [each for each in plays if each.get("tags") == ["stages"]]
     assert names.index(play["name"]) > names.index("Configure kube-scheduler to call the extender")
     [task] = play["tasks"]
     assert task["when"] == "__accelkit_stages_wanted"
-    assert load(ROOT / "playbooks/vars/cluster.yml")["__accelkit_stages_wanted"].count("default(true, true)") == 1
+    assert read_yaml(ROOT / "playbooks/vars/cluster.yml")["__accelkit_stages_wanted"].count("default(true, true)") == 1
 
 
 def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once():
-    play = load(ROOT / "playbooks/verify.yml")[-1]
+    play = read_yaml(ROOT / "playbooks/verify.yml")[-1]
     names = [task["name"] for task in play["tasks"]]
     again = play["tasks"][names.index("Check the nodes again")]
     assert again["when"] == "__accelkit_stages_wanted"
     assert names.index(again["name"]) < names.index("Verify the stages of the nodes")
     assert "tasks_from: check" not in str(again)
-    *_, work = load(ROOT / "playbooks/tasks/check_nodes.yml")
+    *_, work = read_yaml(ROOT / "playbooks/tasks/check_nodes.yml")
     assert work["ansible.builtin.include_role"] == {"name": "accelkit.kubernetes.stages", "tasks_from": "apply"}
     assert (work["when"], work["vars"]["stages_warn"]) == ("__accelkit_not_checked == ''", False)
     whole = (ROOT / "playbooks/verify.yml").read_text()
@@ -105,7 +106,9 @@ def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once()
     ],
 )
 def test_why_no_node_is_checked_is_told(given, told):
-    [task] = [each for each in load(ROOT / "playbooks/tasks/check_nodes.yml") if "ansible.builtin.set_fact" in each]
+    [task] = [
+        each for each in read_yaml(ROOT / "playbooks/tasks/check_nodes.yml") if "ansible.builtin.set_fact" in each
+    ]
     text = task["ansible.builtin.set_fact"]["__accelkit_not_checked"]
     known = {
         "ansible_check_mode": False,

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from rendering import ROOT, run_play
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml_documents
 
 from accelkit.gkm.names import HOST_FOLDER
 
@@ -31,7 +31,7 @@ def agents(tmp_path_factory):
     run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
     made = {}
     for user in (65532, 0):
-        documents = YAML(typ="safe", pure=True).load_all((folder / f"{user}.yaml").read_text())
+        documents = parse_yaml_documents((folder / f"{user}.yaml").read_text())
         (made[user],) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "DaemonSet"]
     return made
 

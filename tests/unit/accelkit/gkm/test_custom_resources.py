@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from ruamel.yaml import YAML
+from support.yaml import read_yaml
 
 from accelkit.gkm import names, objects
 from accelkit.kernelcache.signatures.policy.spec import PolicySpec
@@ -25,7 +25,7 @@ OPAQUE = {"tolerations", "affinity"}
 
 
 def read(plural: str) -> Json:
-    return YAML(typ="safe", pure=True).load((FOLDER / f"{plural}.yaml").read_text())
+    return read_yaml(FOLDER / f"{plural}.yaml")
 
 
 def schema(plural: str) -> Json:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.actions import build_desired_settings
@@ -13,7 +13,7 @@ PLACE = {"name": "ours", "namespace": "there", "credentials": "/etc/accelkit/cli
 
 def written(url="https://extender:1", version="v1.34.4", **extender):
     spec = Spec(kubernetes_version=version, extender=ExtenderSpec(url_prefix=url, **extender))
-    return spec, YAML(typ="safe", pure=True).load(build_second_scheduler_configuration(spec, **PLACE))
+    return spec, parse_yaml(build_second_scheduler_configuration(spec, **PLACE))
 
 
 def test_it_has_a_profile_and_a_lease_of_its_own():

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
 from scheduler_manifests import MINORS, kubeadm_manifest
 from strict_types import format_of, types_of, violations
+from support.yaml import parse_yaml
 
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import read_formats, reads_policy
@@ -113,7 +113,7 @@ def row(minor: int) -> Row:
     """Plan for one version and read the file back; a file that the version would refuse is an error."""
     plan = StaticPod().plan(kubeadm_manifest(minor), None, lambda _: None, wanted(f"v1.{minor}.0"))
     path = plan.marker.partition("=")[2]
-    document = YAML(typ="safe", pure=True).load(plan.files[path].content.decode())
+    document = parse_yaml(plan.files[path].content.decode())
     wrong = violations(document, minor)
     assert not wrong, wrong
     return Row(minor, plan, document)

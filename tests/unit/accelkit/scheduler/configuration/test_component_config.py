@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.component_config import Extender, add_extender, has_extender, remove_extender
@@ -28,10 +28,6 @@ extenders:
     ignoredByScheduler: false
 """
 FOREIGN = "- urlPrefix: 'http://other:1'   # theirs\n  filterVerb: f\n  weight: 0x2\n"
-
-
-def parse(text):
-    return YAML(typ="safe", pure=True).load(text)
 
 
 def indented(block, spaces):
@@ -86,7 +82,7 @@ def test_only_our_lines_change(before, after):
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
 def test_only_our_lines_go(before, after):
     taken = remove_extender(after, URL)
-    expected, found = parse(before), parse(taken)
+    expected, found = parse_yaml(before), parse_yaml(taken)
     expected["extenders"] = expected.get("extenders") or []
     assert {**found, "extenders": found.get("extenders") or []} == expected
     assert [line for line in before.splitlines() if "#" in line and "none" not in line] == [
@@ -98,7 +94,7 @@ def test_only_our_lines_go(before, after):
 def test_our_entry_is_updated_where_it_stands():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN
     changed = add_extender(text, Extender(url_prefix="http://127.0.0.1:4000", weight=3))
-    entries = parse(changed)["extenders"]
+    entries = parse_yaml(changed)["extenders"]
     assert [entry["urlPrefix"] for entry in entries] == ["http://127.0.0.1:4000", "http://other:1"]
     assert entries[0]["weight"] == 3
     assert changed.endswith(FOREIGN)
@@ -119,26 +115,26 @@ def test_an_entry_is_ours_by_its_address_too():
 def test_a_list_in_flow_style_stays_so_and_other_lines_keep_their_comments():
     text = HEAD + "profiles: []  # keep me\nextenders: [{urlPrefix: x, weight: 2}]\n"
     changed = add_extender(text, OURS)
-    assert [entry["urlPrefix"] for entry in parse(changed)["extenders"]] == ["x", URL]
+    assert [entry["urlPrefix"] for entry in parse_yaml(changed)["extenders"]] == ["x", URL]
     assert "profiles: []  # keep me\n" in changed
-    assert parse(remove_extender(changed)) == parse(text)
+    assert parse_yaml(remove_extender(changed)) == parse_yaml(text)
 
 
 def test_json_is_yaml():
     text = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}\n'
-    assert parse(add_extender(text, OURS))["extenders"] == [OURS.build_entry()]
+    assert parse_yaml(add_extender(text, OURS))["extenders"] == [OURS.build_entry()]
 
 
 def test_an_anchor_in_a_foreign_entry_survives():
     text = HEAD + "x: &tls {insecure: true}\nextenders:\n- urlPrefix: x\n  tlsConfig: *tls\nprofiles: []\n"
     changed = add_extender(text, OURS)
-    assert parse(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.build_entry()]
+    assert parse_yaml(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.build_entry()]
 
 
 def test_tls_is_part_of_the_entry():
     tls = {"caFile": "/etc/accelkit/ca.crt"}
     extender = Extender(url_prefix="https://a", enable_https=True, tls_config=tls)
-    assert parse(add_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
+    assert parse_yaml(add_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
 
 
 def test_a_second_binder_is_refused():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from odd_manifests import CONFIGURATION, HOSTS, PLAIN, POLICY, indented_lists
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from support.yaml import parse_yaml
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.document import Document
@@ -57,16 +57,12 @@ DOCUMENTS = {
     "odd": ODD,
     "configuration": CONFIGURATION,
     "JSON": POLICY,
-    "JSON in lines": json.dumps(YAML(typ="safe", pure=True).load(PLAIN), indent=2),
+    "JSON in lines": json.dumps(parse_yaml(PLAIN), indent=2),
     "byte order mark": "\ufeff" + CONFIGURATION,
     "lists two columns deeper": indented_lists(PLAIN),
     **{name: host.manifest for name, host in HOSTS.items() if "1." not in name and "&" not in host.manifest},
 }
 MARK = "our value"
-
-
-def parse(text):
-    return YAML(typ="safe", pure=True).load(text)
 
 
 @st.composite
@@ -78,7 +74,7 @@ def documents(draw):
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     text = newline.join(lines) + draw(st.sampled_from(["", newline, newline * 2]))
     try:
-        assume(isinstance(parse(text), dict))
+        assume(isinstance(parse_yaml(text), dict))
     except (YAMLError, ValueError):
         assume(False)
     return text
@@ -129,7 +125,7 @@ def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
     document = Document(text, "the document")
     put(data.draw(st.sampled_from([each for each in collections(document.root) if each])), place)
     after = document.render()
-    assert parse(after) == document.root
+    assert parse_yaml(after) == document.root
     # Inside braces and brackets it stands in the line of others.
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(text)) - 1
 
@@ -160,7 +156,7 @@ def test_a_value_is_written_over_in_its_own_lines(text, data):
     collection, key = data.draw(st.sampled_from(places))
     collection[key] = MARK
     before, after = text.splitlines(keepends=True), document.render().splitlines(keepends=True)
-    assert parse(document.render()) == document.root
+    assert parse_yaml(document.render()) == document.root
     assert len(before) == len(after)
     changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     assert len(changed) == 1
@@ -176,7 +172,7 @@ def test_what_is_taken_out_takes_no_other_line_with_it(text, data):
     key = data.draw(st.sampled_from(list(collection) if isinstance(collection, dict) else range(len(collection))))
     del collection[key]
     after = document.render()
-    assert parse(after) == document.root
+    assert parse_yaml(after) == document.root
     # What is left of the lines in which it stood, inside braces and brackets or behind a dash, is one line.
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(after)) - 1
 

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 from odd_manifests import CONFIGURATION
-from ruamel.yaml import YAML
 from strict_types import violations
+from support.yaml import parse_yaml
 from version_table import wanted
 
 from accelkit.errors import ConfigurationError
@@ -21,7 +21,7 @@ def planned(text, version="v1.34.4", recorded=None):
 def test_our_entry_is_put_in_and_taken_out():
     plan = planned(CONFIGURATION)
     assert plan.launch_text.startswith(CONFIGURATION)
-    assert violations(YAML(typ="safe", pure=True).load(plan.launch_text), 34) == []
+    assert violations(parse_yaml(plan.launch_text), 34) == []
     assert plan.marker == hashlib.sha256(plan.launch_text.encode()).hexdigest()
     assert planned(plan.launch_text, recorded=CONFIGURATION) == plan
     assert FILE.is_switched(plan.launch_text)

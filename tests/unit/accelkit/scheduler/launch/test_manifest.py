@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_manifests import CONFIGURATION, HOSTS, PLAIN, POLICY, Host, indented_lists, with_mount, with_options
-from ruamel.yaml import YAML
 from scheduler_manifests import MINORS, kubeadm_manifest
 from strict_types import violations
+from support.yaml import parse_yaml
 from version_table import wanted
 
 from accelkit.errors import ConfigurationError
@@ -19,10 +19,6 @@ from accelkit.scheduler.launch.manifest import StaticPod
 
 POD = StaticPod()
 NAMED = pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
-
-
-def parse(text):
-    return YAML(typ="safe", pure=True).load(text)
 
 
 # Reading YAML with its layout takes a quarter of a second, and many tests look at the same plan.
@@ -43,19 +39,19 @@ def _plan(host, recorded=None, current=None, **changed):
 
 
 def words(text):
-    container = next(each for each in parse(text)["spec"]["containers"] if "scheduler" in each["name"])
+    container = next(each for each in parse_yaml(text)["spec"]["containers"] if "scheduler" in each["name"])
     return [*container.get("command", []), *container.get("args", [])]
 
 
 def written(plan):
-    return parse(plan.files[plan.marker.partition("=")[2]].content.decode())
+    return parse_yaml(plan.files[plan.marker.partition("=")[2]].content.decode())
 
 
 @NAMED
 def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
     plan = planned(host)
     assert words(plan.launch_text).count(plan.marker) == 1
-    spec = parse(plan.launch_text)["spec"]
+    spec = parse_yaml(plan.launch_text)["spec"]
     scheduler = next(each for each in spec["containers"] if "scheduler" in each["name"])
     folder = "/etc/kubernetes/accelkit"
     assert {"mountPath": folder, "name": "accelkit", "readOnly": True} in scheduler["volumeMounts"]
@@ -243,10 +239,10 @@ def test_an_unchanged_manifest_keeps_its_bytes_whatever_its_layout():
 
 
 def test_a_manifest_in_json_stays_readable_and_comes_back():
-    text = json.dumps(parse(PLAIN), indent=4)
+    text = json.dumps(parse_yaml(PLAIN), indent=4)
     plan = planned(Host(text))
     assert plan.marker in words(plan.launch_text)
-    assert parse(POD.unswitch(plan.launch_text, None)) == parse(text)
+    assert parse_yaml(POD.unswitch(plan.launch_text, None)) == parse_yaml(text)
     assert POD.unswitch(plan.launch_text, text) == text
 
 
@@ -290,9 +286,9 @@ def test_taking_out_undoes_putting_in(minor, options, layout, existing, comments
     host = Host(text, f"v1.{minor}.3", files)
     plan = planned(host)
     assert POD.unswitch(plan.launch_text, text) == text
-    without_record = parse(POD.unswitch(plan.launch_text, None))
+    without_record = parse_yaml(POD.unswitch(plan.launch_text, None))
     if not files:
-        assert without_record == parse(text)
+        assert without_record == parse_yaml(text)
     assert planned(host, recorded=text, current=plan.launch_text) == plan
     assert plan.launch_text.count("# a comment") == text.count("# a comment")
     assert violations(written(plan), minor) == []

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from odd_manifests import PLAIN
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 from version_table import wanted
 
 from accelkit.errors import ConfigurationError
@@ -38,7 +38,7 @@ def test_a_service_name_needs_the_clusters_dns():
 
 def test_the_dns_policy_is_set_and_taken_back():
     plan = planned()
-    pod = YAML(typ="safe", pure=True).load(plan.launch_text)
+    pod = parse_yaml(plan.launch_text)
     assert pod["spec"]["dnsPolicy"] == FIRST
     assert StaticPod().unswitch(plan.launch_text, None) == PLAIN
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from odd_manifests import CONFIGURATION, POLICY
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 from version_table import wanted
 
 from accelkit.errors import ConfigurationError
@@ -17,7 +17,7 @@ def planned(launch, files, version="v1.34.4", current=None):
 
 
 def configuration(plan):
-    return YAML(typ="safe", pure=True).load(plan.files[plan.marker.partition("=")[2]].content.decode())
+    return parse_yaml(plan.files[plan.marker.partition("=")[2]].content.decode())
 
 
 def test_k3s_is_given_one_argument_more():

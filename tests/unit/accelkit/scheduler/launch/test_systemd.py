@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from odd_manifests import CONFIGURATION
-from ruamel.yaml import YAML
+from support.yaml import parse_yaml
 from version_table import wanted
 
 from accelkit.errors import ConfigurationError
@@ -39,7 +39,7 @@ def test_the_drop_in_starts_the_same_program_with_one_option_more():
         f'  "--feature-gates=A=true,B=false" \\\n  --bind-address=%H \\\n  {plan.marker}\n'
     )
     text = plan.files[plan.marker.partition("=")[2]].content.decode()
-    assert YAML(typ="safe", pure=True).load(text)["clientConnection"] == {"kubeconfig": "/etc/s.conf"}
+    assert parse_yaml(text)["clientConnection"] == {"kubeconfig": "/etc/s.conf"}
     assert plan.files["/etc/kubernetes/accelkit/client.key"].owner == 998
 
 
