@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,6 +55,14 @@ def kubeconfig(monkeypatch, tmp_path):
         "current-context: c\n"
     )
     monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """The warnings of modules."""
+    found = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: found.append(text))
+    return found
 
 
 @pytest.fixture

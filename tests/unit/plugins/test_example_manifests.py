@@ -12,14 +12,8 @@ FILE = "rwo-ns-rocm-v3-kind.yaml"
 
 
 @pytest.fixture
-def cluster(monkeypatch, tmp_path):
+def cluster(monkeypatch, kubeconfig):
     """A cluster in which everything that is asked for happens; `cluster` is what it was asked for."""
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
-        "current-context: c\n"
-    )
-    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
     asked = []
 
     def answer(outcome):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.modules import managed_resources
 
 from accelkit.install.managed_resources import Management
@@ -25,13 +24,6 @@ def calls(monkeypatch, kubeconfig):
     monkeypatch.setattr(managed_resources, "record_managed", record)
     monkeypatch.setattr(managed_resources, "forget_managed", forget)
     return made
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-    told = []
-    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: told.append(text))
-    return told
 
 
 def test_the_record_is_written_with_what_is_given(run_module, calls):

@@ -39,7 +39,7 @@ def node(name, *cards):
 
 
 @pytest.fixture(autouse=True)
-def _cluster(monkeypatch, tmp_path):
+def _cluster(monkeypatch, kubeconfig):
     cluster = assemble(
         [node("a", card("a-0", 16, 4), card("a-1", 16, 14)), node("b", card("b-0", 16, 20, "p", "q"))], GIB
     )
@@ -55,12 +55,6 @@ def _cluster(monkeypatch, tmp_path):
 
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
     monkeypatch.setattr(evidence, "gather", gather)
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
-        "current-context: c\n"
-    )
-    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
 
 
 def test_info_returns_what_inspect_shows(run_module):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.modules import stage_check
 
 from accelkit.enablement.work.node_stages import StageRun
@@ -11,13 +10,6 @@ from accelkit.model.stage import Outcome, Stage, StageResult
 PASSED = {Stage.PLUGIN_CHECK: StageResult(Outcome.PASS, evidence="1 GiB of sim-0", seconds=1.0)}
 FAILED = {Stage.PLUGIN_CHECK: StageResult(Outcome.FAIL, "NotAdvertised", "nothing is offered", "see why")}
 UNKNOWN = {Stage.EXTENDER_CHECK: StageResult(Outcome.UNKNOWN, "NoFreeShare", "it is full", "wait")}
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-    told = []
-    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: told.append(text))
-    return told
 
 
 @pytest.fixture
