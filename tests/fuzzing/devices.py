@@ -14,18 +14,6 @@ from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node.device_plugin.plugin import DevicePlugin
 
 
-class RefusedError(Exception):
-    """The plugin refused a request as gRPC lets it."""
-
-
-class Context:
-    """The kubelet's side of a call."""
-
-    async def abort(self, _code: object, details: str) -> None:
-        """Take a refusal."""
-        raise RefusedError(details)
-
-
 class Devices:
     """The device IDs of one node, and others.
 

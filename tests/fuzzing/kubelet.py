@@ -12,12 +12,13 @@ from typing import Any, Final
 from unittest import mock
 
 import msgspec
-from fuzzing.devices import Context, Devices, RefusedError
+from fuzzing.devices import Devices
 from fuzzing.leftovers import find_leftovers
 from fuzzing.objects import CARDS, TIMES, Objects
 from fuzzing.rounds import FindingError, Tally
 from fuzzing.store import Store
 from fuzzing.values import GIB, draw_values
+from support.grpc_calls import Context, RefusedError
 
 from accelkit.kube.events import Events
 from accelkit.kube.listing import UNREADABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.clocks import Clock
 
 from accelkit.audit import evidence as module
 from accelkit.audit.evidence import audit_cluster, gather
@@ -15,19 +16,15 @@ from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, He
 GIB = 2**30
 
 
-class Clock:
-    """Time that passes while somebody sleeps; who never does is stopped."""
+class Watched(Clock):
+    """A clock that fails the test when it is read again and again without a pause."""
 
-    def __init__(self):
-        self.now, self.asked = 0.0, 0
+    asked = 0
 
     def monotonic(self):
         self.asked += 1
         assert self.asked < 100, "it looks again without a pause"
         return self.now
-
-    async def sleep(self, seconds):
-        self.now += seconds
 
 
 @pytest.fixture
@@ -41,7 +38,7 @@ def cluster(audited_cluster):
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
+    clock = Watched()
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module, "asyncio", clock)
     return clock

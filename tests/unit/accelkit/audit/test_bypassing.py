@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.audit.bypassing import find_bypassing, find_run_start
 from accelkit.errors import ApiError
@@ -14,11 +13,6 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE, AFTER = "2026-01-01T11:59:59Z", "2026-01-01T12:00:00Z"
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 RECORDED = encode_assignment(Assignment({"c": (Share("card-0", 1),)}, recorded=True))

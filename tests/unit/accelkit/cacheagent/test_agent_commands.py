@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from ports import free_port
+from support.commands import record_options
 
 from accelkit.cacheagent import command
 from accelkit.cacheagent.metrics import Metrics
@@ -26,14 +27,8 @@ GIB = 1 << 30
 @pytest.fixture
 def told(monkeypatch):
     """What the agent is run with."""
-    options = []
-
-    async def run(given):
-        options.append(given)
-
-    monkeypatch.setattr(command, "run", run)
     monkeypatch.setattr(command, "set_up_service_log", lambda *_: None)
-    return options
+    return record_options(monkeypatch, command)
 
 
 def call(*arguments: str, environ: dict[str, str] | None = None):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
+from support.tasks import running
 from support.waiting import until
 
 from accelkit.cacheagent.reporting import status_writer
@@ -104,12 +104,8 @@ class Cluster:
 @asynccontextmanager
 async def writing(cluster: Cluster, known: dict[str, NodeStatus] | None = None) -> AsyncIterator[StatusWriter]:
     writer = StatusWriter(cluster, "n", known if known is not None else {})  # type: ignore[arg-type]
-    task = asyncio.create_task(writer.run())
-    try:
+    async with running(writer.run()):
         yield writer
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def path(namespace: str) -> str:

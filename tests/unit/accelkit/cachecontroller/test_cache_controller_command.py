@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from support.commands import record_options
 
 from accelkit.cachecontroller import command
 from accelkit.cli import main
@@ -15,14 +16,8 @@ NEEDED = ["--namespace", "accelkit", "--lease", "accelkit/cache", "--identity", 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch):
     """What the service is run with."""
-    options = []
-
-    async def run(given):
-        options.append(given)
-
-    monkeypatch.setattr(command, "run", run)
     monkeypatch.setattr(command, "set_up_service_log", lambda *_: None)
-    return options
+    return record_options(monkeypatch, command)
 
 
 def call(*arguments: str, environ: dict[str, str] | None = None):

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from extender_cluster import Cluster
 from fake_api.server import FakeApi
+from support.tasks import running
 
 from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
@@ -156,11 +157,8 @@ def settle(world, monkeypatch):
     monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
 
     async def settle():
-        task = asyncio.create_task(world.binder.outcomes.run())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not task.done()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with running(world.binder.outcomes.run()):
+            for _ in range(20):
+                await asyncio.sleep(0)
 
     return settle

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, PodGoneError
 from accelkit.extender import bindings as module
@@ -16,8 +15,7 @@ PATH = "/api/v1/namespaces/d/pods/p"
 
 
 @pytest.fixture
-def api():
-    api = FakeApi()
+def api(api):
     api.store(PODS, {"metadata": {"name": "p", "namespace": "d", "uid": "uid-p"}, "spec": {"containers": []}})
     return api
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.pods import make_ref
 
 from accelkit.errors import ApiError
 from accelkit.extender import fencing as module
 from accelkit.extender.bindings import write_binding
 from accelkit.extender.fencing import Fence
 from accelkit.ledger.holding import Stage
-from accelkit.model.pod import FENCED_AT_ANNOTATION, PodRef
+from accelkit.model.pod import FENCED_AT_ANNOTATION
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def seen_version(world, name="p"):
 
 async def bind_as_former(world, version, name="p"):
     try:
-        await write_binding(world.api, PodRef("d", name, f"uid-{name}"), "n", {}, version=version)
+        await write_binding(world.api, make_ref(name), "n", {}, version=version)
     except ApiError as exc:
         return exc.reason or exc.status
     return ""

@@ -69,11 +69,6 @@ def test_every_port_that_there_is_can_be_listened_on(port):
     assert listen(f"127.0.0.1:{port}").port == port
 
 
-@pytest.fixture
-def pki(tmp_path):
-    return Pki(tmp_path)
-
-
 def listen_with(files):
     return listen("198.51.100.1:8080", plain_http=False, **vars(files))
 

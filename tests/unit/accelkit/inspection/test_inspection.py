@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from fake_api.server import FakeApi
+from support.pods import make_ref
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (
@@ -23,16 +24,11 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
 GIB = 2**30
 INVENTORY = Inventory(GIB, (Card("a", "v", "m", 16 * GIB), Card("b", "v", "m", 16 * GIB), Card("c", "v", "m", None)))
-
-
-def ref(name):
-    return PodRef("d", name, f"uid-{name}")
 
 
 def wants(memory=0, cards=1):
@@ -52,7 +48,7 @@ def node_of(ledger, name="n"):
 
 def test_a_card_shows_its_shares_and_what_is_left(ledger):
     for name, memory in (("q", 4), ("p", 8)):
-        ledger.reserve(ref(name), "n", wants(memory * GIB), Policy.BINPACK)
+        ledger.reserve(make_ref(name), "n", wants(memory * GIB), Policy.BINPACK)
     ledger.accept("uid-p")
     card = node_of(ledger).cards[0]
     assert (card.id, card.used_bytes, card.free_bytes, card.whole, card.known) == ("a", 12 * GIB, 4 * GIB, False, True)
@@ -64,8 +60,8 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
 
 def test_a_container_with_several_cards_shows_what_connects_them(ledger):
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards, topology=("XDC", "DXC", "CCX")))
-    ledger.reserve(ref("p"), "n", wants(cards=2), Policy.TOPOLOGY)
-    ledger.reserve(ref("q"), "n", wants(cards=1), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("p"), "n", wants(cards=2), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("q"), "n", wants(cards=1), Policy.TOPOLOGY)
     assert node_of(ledger).sets == (CardSetView("d", "p", "uid-p", "c", ("a", "b"), {"link": 1}),)
     ledger.put_node("n", Inventory(GIB, ()))
     assert node_of(ledger).sets[0].links == {}
@@ -98,7 +94,7 @@ def test_a_card_shows_all_that_its_inventory_tells_of_it(ledger):
 
 def test_a_share_shows_all_that_its_assignment_tells_of_it(ledger):
     shares = (Share("a", 4 * GIB, compute=250), Share("b", 16 * GIB, whole=True))
-    ledger.confirm(ref("p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
+    ledger.confirm(make_ref("p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
     shared, whole, _ = node_of(ledger).cards
     assert shared.shares == [ShareView("d", "p", "uid-p", "c", 4 * GIB, 250, whole=False, stage="confirmed")]
     assert whole.shares == [ShareView("d", "p", "uid-p", "c", 16 * GIB, 0, whole=True, stage="confirmed")]
@@ -114,8 +110,8 @@ def test_what_no_assignment_says_is_not_free(ledger):
 
 def test_totals_are_the_sums_of_the_cards(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("a", "v", "m", 8 * GIB),)))
-    ledger.reserve(ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)
-    ledger.reserve(ref("q"), "m", wants(), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)
+    ledger.reserve(make_ref("q"), "m", wants(), Policy.BINPACK)
     shown = view(ledger.list_nodes())
     assert [node.totals for node in shown.nodes] == [
         Totals(1, 8 * GIB, 8 * GIB, 0),
@@ -126,14 +122,14 @@ def test_totals_are_the_sums_of_the_cards(ledger):
 
 def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
     containers = (ContainerRequest("i", Kind.INIT, 1, 8 * GIB), ContainerRequest("c", Kind.APP, 1, 4 * GIB))
-    ledger.reserve(ref("p"), "n", PodRequest(containers), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", PodRequest(containers), Policy.BINPACK)
     card = node_of(ledger).cards[0]
     assert card.used_bytes == 8 * GIB
     assert {share.container: share.memory_bytes for share in card.shares} == {"i": 8 * GIB, "c": 4 * GIB}
 
 
 def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
-    ledger.reserve(ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards[1:]))
     *_, lost = node_of(ledger).cards
     share = ShareView("d", "p", "uid-p", "c", 4 * GIB, 0, whole=False, stage="reserved")
@@ -152,8 +148,8 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
 
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
-    ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", wants(4 * GIB), "it has none"))
-    ledger.confirm_unassigned(UnassignedPod(ref("q"), "n", wants(), "it is garbled"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", wants(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", wants(), "it is garbled"))
     assert node_of(ledger).unassigned == [
         UnassignedPodView("d", "p", "uid-p", 4 * GIB, whole=False, problem="it has none"),
         UnassignedPodView("d", "q", "uid-q", 0, whole=True, problem="it is garbled"),
@@ -183,7 +179,7 @@ def test_nodes_without_cards_and_pods_are_left_out(ledger):
     ledger.put_node("bare", None)
     ledger.put_node("garbled", InventoryError("garbled"))
     ledger.put_node("held", None)
-    ledger.confirm_unassigned(UnassignedPod(ref("p"), "held", wants(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "held", wants(4 * GIB), "it has none"))
     assert [node.name for node in view(ledger.list_nodes()).nodes] == ["garbled", "held", "n"]
     held = node_of(ledger, "held")
     assert (held.state, held.problem, held.unit_bytes) == ("none", "node has no accelkit inventory", None)
@@ -203,14 +199,14 @@ def test_an_inspection_of_nothing_has_no_unit():
 
 
 def test_a_node_that_is_gone_is_shown_while_pods_hold_its_cards(ledger):
-    ledger.reserve(ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
     ledger.drop_node("n")
     node = node_of(ledger)
     assert (node.state, [card.known for card in node.cards]) == ("none", [False])
 
 
 def test_an_inspection_reads_back_as_it_was_written(ledger):
-    ledger.reserve(ref("p"), "n", wants(), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", wants(), Policy.BINPACK)
     shown = view(ledger.list_nodes())
     assert msgspec.json.decode(msgspec.json.encode(shown), type=Inspection) == shown
 

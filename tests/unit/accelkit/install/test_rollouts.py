@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, WaitError
 from accelkit.install import rollouts
 from accelkit.install.rollouts import wait_for_rollout
 from accelkit.kube.paths import PODS, build_leases_path
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 def daemon_set(api, *, desired=3, updated=3, available=3, observed=2):

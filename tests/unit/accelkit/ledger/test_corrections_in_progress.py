@@ -7,6 +7,8 @@ The card that the pod left looks free then, but a pod that the kubelet has not t
 from __future__ import annotations
 
 import pytest
+from support.clocks import Clock
+from support.pods import make_ref
 
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import CORRECTION_SECONDS, Ledger
@@ -14,7 +16,6 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
@@ -22,17 +23,9 @@ from accelkit.placement.policies import Policy
 ORDER = [("c", Kind.APP)]
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
@@ -44,18 +37,14 @@ def ledger(clock):
     return ledger
 
 
-def pod(name):
-    return PodRef("d", name, f"uid-{name}")
-
-
 def confirm(ledger, name, card, memory=1, **more):
     share = Share(card, memory)
-    ledger.confirm(pod(name), card[0], Assignment({"c": (share,)}), ORDER, **more)
+    ledger.confirm(make_ref(name), card[0], Assignment({"c": (share,)}), ORDER, **more)
 
 
 def reserve(ledger, name, memory=1, node="n"):
     request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
-    return ledger.reserve(pod(name), node, request, Policy.BINPACK)
+    return ledger.reserve(make_ref(name), node, request, Policy.BINPACK)
 
 
 def judge(ledger, memory=1):
@@ -158,6 +147,6 @@ def test_pods_that_are_listed_before_their_node_count_as_well(clock):
 
 def test_a_card_that_is_held_whole_and_shared_is_over_its_capacity(ledger):
     confirm(ledger, "one", "n0")
-    ledger.confirm(pod("two"), "n", Assignment({"c": (Share("n1", 0, 0, whole=True),)}), ORDER)
-    ledger.confirm(pod("two"), "n", Assignment({"c": (Share("n0", 0, 0, whole=True),)}), ORDER)
+    ledger.confirm(make_ref("two"), "n", Assignment({"c": (Share("n1", 0, 0, whole=True),)}), ORDER)
+    ledger.confirm(make_ref("two"), "n", Assignment({"c": (Share("n0", 0, 0, whole=True),)}), ORDER)
     assert judge(ledger).fits == {"m"}

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pods import make_ref
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
@@ -13,7 +14,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.pod import Node, Pod, PodRef
+from accelkit.model.pod import Node, Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
@@ -64,7 +65,7 @@ class World:
         return {card: use.used_bytes for card, use in self.ledger.find_node(name).uses.items()}
 
     def reserve(self, name="young"):
-        self.ledger.reserve(PodRef("d", name, f"uid-{name}"), "n", ONE, Policy.BINPACK)
+        self.ledger.reserve(make_ref(name), "n", ONE, Policy.BINPACK)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import make_ref
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.freed import FreedNodes
@@ -10,11 +11,10 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
-P, Q = (PodRef("d", name, f"uid-{name}") for name in "pq")
+P, Q = (make_ref(name) for name in "pq")
 ORDER = [("c", Kind.APP)]
 CARD = Card("a", "v", "m", 16)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import make_ref
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Stage, UnassignedPod
@@ -9,13 +10,12 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
-P, Q, R = (PodRef("d", name, f"uid-{name}") for name in "pqr")
+P, Q, R = (make_ref(name) for name in "pqr")
 ORDER = [("c", Kind.APP)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import make_ref
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.feed import DEFAULT_UNIT_BYTES
@@ -12,12 +13,11 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
-P, Q = (PodRef("d", name, f"uid-{name}") for name in "pq")
+P, Q = (make_ref(name) for name in "pq")
 CARD = Card("a", "v", "m", 16)
 WANTS = PodRequest((ContainerRequest("c", Kind.APP, 1, 4),))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.pods import make_ref
 
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import LinkScores
@@ -10,7 +11,6 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import MisfitReason
@@ -43,7 +43,7 @@ def whole(cards, **more):
 
 
 def reserve(ledger, name, node, request, policy=Policy.TOPOLOGY):
-    found = ledger.reserve(PodRef("d", name, f"uid-{name}"), node, request, policy)
+    found = ledger.reserve(make_ref(name), node, request, policy)
     return "".join(share.card for share in found.containers["c"])
 
 

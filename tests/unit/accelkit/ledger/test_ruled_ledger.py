@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pods import make_ref
 
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -10,7 +11,6 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest, PodSelector
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import MisfitError, MisfitReason
@@ -39,12 +39,8 @@ def ledger():
     return ledger
 
 
-def ref(name, namespace="d"):
-    return PodRef(namespace, name, f"uid-{name}")
-
-
 def reserve(ledger, name, request, *, node="n", namespace="d", labels=()):
-    placed = ledger.reserve(ref(name, namespace), node, request, Policy.BINPACK, labels)
+    placed = ledger.reserve(make_ref(name, namespace), node, request, Policy.BINPACK, labels)
     return placed.containers["c"][0].card
 
 
@@ -68,7 +64,7 @@ def quota(**limits):
 def test_a_quota_counts_what_is_reserved_and_what_is_bound(ledger):
     ledger.put_rules(quota(memory="10"))
     reserve(ledger, "p", wants(4))
-    ledger.confirm(ref("q"), "n", Assignment({"c": (Share("b", 4),)}), ORDER)
+    ledger.confirm(make_ref("q"), "n", Assignment({"c": (Share("b", 4),)}), ORDER)
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8)
     misfit = refusal(ledger, "r", wants(3))
     assert (misfit.reason, misfit.resolvable) == (MisfitReason.QUOTA, False)
@@ -84,12 +80,12 @@ def test_a_quota_counts_what_is_reserved_and_what_is_bound(ledger):
 def test_a_pod_without_an_assignment_counts_as_what_it_asks_for(ledger):
     ledger.put_rules(quota(memory="10", cards=1))
     asked = PodRequest((*wants(8).containers, ContainerRequest("w", Kind.APP, 1, whole=True)))
-    ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", asked, "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", asked, "it has none"))
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8, 1)
     assert ledger.judge_quota("d", wants(3)).reason is MisfitReason.QUOTA
     assert ledger.judge_quota("d", wants(3), without=["uid-p", "uid-nobody"]) is None
     # Its cards become known.
-    ledger.confirm(ref("p"), "n", Assignment({"c": (Share("a", 8),)}), ORDER)
+    ledger.confirm(make_ref("p"), "n", Assignment({"c": (Share("a", 8),)}), ORDER)
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8)
     ledger.release("uid-p")
     assert ledger.namespaces.list_held() == {}
@@ -146,7 +142,7 @@ def test_who_is_none_of_the_pods_that_it_wants_waits_for_one(ledger):
 
 
 def test_a_pod_of_whose_cards_nobody_knows_is_beside_nobody_and_apart_from_nobody(ledger):
-    ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", wants(1), "it has none", LABELS))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", wants(1), "it has none", LABELS))
     assert refusal(ledger, "q", wants(4, beside=OWN), labels=LABELS).reason is MisfitReason.BESIDE
     assert refusal(ledger, "q", wants(4, apart=OWN), labels=LABELS).reason is MisfitReason.APART
     assert reserve(ledger, "q", wants(4), labels=LABELS) == "a"
@@ -155,11 +151,11 @@ def test_a_pod_of_whose_cards_nobody_knows_is_beside_nobody_and_apart_from_nobod
 def test_labels_that_change_are_followed(ledger):
     verdicts, apart = ShapeVerdicts(ledger), wants(16, apart=WEB, card_ids=frozenset({"b"}))
     held = Assignment({"c": (Share("b", 0),)})
-    ledger.confirm(ref("p"), "n", held, ORDER)
+    ledger.confirm(make_ref("p"), "n", held, ORDER)
     assert judge(verdicts, apart) == ({"n"}, {})
-    ledger.confirm(ref("p"), "n", held, ORDER, labels=LABELS)
+    ledger.confirm(make_ref("p"), "n", held, ORDER, labels=LABELS)
     assert judge(verdicts, apart) == (set(), {"n": MisfitReason.APART})
-    ledger.confirm(ref("p"), "n", held, ORDER)
+    ledger.confirm(make_ref("p"), "n", held, ORDER)
     assert judge(verdicts, apart) == ({"n"}, {})
 
 
@@ -223,7 +219,7 @@ def test_a_verdict_by_columns_is_that_of_placement_where_cards_are_reserved(data
                 entry = ledger.find_node(name)
                 if entry is not None and entry.list_cards():
                     card = data.draw(st.sampled_from([each.id for each in entry.list_cards()]))
-                    ledger.confirm(ref(f"{step}"), name, Assignment({"c": (Share(card, 12),)}), ORDER)
+                    ledger.confirm(make_ref(f"{step}"), name, Assignment({"c": (Share(card, 12),)}), ORDER)
         request = data.draw(st.sampled_from(requests))
         fits, failing = judge(verdicts, request)
         for entry in ledger.list_nodes():

@@ -2,18 +2,14 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from support.commands import record_options
 
 from accelkit.node import command
 
 
 @pytest.mark.parametrize(("given", "unit_bytes"), [((), None), (("--former-unit", "0.1"), 2**30 // 10)])
 def test_the_unit_of_another_release_is_taken_over_in_bytes(monkeypatch, tmp_path, given, unit_bytes):
-    told = []
-
-    async def run(options):
-        told.append(options)
-
-    monkeypatch.setattr(command, "run", run)
+    told = record_options(monkeypatch, command)
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), *given]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert done.exit_code == 0, done.output
@@ -22,12 +18,7 @@ def test_the_unit_of_another_release_is_taken_over_in_bytes(monkeypatch, tmp_pat
 
 @pytest.mark.parametrize(("given", "factor"), [((), 1.0), (("--memory-factor", "1.5"), 1.5)])
 def test_cards_are_oversubscribed_where_that_is_asked_for(monkeypatch, tmp_path, given, factor):
-    told = []
-
-    async def run(options):
-        told.append(options)
-
-    monkeypatch.setattr(command, "run", run)
+    told = record_options(monkeypatch, command)
     done = CliRunner().invoke(command.node_agent, ["--node-name", "n", "--host-root", str(tmp_path), *given])
     assert done.exit_code == 0, done.output
     assert [each.memory_factor for each in told] == [factor]

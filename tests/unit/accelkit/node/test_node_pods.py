@@ -4,7 +4,6 @@ import asyncio
 
 import msgspec
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
@@ -34,11 +33,6 @@ def pod(name, *, text=None, phase="Running", created="2024-01-01T00:00:00Z", nod
         },
         "status": {"phase": phase},
     }
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 def show(api, *pods):

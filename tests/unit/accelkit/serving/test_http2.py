@@ -10,7 +10,7 @@ import pytest
 import uvloop
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from http2_client import speaking
-from http_service import Pki, connected, serving
+from http_service import connected, serving
 from support.waiting import until
 
 from accelkit.serving import server as module
@@ -32,11 +32,6 @@ class Gate:
         self.asked += 1
         await self.open.wait()
         return Reply(200, b"done")
-
-
-@pytest.fixture
-def pki(tmp_path):
-    return Pki(tmp_path)
 
 
 async def test_a_request_is_answered(pki):

@@ -25,7 +25,7 @@ from http2_client import (
     frame,
     speaking,
 )
-from http_service import Pki, serving
+from http_service import serving
 from support.waiting import until
 
 from accelkit.serving import connections as connections_module
@@ -44,11 +44,6 @@ MANY = 5000
 
 async def hello(*_):
     return Reply(200, b"hello")
-
-
-@pytest.fixture
-def pki(tmp_path):
-    return Pki(tmp_path)
 
 
 def streams(count):

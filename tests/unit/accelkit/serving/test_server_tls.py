@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from http_service import Pki, connected, reconnected, serving
+from http_service import connected, reconnected, serving
 from support.waiting import until
 
 from accelkit.install.certificates.issuing import Authority
@@ -21,9 +21,9 @@ async def hello(*_):
 
 
 @pytest.fixture
-def pki(tmp_path, monkeypatch):
+def pki(pki, monkeypatch):
     monkeypatch.setattr(module, "_CERTIFICATE_SECONDS", LOOK_SECONDS)
-    return Pki(tmp_path)
+    return pki
 
 
 @pytest.fixture

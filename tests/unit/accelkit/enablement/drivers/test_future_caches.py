@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-from fake_api.server import FakeApi
-
 from accelkit.enablement.drivers.future import reading
 from accelkit.enablement.drivers.future.reading import read_caches
 from accelkit.kernelcache.registry import RegistrySettings
@@ -14,11 +11,6 @@ from accelkit.kernelcache.registry import RegistrySettings
 CACHES = "/apis/gkm.io/v1alpha1/gkmcaches"
 CLUSTER_CACHES = "/apis/gkm.io/v1alpha1/clustergkmcaches"
 DIGEST = f"sha256:{'0' * 64}"
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 def put(api, name, *, namespace="", digest="", image="registry.example.org/k:1"):

@@ -3,7 +3,6 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.enablement.ownership.fate import Fate
 from accelkit.enablement.ownership.looking import look_at_owners
@@ -19,8 +18,7 @@ def refusal(status):
 
 
 @pytest.fixture
-def api():
-    api = FakeApi()
+def api(api):
     api.store(NODES, {"metadata": {"name": "free"}})
     api.store(NODES, {"metadata": {"name": "out", "labels": {"accelkit.io/share": "false"}}})
     amounts = {"nvidia.com/gpu": "8"}

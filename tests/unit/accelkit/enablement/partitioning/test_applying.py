@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION
@@ -21,8 +20,7 @@ def node(name, *, share="true", **labels):
 
 
 @pytest.fixture
-def api():
-    api = FakeApi()
+def api(api):
     for each in (node("a"), node("b"), node("plain", share="")):
         api.store(NODES, each)
     return api

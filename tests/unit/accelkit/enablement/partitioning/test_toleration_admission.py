@@ -4,7 +4,6 @@ import copy
 from http import HTTPStatus
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.enablement.partitioning.admission import check_tolerations
 from accelkit.errors import ApiError
@@ -25,8 +24,7 @@ def admit(request):
 
 
 @pytest.fixture
-def api():
-    api = FakeApi()
+def api(api):
     api.store(NODES, {"metadata": {"name": "a"}})
     return api
 

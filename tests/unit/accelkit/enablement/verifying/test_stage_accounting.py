@@ -6,6 +6,7 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
+from support.clocks import Clock
 
 from accelkit.audit import evidence
 from accelkit.enablement import verifying
@@ -18,18 +19,6 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, HeldDevices, HeldPod, encode_allocations
 
 GIB = 2**30
-
-
-class Clock:
-    """Time that passes while somebody sleeps."""
-
-    now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    async def sleep(self, seconds):
-        self.now += seconds
 
 
 MESSAGE = "card GPU-n-0 of n has 80 GiB, its shares take 81 GiB"

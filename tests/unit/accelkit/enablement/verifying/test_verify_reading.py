@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.clocks import Clock
 
 from accelkit.enablement import verifying as module
 from accelkit.enablement.verifying import verify_stages
 from accelkit.errors import ApiError, ServiceError
 from accelkit.model.stage import Stage
-
-
-class Clock:
-    """Time that passes while somebody sleeps."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def time(self):
-        return 1000.0 + self.now
-
-    async def sleep(self, seconds):
-        self.now += seconds
 
 
 @pytest.fixture

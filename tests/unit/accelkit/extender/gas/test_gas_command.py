@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from click.testing import CliRunner
+from support.commands import record_options
 
 from accelkit.extender.gas import command
 from accelkit.model.card import Card
@@ -18,13 +19,7 @@ DECLINED = "give --cert, --key and --cacert, or --unsafe"
 
 @pytest.fixture
 def told(monkeypatch):
-    options = []
-
-    async def run(given):
-        options.append(given)
-
-    monkeypatch.setattr(command, "run", run)
-    return options
+    return record_options(monkeypatch, command)
 
 
 @pytest.fixture

@@ -1,36 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import pytest
 from groups_world import World
+from support.tasks import running
 
 from accelkit.errors import ApiError
-from accelkit.extender.groups import controller, telling
-
-
-@contextlib.asynccontextmanager
-async def running(world):
-    task = asyncio.create_task(world.groups.run())
-    try:
-        yield world
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+from accelkit.extender.groups import telling
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
-    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+def quick(quick, monkeypatch):
     monkeypatch.setattr(telling, "_LASTING_SECONDS", 0.0)
 
 
 @pytest.fixture
 async def world(quick):
-    async with running(World()) as world:
+    world = World()
+    async with running(world.groups.run()):
         yield world
 
 
@@ -114,13 +102,15 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
 
 
 async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_are_held(quick):
-    async with running(World()) as before:
+    before = World()
+    async with running(before.groups.run()):
         before.node("n", cards=2)
         for name in "abc":
             before.pod(name, size=3)
         await before.until(lambda: not before.gated())
         assert await before.bind("a", "n") == ""
-    async with running(World(api=before.api)) as after:
+    after = World(api=before.api)
+    async with running(after.groups.run()):
         after.node("n", cards=2)
         for name in "abc":
             after.show("ADDED", after.find(name))

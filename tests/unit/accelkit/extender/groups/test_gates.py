@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_api.server import FakeApi
+from support.pods import make_ref
 
 from accelkit.errors import ApiError
 from accelkit.extender.groups.gates import GateLifter
@@ -20,7 +21,7 @@ def world():
     for name in "ab":
         metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}"}
         api.store(PODS, {"metadata": metadata, "spec": {"schedulingGates": [{"name": "accelkit.io/pod-group"}]}})
-        members.append(Member(PodRef("d", name, f"uid-{name}"), "", 0, (), None, NOTHING, b""))
+        members.append(Member(make_ref(name), "", 0, (), None, NOTHING, b""))
     lifter = GateLifter(api, lambda _: "n", lambda: clock.now)
     return SimpleNamespace(api=api, clock=clock, members=members, lifter=lifter)
 

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 from groups_world import World
+from support.tasks import running
 
-from accelkit.extender.groups import binds, controller
+from accelkit.extender.groups import binds
 from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.ledger.claims import claim
@@ -19,17 +20,12 @@ def times():
 
 
 @pytest.fixture
-async def world(monkeypatch, times):
-    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
-    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+async def world(quick, times):
     world = World(times=times)
-    task = asyncio.create_task(world.groups.run())
-    world.node("n")
-    world.node("m")
-    yield world
-    assert not task.done()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(world.groups.run()):
+        world.node("n")
+        world.node("m")
+        yield world
 
 
 def pods(world, names, group="g", **options):

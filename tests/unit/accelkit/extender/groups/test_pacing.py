@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 from groups_world import World
+from support.tasks import running
 
-from accelkit.extender.groups import controller, pacing
+from accelkit.extender.groups import pacing
 from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.pacing import IN_VAIN_A_SECOND, Pace, Patience
 from accelkit.extender.groups.reserving import GroupReserver
@@ -44,16 +45,11 @@ async def tried(monkeypatch):
 
 
 @pytest.fixture
-async def world(monkeypatch, tried):
-    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
-    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+async def world(quick, tried):
     world = World()
     world.node("n")
-    task = asyncio.create_task(world.groups.run())
-    yield world
-    assert not task.done()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(world.groups.run()):
+        yield world
 
 
 async def test_others_go_on_between_groups(world, tried):

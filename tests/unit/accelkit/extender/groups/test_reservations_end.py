@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from groups_world import World
+from support.tasks import running
 
 from accelkit.errors import ApiError
 from accelkit.extender.groups import controller
@@ -14,16 +15,11 @@ NAME, SIZE = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs
 
 
 @pytest.fixture
-async def world(monkeypatch):
-    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
-    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+async def world(quick):
     world = World()
-    task = asyncio.create_task(world.groups.run())
-    world.node("n", 2)
-    yield world
-    assert not task.done()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(world.groups.run()):
+        world.node("n", 2)
+        yield world
 
 
 async def test_a_member_that_leaves_for_another_group_is_reserved_for_with_that_one_alone(world):

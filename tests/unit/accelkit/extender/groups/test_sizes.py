@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import msgspec
 import pytest
 from fake_api.watches import WatchedApi
+from support.tasks import running
 from support.waiting import until
 
 from accelkit.errors import ApiError
@@ -54,21 +54,10 @@ async def world(monkeypatch):
     return World()
 
 
-@contextlib.asynccontextmanager
-async def running(world):
-    task = asyncio.create_task(world.sizes.run())
-    try:
-        yield
-        assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(world):
     world.serve()
     world.store(4)
-    async with running(world):
+    async with running(world.sizes.run()):
         await until(lambda: world.sizes.known)
         assert world.size() == 4
         world.store(5)
@@ -79,7 +68,7 @@ async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(
 
 
 async def test_a_kind_that_is_served_later_is_found(world):
-    async with running(world):
+    async with running(world.sizes.run()):
         await until(lambda: world.sizes.known)
         assert "there is no PodGroup d/g" in world.size()
         world.store(2)
@@ -89,7 +78,7 @@ async def test_a_kind_that_is_served_later_is_found(world):
 
 async def test_nothing_is_known_while_the_api_server_does_not_say(world):
     world.api.fail(ApiError("away"), "GET", PLUGIN, times=None)
-    async with running(world):
+    async with running(world.sizes.run()):
         await asyncio.sleep(0.05)
         assert not world.sizes.known
         world.api.recover()

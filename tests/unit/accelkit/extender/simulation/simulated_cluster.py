@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from support.pods import make_ref
 
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
@@ -17,7 +18,6 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.asked_pod import AskedPod
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -41,7 +41,7 @@ class SimulatedCluster:
         self.ledger.put_node(name, Inventory(GIB, tuple(numbered)))
         for number, memory in enumerate(held):
             request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory * GIB, whole=not memory),))
-            self.ledger.reserve(ref(f"{name}-{number}"), name, request, Policy.BINPACK)
+            self.ledger.reserve(make_ref(f"{name}-{number}"), name, request, Policy.BINPACK)
 
     async def ask(
         self, pod: dict[str, Any], nodes: list[str] | None = None, without: tuple[str, ...] = ()
@@ -56,10 +56,6 @@ class SimulatedCluster:
 
     async def filter(self, pod: dict[str, Any], nodes: list[str]) -> FilterResult:
         return await self.verbs.filter(Args(msgspec.convert(pod, AskedPod), NodeNames=nodes))
-
-
-def ref(name: str) -> PodRef:
-    return PodRef("d", name, f"uid-{name}")
 
 
 def make_pod(memory: int = 0, *, cards: int = 0, uid: str = "uid-p", **more: Any) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_cluster import GIB, SimulatedCluster, make_pod, ref
+from simulated_cluster import GIB, SimulatedCluster, make_pod
+from support.pods import make_ref
 
 from accelkit.errors import BadArgsError, InventoryError, NotReadyError
 from accelkit.extender.simulation import simulator as module
@@ -33,7 +34,7 @@ async def test_a_node_with_room_has_the_cards_that_bind_would_choose(cluster):
     (share,) = node.assignment["c"]
     assert (share.card, share.memory_bytes) == ("n.0", 4 * GIB)
     pending = cluster.feed.read_pending(msgspec.convert(make_pod(4), Pod))
-    assert cluster.ledger.reserve(ref("p"), "n", pending.request, Policy.BINPACK).containers == node.assignment
+    assert cluster.ledger.reserve(make_ref("p"), "n", pending.request, Policy.BINPACK).containers == node.assignment
 
 
 async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(cluster):
@@ -115,7 +116,7 @@ async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(clus
     cluster.node("n")
     cluster.node("m")
     request = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
-    cluster.ledger.reserve(ref("p"), "n", request, Policy.BINPACK)
+    cluster.ledger.reserve(make_ref("p"), "n", request, Policy.BINPACK)
     nodes = (await cluster.ask(make_pod(16))).nodes
     assert [(node.name, node.fits, node.sentence) for node in nodes] == [
         ("m", False, "pod is held on node n, whose binding is undecided"),
@@ -144,7 +145,7 @@ async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
 async def test_a_pod_without_an_assignment_can_be_gone(cluster):
     cluster.node("n")
     asked = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
-    cluster.ledger.confirm_unassigned(UnassignedPod(ref("lost"), "n", asked, "it has none"))
+    cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", asked, "it has none"))
     assert [change.sentence for change in (await cluster.look(make_pod(8), "n")).changes] == ["if pod d/lost ended"]
     assert (await cluster.look(make_pod(8), "n", without=("d/lost",))).fits
 
@@ -260,8 +261,8 @@ def test_fits_words_scores_and_cards_are_those_of_the_verbs_and_of_bind(data):
         request = cluster.feed.read_pending(msgspec.convert(pod, AskedPod)).request
         for node in simulation.nodes:
             if node.fits:
-                placed = cluster.ledger.reserve(ref("p"), node.name, request, cluster.verbs.policy)
+                placed = cluster.ledger.reserve(make_ref("p"), node.name, request, cluster.verbs.policy)
                 assert placed.containers == node.assignment
-                cluster.ledger.release(ref("p").uid)
+                cluster.ledger.release(make_ref("p").uid)
 
     asyncio.run(compare())

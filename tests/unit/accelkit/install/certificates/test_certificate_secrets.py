@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from fake_api.server import FakeApi
 
 from accelkit.errors import CertificateError, ConfigurationError
 from accelkit.install.certificates.issuing import Authority, KeyPair
@@ -103,11 +102,6 @@ def test_given_certificates_are_checked():
     ]:
         with pytest.raises(ConfigurationError, match=sentence):
             check_given(ours.certificate, wrong, client, SPEC)
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 async def test_secrets_are_read_as_they_were_written(api, made):

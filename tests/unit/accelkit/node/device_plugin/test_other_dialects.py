@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from device_names import unit
+from support.grpc_calls import Context, RefusedError
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
@@ -20,15 +21,6 @@ from accelkit.vendors.profiles import load_profiles
 NATIVE = load_dialect("native")
 MEMORY, WHOLE = NATIVE.resources.memory, NATIVE.resources.cards
 CARDS = [FoundCard(Card(name, "v", "m", 16), 0, 0, load_profiles()["simulated"]) for name in "ab"]
-
-
-class RefusedError(Exception):
-    pass
-
-
-class Context:
-    async def abort(self, _code, details):
-        raise RefusedError(details)
 
 
 class Node:

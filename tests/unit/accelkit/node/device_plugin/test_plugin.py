@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 from device_names import unit
+from support.grpc_calls import Context, RefusedError
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
@@ -60,15 +61,6 @@ class Pods:
     async def refresh(self):
         """Nothing is newer than what is listed."""
         return self.answers
-
-
-class RefusedError(Exception):
-    pass
-
-
-class Context:
-    async def abort(self, _code, details):
-        raise RefusedError(details)
 
 
 class Kubelet:

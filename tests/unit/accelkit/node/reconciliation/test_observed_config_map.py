@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import build_config_maps_path
@@ -12,11 +11,6 @@ from accelkit.node.reconciliation.observed_config_map import REWRITE_SECONDS, Al
 
 PATH = f"{build_config_maps_path('accelkit')}/n"
 EMPTY = Allocations("n", ())
-
-
-@pytest.fixture
-def api():
-    return FakeApi()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from device_names import unit
+from support.grpc_calls import Context, RefusedError
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
@@ -51,15 +52,6 @@ class Pods:
     async def refresh(self):
         self.refreshed += 1
         return True
-
-
-class RefusedError(Exception):
-    pass
-
-
-class Context:
-    async def abort(self, _code, details):
-        raise RefusedError(details)
 
 
 class Kubelet:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from support.pods import make_ref
+
 from accelkit.model.card import Card
-from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.card_state import CardState
@@ -31,17 +32,13 @@ def together(*pods: PodRequest) -> PodRequest:
     return PodRequest(tuple(container for pod in pods for container in pod.containers))
 
 
-def pod(name: str) -> PodRef:
-    return PodRef("d", name, f"uid-{name}")
-
-
 def node(cards: Collection[Card], held: Held | None = None, *, compute: int = 1000) -> Situation:
     """A node of these cards, on which pods hold something; so much compute is free of each."""
     listed, held = list(cards), held or {}
     places = {card.id: place for place, card in enumerate(listed)}
 
     def leave_out(uids: Collection[str]) -> list[CardState]:
-        left = {name: amounts for name, amounts in held.items() if pod(name).uid not in uids}
+        left = {name: amounts for name, amounts in held.items() if make_ref(name).uid not in uids}
         return [_state(card, left, compute) for card in listed]
 
     holders = []
@@ -52,7 +49,7 @@ def node(cards: Collection[Card], held: Held | None = None, *, compute: int = 10
             else (places[card], Charge(amount, 0, whole=False))
             for card, amount in amounts.items()
         )
-        holders.append(Holder(pod(name), charges, sum(charge.memory_bytes for _, charge in charges)))
+        holders.append(Holder(make_ref(name), charges, sum(charge.memory_bytes for _, charge in charges)))
     return Situation(leave_out(()), tuple(holders), leave_out)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from searched_nodes import node, pod, search, together, wants
+from searched_nodes import node, search, together, wants
+from support.pods import make_ref
 
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import Kind
@@ -184,7 +185,7 @@ def test_a_pod_of_several_cards_frees_them_all():
 
 
 def test_a_pod_whose_cards_are_not_known_may_have_to_end():
-    unknown = Holder(pod("lost"), None, 32)
+    unknown = Holder(make_ref("lost"), None, 32)
     full, empty = node([A], {"x": {"a": 16}}).states, node([A]).states
     situation = Situation(full, (unknown,), lambda uids: empty if uids else full)
     assert names(search(situation, wants(8))[0]) == ["lost"]

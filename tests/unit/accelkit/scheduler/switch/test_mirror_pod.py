@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fake_api.server import FakeApi
 from scheduler_manifests import kubeadm_command, kubeadm_manifest
+from support.clocks import Clock
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.connection import Connection
@@ -78,19 +79,6 @@ async def test_waiting_is_in_vain_after_restarts_that_were_seen_and_not_after_ol
     assert not (await look(watch, pod(ready=False, restarts=9))).hopeless
 
 
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-    async def sleep(self, seconds):
-        self.now += seconds
-
-
 MANIFEST = kubeadm_manifest(34)
 COMMAND = kubeadm_command(34)
 RUNNING = {"command": COMMAND}
@@ -128,7 +116,7 @@ def waited(monkeypatch):
     """Wait for a mirror pod; return how many seconds that took."""
 
     def wait(answer, *, host=None, logs=None, text=MANIFEST, act=WAITER.wait, marker=(None,)):
-        clock = Clock()
+        clock = Clock(100.0)
         monkeypatch.setattr(mirror_pod, "time", clock)
         monkeypatch.setattr(mirror_pod, "asyncio", SimpleNamespace(run=asyncio.run, sleep=clock.sleep))
         api = api_server(clock, answer, logs or {})

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from support.clocks import Clock
 
 from accelkit.errors import DevicePluginError
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
@@ -20,14 +21,6 @@ from accelkit.sandbox.kubelet.devices.device_values import (
 
 MEMORY = "accelkit.io/memory"
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 class Plugin:
@@ -60,7 +53,7 @@ class Node:
     """A device manager with one plugin."""
 
     def __init__(self, devices=16, *, seed=1, plugin=None, preferred=False, pre_start=False):
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.plugin = plugin or Plugin()
         self.manager = DeviceManager(clock=self.clock, grace_seconds=300.0, chance=random.Random(seed))  # noqa: S311 - the choice is to be repeatable
         self.options = PluginOptions(preferred=preferred, pre_start=pre_start)
