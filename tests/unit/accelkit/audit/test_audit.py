@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.audit.comparison import AuditEvidence, AuditFinding, audit
 from accelkit.errors import AssignmentError
@@ -25,21 +26,15 @@ QUIET = Allocations("n", (), processes=())
 def pod(name, containers, *, admitted=True, init=(), **more):
     """A pod with `containers` as {name: (card, GiB)}."""
     shares = {c: (Share(card, units * GIB),) for c, (card, units) in containers.items()}
-    spec = [{"name": c, "resources": {"limits": {"accelkit.io/memory": str(u)}}} for c, (_, u) in containers.items()]
-    body = {
-        "metadata": {
-            "name": name,
-            "namespace": "d",
-            "uid": f"uid-{name}",
-            "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({**shares, **more}))},
-        },
-        "spec": {
-            "nodeName": "n",
-            "containers": [each for each in spec if each["name"] not in init],
-            "initContainers": [each for each in spec if each["name"] in init],
-        },
-        "status": {"phase": "Running", **({"startTime": "now"} if admitted else {})},
-    }
+    spec = [build_container({"accelkit.io/memory": str(units)}, name) for name, (_, units) in containers.items()]
+    body = build_pod(
+        name,
+        *(each for each in spec if each["name"] not in init),
+        initContainers=[each for each in spec if each["name"] in init],
+        metadata={"annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({**shares, **more}))}},
+        status={"phase": "Running", **({"startTime": "now"} if admitted else {})},
+        nodeName="n",
+    )
     return msgspec.convert(body, Pod)
 
 

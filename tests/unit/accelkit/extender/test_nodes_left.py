@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
@@ -24,13 +25,7 @@ TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "U
 
 
 def pod(memory=10, *, spec=None, status=None):
-    limits = {"accelkit.io/memory": str(memory)}
-    containers = [{"name": "c", "resources": {"limits": limits}}]
-    whole = {
-        "metadata": {"name": "p", "namespace": "d", "uid": "u"},
-        "spec": {"containers": containers, **(spec or {})},
-        "status": status or {},
-    }
+    whole = build_pod("p", build_container({"accelkit.io/memory": str(memory)}), status=status, **(spec or {}))
     return msgspec.json.decode(msgspec.json.encode(whole), type=AskedPod)
 
 

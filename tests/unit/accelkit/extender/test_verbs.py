@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pods import build_container, build_pod
 
 from accelkit.errors import BadArgsError, RequestError
 from accelkit.extender.verbs import Verbs
@@ -45,10 +46,7 @@ def make_verbs(policy=Policy.BINPACK):
 def pod(memory=4, resource=NATIVE, *, uid="u", request=None):
     annotations = {"accelkit.io/request": json.dumps(request)} if request else {}
     limits = {resource: memory} if memory else {}
-    return {
-        "metadata": {"name": "p", "namespace": "d", "uid": uid, "annotations": annotations},
-        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
-    }
+    return build_pod("p", build_container(limits), metadata={"uid": uid, "annotations": annotations})
 
 
 def args(names=ALL, whole=False, **of_pod):

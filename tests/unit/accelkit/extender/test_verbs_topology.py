@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.extender import node_scores as module
 from accelkit.extender.verbs import Verbs
@@ -32,12 +33,9 @@ def build_verbs(policy=Policy.TOPOLOGY):
 
 
 def prioritize(verbs, *limits, request=None):
-    containers = [{"name": f"c{number}", "resources": {"limits": each}} for number, each in enumerate(limits)]
+    containers = [build_container(each, f"c{number}") for number, each in enumerate(limits)]
     annotations = {"accelkit.io/request": json.dumps(request)} if request else {}
-    pod = {
-        "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": annotations},
-        "spec": {"containers": containers},
-    }
+    pod = build_pod("p", *containers, metadata={"annotations": annotations})
     args = msgspec.json.decode(json.dumps({"Pod": pod, "NodeNames": [*LETTERS, "stranger"]}), type=Args)
     found = {each.Host: each.Score for each in verbs.prioritize(args)}
     assert found.pop("stranger") == 0

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pods import make_ref
+from support.pods import build_container, build_pod, make_ref
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
@@ -37,23 +37,15 @@ def shares(card="a", memory=4, container="c"):
 def pod(name="p", *, on="n", assignment=None, memory=4, phase="", init=(), request=None):
     annotations = {ASSIGNMENT_ANNOTATION: assignment, "accelkit.io/request": request}
     limits = {"accelkit.io/memory": memory} if memory else {}
-    return msgspec.convert(
-        {
-            "metadata": {
-                "name": name,
-                "namespace": "d",
-                "uid": f"uid-{name}",
-                "annotations": {key: value for key, value in annotations.items() if value is not None},
-            },
-            "spec": {
-                "nodeName": on,
-                "initContainers": [{"name": each} for each in init],
-                "containers": [{"name": "c", "resources": {"limits": limits}}],
-            },
-            "status": {"phase": phase},
-        },
-        Pod,
+    whole = build_pod(
+        name,
+        build_container(limits),
+        initContainers=[{"name": each} for each in init],
+        metadata={"annotations": {key: value for key, value in annotations.items() if value is not None}},
+        status={"phase": phase},
+        nodeName=on,
     )
+    return msgspec.convert(whole, Pod)
 
 
 class World:

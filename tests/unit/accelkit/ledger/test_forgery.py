@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed
@@ -39,11 +40,9 @@ class World:
     def pod(self, name="p", *, limits=None, on="n", kind="MODIFIED", started=None, containers=None, **annotations):
         assignment = containers and Assignment({c: tuple(shares) for c, shares in containers.items()})
         written = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)} if assignment else {}
-        body = {
-            "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": written | annotations},
-            "spec": {"nodeName": on, "containers": [{"name": "c", "resources": {"limits": limits or {MEMORY: "1"}}}]},
-            "status": {"startTime": started},
-        }
+        container = build_container(limits or {MEMORY: "1"})
+        metadata = {"annotations": written | annotations}
+        body = build_pod(name, container, metadata=metadata, status={"startTime": started}, nodeName=on)
         self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
 
     def held(self, name="n"):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pods import build_container, build_pod
 
 from accelkit.errors import AssignmentError
 from accelkit.model.assignment import MOVING, Assignment, Share
@@ -21,11 +22,12 @@ CAPACITIES = dict.fromkeys("abc", 16)
 
 
 def pod(*, init=None, **limits):
-    def containers(asked):
-        return [{"name": name, "resources": {"limits": each}} for name, each in asked.items()]
+    def build(asked):
+        return [build_container(each, name) for name, each in asked.items()]
 
-    spec = {"nodeName": "n", "containers": containers(limits), "initContainers": containers(init or {})}
-    return READER.read(msgspec.convert({"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": spec}, Pod))
+    return READER.read(
+        msgspec.convert(build_pod("p", *build(limits), initContainers=build(init or {}), nodeName="n"), Pod)
+    )
 
 
 def check(asking, *, capacities=CAPACITIES, unit_bytes=1, compute=None, **written):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
@@ -13,10 +14,9 @@ TEXT = encode_assignment(Assignment({"c": (Share("a", 4),)}))
 
 
 def pod(*limits, assigned=False):
-    containers = [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(limits)]
+    containers = [build_container(each, f"c{n}") for n, each in enumerate(limits)]
     annotations = {ASSIGNMENT_ANNOTATION: TEXT} if assigned else {}
-    body = {"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers, "nodeName": "n"}}
-    return msgspec.convert(body, Pod)
+    return msgspec.convert(build_pod("p", *containers, metadata={"annotations": annotations}, nodeName="n"), Pod)
 
 
 def read(reader, body):

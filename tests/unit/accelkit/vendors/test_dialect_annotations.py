@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import Assignment, Share
@@ -34,14 +35,8 @@ def codec(name):
 
 def pod(resources, **annotations):
     """A pod whose containers ask for `resources` as {container: limits}."""
-    body = {
-        "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": annotations},
-        "spec": {
-            "nodeName": "n",
-            "containers": [{"name": name, "resources": {"limits": limits}} for name, limits in resources.items()],
-        },
-    }
-    return msgspec.convert(body, Pod)
+    containers = [build_container(limits, name) for name, limits in resources.items()]
+    return msgspec.convert(build_pod("p", *containers, metadata={"annotations": annotations}, nodeName="n"), Pod)
 
 
 def test_gcushare_writes_what_its_manual_shows():

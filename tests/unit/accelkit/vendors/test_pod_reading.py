@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import build_pod
 
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -23,17 +24,10 @@ def container(name="c", *, always=False, **limits):
 
 def read(*containers, init=(), node="", started=None, **annotations):
     keys = {"assignment": ASSIGNMENT_ANNOTATION, "request": REQUEST_ANNOTATION}
-    body = {
-        "metadata": {
-            "name": "p",
-            "namespace": "d",
-            "uid": "u",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": {keys[key]: text for key, text in annotations.items()},
-        },
-        "spec": {"nodeName": node, "containers": list(containers), "initContainers": list(init)},
-        "status": {"startTime": started},
-    }
+    written = {keys[key]: text for key, text in annotations.items()}
+    metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": written}
+    spec = {"nodeName": node, "initContainers": list(init)}
+    body = build_pod("p", *containers, metadata=metadata, status={"startTime": started}, **spec)
     return READER.read(msgspec.convert(body, Pod))
 
 
@@ -135,7 +129,9 @@ def test_of_thousands_of_foreign_limits_a_reading_keeps_few():
 def test_a_trimmed_pod_is_read_as_before():
     foreign = {f"a.example/{i}": "1" for i in range(100)}
     for limits in ({MEMORY: "2"}, {"gpu.intel.com/i915": 1, "gpu.intel.com/tiles": "1"}):
-        pod = build_pod(foreign | limits, {REQUEST_ANNOTATION: "{}", "gas-deny": "card1", "x": "y" * 1000, "kept": "z"})
+        pod = build_labelled_pod(
+            foreign | limits, {REQUEST_ANNOTATION: "{}", "gas-deny": "card1", "x": "y" * 1000, "kept": "z"}
+        )
         before = READER.read(pod)
         READER.trim(pod, keep=["kept"])
         assert READER.read(pod) == before
@@ -145,13 +141,13 @@ def test_a_trimmed_pod_is_read_as_before():
 
 
 def test_nothing_is_kept_of_the_containers_of_a_pod_that_has_nothing_to_do_with_cards():
-    pod = build_pod({"cpu": "1"}, {"x": "y"})
+    pod = build_labelled_pod({"cpu": "1"}, {"x": "y"})
     READER.trim(pod)
     assert (pod.spec.containers, pod.metadata.annotations, pod.ref.uid) == ([], {}, "u")
     assert pod.metadata.labels is None
 
 
-def build_pod(limits, annotations):
+def build_labelled_pod(limits, annotations):
     metadata = {"name": "p", "uid": "u", "labels": {"a": "b"}, "annotations": annotations}
     return msgspec.convert({"metadata": metadata, "spec": {"containers": [container(**limits)]}}, Pod)
 

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.errors import RequestError
 from accelkit.model.pod import Pod
@@ -18,21 +19,9 @@ WEB = {"matchLabels": {"app": "web"}}
 
 def read(*, memory=4, cards=0, labels=None, priority=None, **request):
     limits = {"accelkit.io/cards": cards} if cards else {"accelkit.io/memory": memory}
-    return READER.read(
-        msgspec.convert(
-            {
-                "metadata": {
-                    "name": "p",
-                    "namespace": "d",
-                    "uid": "u",
-                    "labels": labels,
-                    "annotations": {REQUEST_ANNOTATION: json.dumps({"c": request})},
-                },
-                "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}], "priority": priority},
-            },
-            Pod,
-        )
-    )
+    metadata = {"labels": labels, "annotations": {REQUEST_ANNOTATION: json.dumps({"c": request})}}
+    pod = build_pod("p", build_container(limits), metadata=metadata, priority=priority)
+    return READER.read(msgspec.convert(pod, Pod))
 
 
 def request(**more):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from support.pods import make_ref
+from support.pods import build_container, build_pod, make_ref
 
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
@@ -65,7 +65,5 @@ def make_pod(memory: int = 0, *, cards: int = 0, uid: str = "uid-p", **more: Any
     annotations = dict(more.get("annotations", {}))
     if "request" in more:
         annotations["accelkit.io/request"] = json.dumps(more["request"])
-    return {
-        "metadata": {"name": "p", "namespace": "d", "uid": uid, "annotations": annotations},
-        "spec": {"containers": [{"name": name, "resources": {"limits": each}} for name, each in named.items()]},
-    }
+    containers = [build_container(each, name) for name, each in named.items()]
+    return build_pod("p", *containers, metadata={"uid": uid, "annotations": annotations})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.pods import UNSCHEDULABLE, build_container, build_pod
 
 from accelkit.errors import RequestError
 from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
@@ -117,11 +118,8 @@ def test_a_failure_is_forgotten_where_nobody_waits_any_more():
     assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
 
 
-REFUSED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
-BODY = {
-    "metadata": {"name": "p", "namespace": "d", "uid": "p"},
-    "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": 1}}}]},
-}
+REFUSED = [UNSCHEDULABLE]
+BODY = build_pod("p", build_container({"accelkit.io/memory": 1}))
 
 
 class Pods:

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from support.pods import UNSCHEDULABLE, build_container, build_pod
 
 from accelkit.extender.waking.announcements import Waiting
 from accelkit.extender.waking.stirred import StirredNamespaces
@@ -29,20 +30,11 @@ class World:
         self.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": "10"}]}))
 
     def pod(self, name, memory=8, *, namespace="d", labels=None, request=None, refused=True):
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         annotations = {"accelkit.io/request": json.dumps({"c": request})} if request else {}
-        body = {
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": name,
-                "labels": labels,
-                "annotations": annotations,
-            },
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": memory}}}]},
-            "status": {"conditions": [condition]} if refused else {},
-        }
-        self.feed.take_pod_event("ADDED", msgspec.convert(body, Pod))
+        metadata = {"namespace": namespace, "uid": name, "labels": labels, "annotations": annotations}
+        status = {"conditions": [UNSCHEDULABLE]} if refused else {}
+        pod = build_pod(name, build_container({"accelkit.io/memory": memory}), metadata=metadata, status=status)
+        self.feed.take_pod_event("ADDED", msgspec.convert(pod, Pod))
 
     def hold(self, name, node="n0", **of_pod):
         self.pod(name, refused=False, **of_pod)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
+from support.pods import UNSCHEDULABLE, build_container, build_pod
 
 from accelkit.errors import ApiError
 from accelkit.extender.waking import waker as module
@@ -62,13 +63,9 @@ class World:
         )
 
     def pod(self, name="p", memory=4, resource="accelkit.io/memory", kind="ADDED"):
-        container = {"name": "c", "resources": {"limits": {resource: memory}}}
-        body = {
-            "metadata": {"name": name, "namespace": "d", "uid": name},
-            "spec": {"containers": [container]},
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-        }
-        self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
+        status = {"conditions": [UNSCHEDULABLE]}
+        pod = build_pod(name, build_container({resource: memory}), metadata={"uid": name}, status=status)
+        self.feed.take_pod_event(kind, msgspec.convert(pod, Pod))
 
     def counted(self, result):
         return self.counter.labels(result)._value.get()

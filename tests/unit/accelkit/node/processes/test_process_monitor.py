@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 from standin_nvml import StandinCard
+from support.pods import build_container, build_pod
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events
@@ -73,14 +74,9 @@ class Host:
 
     def pod(self, uid, gib):
         assignment = Assignment({"c": (Share("a", gib * GIB),)})
-        metadata = {
-            "name": f"pod-{uid[:1]}",
-            "namespace": "d",
-            "uid": uid,
-            "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)},
-        }
-        container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": str(gib)}}}
-        self.pods.take(msgspec.convert({"metadata": metadata, "spec": {"containers": [container]}}, Pod))
+        metadata = {"uid": uid, "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}}
+        container = build_container({"accelkit.io/memory": str(gib)})
+        self.pods.take(msgspec.convert(build_pod(f"pod-{uid[:1]}", container, metadata=metadata), Pod))
 
     async def look(self, card=CARD, *, scan=True):
         """Look, the scan beside it having looked too."""

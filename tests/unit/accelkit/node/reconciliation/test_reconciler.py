@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from device_names import unit
 from fake_api.server import FakeApi
+from support.pods import build_container, build_pod
 
 from accelkit.errors import ApiError
 from accelkit.kube.events import Events
@@ -89,11 +90,9 @@ class World:
         annotations = {"accelkit.io/request": request}
         if assignment:
             annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(assignment)
-        pod = {
-            "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {self.resource: "2"}}}]},
-            "status": {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})},
-        }
+        status = {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})}
+        container = build_container({self.resource: "2"})
+        pod = build_pod(name, container, metadata={"annotations": annotations}, status=status)
         self.api.store(PODS, pod)
         self.pods.take(msgspec.convert(self.api.pods[name], Pod))
         if held:
