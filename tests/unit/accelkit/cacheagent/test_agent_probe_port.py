@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ports import free_port
+from support.tasks import running
 from support.waiting import until
 
 from accelkit.cacheagent.agent import AgentOptions, run
@@ -81,17 +82,13 @@ async def test_probes_are_answered_while_the_store_is_opened(tmp_path, kubeconfi
     options = AgentOptions(
         node="n", folder=tmp_path / "store", registries=RegistrySettings(), kubeconfig=kubeconfig, metrics_port=port
     )
-    running = asyncio.create_task(run(options))
-    try:
+    async with running(run(options)):
         async with asyncio.timeout(30):
             await opening.wait()
         assert ask(port) == "ok\n"
         go_on.set()
         await until((tmp_path / "store" / "claims").is_dir)
         assert ask(port) == "ok\n"
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

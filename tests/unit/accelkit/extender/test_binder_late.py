@@ -6,6 +6,7 @@ import asyncio
 import gc
 
 import pytest
+from support.tasks import running
 
 from accelkit.errors import ApiError
 from accelkit.extender import binder as module
@@ -20,31 +21,30 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock, monkeypatch):
+@pytest.fixture
+async def _settling(world, clock, monkeypatch):
+    """Look whether a Binding that was lost exists, without an answer so far."""
     monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.before_post = [LOST]
     assert "no answer" in await world.bind()
     clock.now += 11
     world.api.answers.clear()
-    settling = asyncio.create_task(world.binder.outcomes.run())
-    await turns()
+    async with running(world.binder.outcomes.run()):
+        await turns()
+        yield
+
+
+@pytest.mark.usefixtures("_settling")
+async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world):
     assert await world.bind() == ""
     world.api.answers.set()
     await turns()
-    settling.cancel()
     assert (world.used(), world.stage()) == ({"a": 16}, Stage.BOUND)
 
 
-async def test_a_late_unbound_does_not_free_what_is_being_bound(world, clock, monkeypatch):
-    monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
-    world.create(memory=16)
-    world.api.before_post = [LOST]
-    assert "no answer" in await world.bind()
-    clock.now += 11
-    world.api.answers.clear()
-    settling = asyncio.create_task(world.binder.outcomes.run())
-    await turns()
+@pytest.mark.usefixtures("_settling")
+async def test_a_late_unbound_does_not_free_what_is_being_bound(world):
     world.api.gate.clear()
     binding = asyncio.create_task(world.bind())
     await turns()
@@ -53,7 +53,6 @@ async def test_a_late_unbound_does_not_free_what_is_being_bound(world, clock, mo
     assert world.used() == {"a": 16}
     world.api.gate.set()
     assert await binding == ""
-    settling.cancel()
 
 
 async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, settle):

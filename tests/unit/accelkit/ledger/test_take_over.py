@@ -6,6 +6,7 @@ import itertools
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -30,15 +31,10 @@ class World:
         self.feed.take_node_event(kind, msgspec.convert({"metadata": metadata}, Node))
 
     def pod(self, *, kind="ADDED", phase="Running", device="2", units="8"):
-        metadata = {
-            "name": "p",
-            "namespace": "d",
-            "uid": "u",
-            "creationTimestamp": "2022-09-06T07:40:43Z",
-            "annotations": {"enflame.com/gcu-device-id": device} if device else {},
-        }
-        container = {"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": units}}}
-        body = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": phase}}
+        annotations = {"enflame.com/gcu-device-id": device} if device else {}
+        metadata = {"uid": "u", "creationTimestamp": "2022-09-06T07:40:43Z", "annotations": annotations}
+        container = build_container({"enflame.com/gcu-memory": units})
+        body = build_pod("p", container, metadata=metadata, status={"phase": phase}, nodeName="n")
         self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
 
     def used(self):

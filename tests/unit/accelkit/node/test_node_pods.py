@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from support.pods import build_container, build_pod
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
@@ -23,16 +24,10 @@ ASSIGNMENT = Assignment({"c": (Share("a", 4),)})
 
 def pod(name, *, text=None, phase="Running", created="2024-01-01T00:00:00Z", node="n"):
     text = encode_assignment(ASSIGNMENT) if text is None else text
-    metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "creationTimestamp": created}
-    return {
-        "metadata": metadata | {"annotations": {ASSIGNMENT_ANNOTATION: text} if text else {}},
-        "spec": {
-            "nodeName": node,
-            "initContainers": [{"name": "i"}],
-            "containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}],
-        },
-        "status": {"phase": phase},
-    }
+    metadata = {"creationTimestamp": created, "annotations": {ASSIGNMENT_ANNOTATION: text} if text else {}}
+    spec = {"nodeName": node, "initContainers": [{"name": "i"}]}
+    container = build_container({"accelkit.io/memory": "4"})
+    return build_pod(name, container, metadata=metadata, status={"phase": phase}, **spec)
 
 
 def show(api, *pods):

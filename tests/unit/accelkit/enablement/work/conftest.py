@@ -132,7 +132,9 @@ class WorkCluster(WatchedApi):
         if request.method == "POST" and request.path == PODS:
             self.most = max(self.most, len(self.pods))
             node = self.node_of(request.body)
-            self.steps.get(node, run_well)(self, node, self.objects[f"{PODS}/{request.body['metadata']['name']}"])
+            self.steps.get(node, WorkCluster.run_well)(
+                self, node, self.objects[f"{PODS}/{request.body['metadata']['name']}"]
+            )
 
     def node_of(self, pod):
         terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -167,17 +169,16 @@ class WorkCluster(WatchedApi):
             {"name": "hold", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}},
         ]
 
+    def run_well(self, node, pod, *, assigned=True):
+        self.bind(node, pod, assigned=assigned)
+        self.admit(node, pod)
+        self.end(node, pod)
+
     def condition(self, pod, reason, message):
         pod["status"] = {
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}],
         }
-
-
-def run_well(cluster, node, pod):
-    cluster.bind(node, pod)
-    cluster.admit(node, pod)
-    cluster.end(node, pod)
 
 
 @pytest.fixture

@@ -124,9 +124,7 @@ async def test_a_node_that_was_rebooted_meanwhile_is_not_judged(cluster, check):
     cluster.add("a")
 
     def reboot(cluster, node, pod):
-        cluster.bind(node, pod)
-        cluster.admit(node, pod)
-        cluster.end(node, pod)
+        cluster.run_well(node, pod)
         cluster.node(node)["status"]["nodeInfo"]["bootID"] = "c"
 
     cluster.steps["a"] = reboot
@@ -139,9 +137,7 @@ async def test_a_node_that_leaves_meanwhile_is_unknown(cluster, check):
     cluster.add("a")
 
     def leave(cluster, node, pod):
-        cluster.bind(node, pod)
-        cluster.admit(node, pod)
-        cluster.end(node, pod)
+        cluster.run_well(node, pod)
         del cluster.objects["/api/v1/nodes/a"]
 
     cluster.steps["a"] = leave
@@ -267,9 +263,7 @@ async def test_an_assignment_that_is_broken_meanwhile_stops_no_other_node(cluste
     cluster.held["a"] = None
 
     def end(cluster, node, pod):
-        cluster.bind(node, pod)
-        cluster.admit(node, pod)
-        cluster.end(node, pod)
+        cluster.run_well(node, pod)
         annotations = pod["metadata"]["annotations"]
         asyncio.get_running_loop().call_later(0.02, lambda: annotations.update({ASSIGNMENT_ANNOTATION: "{"}))
 

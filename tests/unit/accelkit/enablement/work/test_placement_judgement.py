@@ -50,9 +50,7 @@ async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check, monkeyp
         cluster.condition(pod, "Unschedulable", "0/1 nodes are available")
 
         def place():
-            cluster.bind(node, pod)
-            cluster.admit(node, pod)
-            cluster.end(node, pod)
+            cluster.run_well(node, pod)
 
         asyncio.get_running_loop().call_later(0.03, place)
 
@@ -70,9 +68,7 @@ async def test_a_pod_that_was_bound_without_the_extender_fails_it(cluster, check
     cluster.add("a")
 
     def bind_bare(cluster, node, pod):
-        cluster.bind(node, pod, assigned=False)
-        cluster.admit(node, pod)
-        cluster.end(node, pod)
+        cluster.run_well(node, pod, assigned=False)
 
     cluster.steps["a"] = bind_bare
     assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")
@@ -85,9 +81,7 @@ async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(clu
         cluster.bind(node, pod, assigned=False)
 
         def write():
-            cluster.bind(node, pod)
-            cluster.admit(node, pod)
-            cluster.end(node, pod)
+            cluster.run_well(node, pod)
 
         asyncio.get_running_loop().call_later(0.2, write)
 

@@ -168,9 +168,7 @@ async def test_what_an_agent_shows_late_counts(cluster, check, monkeypatch):
     cluster.held["a"] = None
 
     def end(cluster, node, pod):
-        cluster.bind(node, pod)
-        cluster.admit(node, pod)
-        cluster.end(node, pod)
+        cluster.run_well(node, pod)
 
         def show():
             cluster.held.clear()

@@ -9,7 +9,7 @@ import os
 import pytest
 from aiohttp import web
 from registries import misbehaviour
-from registries.hostile import HONEST, HostileRegistry
+from registries.hostile import HONEST
 from registries.visiting import REPOSITORY, at, descriptor, visiting
 
 from accelkit.errors import RegistryError
@@ -171,13 +171,12 @@ async def test_a_mirror_that_refuses_leaves_the_stream_to_the_registry(registry,
     assert len(mirror.requests) == 1
 
 
-async def test_what_a_mirror_began_cannot_be_taken_back(registry):
-    with HostileRegistry() as mirror:
-        mirror.put_blob(REPOSITORY, BODY)
-        mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            with pytest.raises(RegistryError, match=f"of {mirror.host}/.*changed or damaged"):
-                await streamed(client, registry)
+async def test_what_a_mirror_began_cannot_be_taken_back(registry, mirror):
+    mirror.put_blob(REPOSITORY, BODY)
+    mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        with pytest.raises(RegistryError, match=f"of {mirror.host}/.*changed or damaged"):
+            await streamed(client, registry)
     assert registry.requests == []
 
 

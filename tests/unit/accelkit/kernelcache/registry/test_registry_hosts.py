@@ -95,11 +95,10 @@ async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path, cont
 # Mirrors
 
 
-async def test_a_mirror_is_asked_before_the_registry(registry):
-    with HostileRegistry() as mirror:
-        digest = mirror.put_manifest(f"cache/{REPOSITORY}", "v1", manifest())
-        async with visiting(registry, mirror, mirrors={registry.host: (f"{mirror.host}/cache",)}) as client:
-            assert (await client.read_manifest(at(registry, "v1"))).digest == digest
+async def test_a_mirror_is_asked_before_the_registry(registry, mirror):
+    digest = mirror.put_manifest(f"cache/{REPOSITORY}", "v1", manifest())
+    async with visiting(registry, mirror, mirrors={registry.host: (f"{mirror.host}/cache",)}) as client:
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
     assert registry.requests == []
 
 
@@ -114,21 +113,19 @@ async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry,
     assert (len(mirror.requests), naps) == (1, [])
 
 
-async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry):
-    with HostileRegistry() as mirror:
-        mirror.on("GET", MANIFESTS, misbehaviour.failing(503))
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            with pytest.raises(RegistryError) as refused:
-                await client.read_manifest(at(registry, "v1"))
+async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry, mirror):
+    mirror.on("GET", MANIFESTS, misbehaviour.failing(503))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        with pytest.raises(RegistryError) as refused:
+            await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (404, False)
     assert f"{mirror.host} answers HTTP 503" in refused.value.message
 
 
-async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry):
-    with HostileRegistry() as mirror:
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            with pytest.raises(RegistryError) as refused:
-                await client.read_manifest(at(registry, "v1"))
+async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry, mirror):
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        with pytest.raises(RegistryError) as refused:
+            await client.read_manifest(at(registry, "v1"))
     assert mirror.host not in refused.value.message
 
 

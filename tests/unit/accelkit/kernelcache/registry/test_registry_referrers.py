@@ -178,30 +178,27 @@ async def test_a_registry_in_trouble_is_a_problem_and_what_the_other_way_shows_c
     assert [(each.status, each.retryable) for each in found.problems] == [(503, True)]
 
 
-async def test_mirrors_are_asked_beside_the_registry(registry):
+async def test_mirrors_are_asked_beside_the_registry(registry, mirror):
     ours = image(registry, artifactType="text/x", subject=OURS)
-    with HostileRegistry() as mirror:
-        theirs = image(mirror, artifactType="text/y", subject=OURS)
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.list_referrers(at(registry, SUBJECT))
+    theirs = image(mirror, artifactType="text/y", subject=OURS)
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert (digests(found), found.problems) == ({ours, theirs}, ())
 
 
-async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(registry):
-    with HostileRegistry() as mirror:
-        theirs = image(mirror, artifactType="text/y", subject=OURS)
-        registry.on("GET", ".*", misbehaviour.failing(503))
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.list_referrers(at(registry, SUBJECT))
+async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(registry, mirror):
+    theirs = image(mirror, artifactType="text/y", subject=OURS)
+    registry.on("GET", ".*", misbehaviour.failing(503))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert digests(found) == {theirs}
     assert {each.retryable for each in found.problems} == {True}
 
 
-async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(registry):
-    with HostileRegistry() as mirror:
-        mirror.on("GET", ".*", misbehaviour.failing(503))
-        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.list_referrers(at(registry, SUBJECT))
+async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(registry, mirror):
+    mirror.on("GET", ".*", misbehaviour.failing(503))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert (found.descriptors, found.problems) == ((), ())
 
 

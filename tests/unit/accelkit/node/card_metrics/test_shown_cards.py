@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, generate_latest
+from support.pods import build_container, build_pod
 
 from accelkit.inspection.card_faults import find_card_fault
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -83,33 +84,24 @@ class Agent:
             for container, held in containers.items()
         }
         annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment(shares))} if assigned else {}
-        made = {
-            name: {
-                "name": name,
-                "resources": {
-                    "limits": {
-                        "accelkit.io/cards" if 0 in held.values() else "accelkit.io/memory": str(
-                            sum(held.values()) or len(held)
-                        )
-                    }
-                },
-            }
-            for name, held in containers.items()
-        }
-        statuses = [{"name": each, "containerID": "x", "state": {"running": {}}} for each in running]
-        pod = {
-            "metadata": {"name": name, "namespace": "d", "uid": name, "annotations": annotations},
-            "spec": {
-                "nodeName": "n",
-                "containers": [made[each] for each in containers if each not in init],
-                "initContainers": [made[each] for each in init],
-            },
-            "status": {
+        made = {}
+        for container, held in containers.items():
+            resource = "accelkit.io/cards" if 0 in held.values() else "accelkit.io/memory"
+            made[container] = build_container({resource: str(sum(held.values()) or len(held))}, container)
+        pod = build_pod(
+            name,
+            *(made[each] for each in containers if each not in init),
+            initContainers=[made[each] for each in init],
+            metadata={"uid": name, "annotations": annotations},
+            nodeName="n",
+            status={
                 "phase": "Running",
                 "startTime": "2026-01-01T00:00:00Z" if admitted else None,
-                "initContainerStatuses": statuses,
+                "initContainerStatuses": [
+                    {"name": each, "containerID": "x", "state": {"running": {}}} for each in running
+                ],
             },
-        }
+        )
         self.pods.take(msgspec.convert(pod, Pod))
 
     def hold(self):

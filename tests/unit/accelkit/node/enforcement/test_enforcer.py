@@ -9,6 +9,7 @@ import pynvml
 import pytest
 from fake_api.server import FakeApi
 from standin_nvml import Limits, StandinCard
+from support.pods import build_pod
 
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
@@ -58,13 +59,9 @@ class Node:
             {"name": name, "containerID": f"containerd://{container_id(name)}", "state": {"running": {}}}
             for name in containers
         ]
-        pod = {
-            "metadata": {"name": "p", "namespace": "d", "uid": UID, "annotations": annotations},
-            "spec": {
-                "containers": [{"name": name, "resources": limits(shares)} for name, shares in containers.items()]
-            },
-            "status": {"containerStatuses": statuses},
-        }
+        asked = [{"name": name, "resources": limits(shares)} for name, shares in containers.items()]
+        metadata = {"uid": UID, "annotations": annotations}
+        pod = build_pod("p", *asked, metadata=metadata, status={"containerStatuses": statuses})
         self.pods.take(msgspec.convert(pod, Pod))
 
     async def look(self, *cards):
