@@ -30,6 +30,11 @@ Answer: TypeAlias = tuple[int, dict[str, str], bytes]
 PATIENCE_SECONDS = 15.0
 
 
+async def hello(*_request: object) -> Reply:
+    """Answer each request with "hello"."""
+    return Reply(200, b"hello")
+
+
 class RunningServer(HttpServer):
     """A server that runs until `stop` is called; `ended` is its task."""
 

@@ -25,7 +25,7 @@ from http2_client import (
     frame,
     speaking,
 )
-from http_service import serving
+from http_service import hello, serving
 from support.waiting import until
 
 from accelkit.serving import connections as connections_module
@@ -40,10 +40,6 @@ HEAD = hpack.Encoder().encode([(":method", "POST"), (":scheme", "https"), (":aut
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # As many of each as no client of ours sends in an hour.
 MANY = 5000
-
-
-async def hello(*_):
-    return Reply(200, b"hello")
 
 
 def streams(count):

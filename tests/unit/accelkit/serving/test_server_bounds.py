@@ -11,6 +11,7 @@ import time
 
 import pytest
 from aiohttp import web
+from http_service import hello
 from ports import free_port
 from support.waiting import until
 
@@ -22,10 +23,6 @@ from accelkit.serving.tls import Listen
 
 LIMIT = 8
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
-
-
-async def hello(*_):
-    return Reply(200, b"hello")
 
 
 @contextlib.asynccontextmanager

@@ -6,18 +6,13 @@ import ssl
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from http_service import connected, reconnected, serving
+from http_service import connected, hello, reconnected, serving
 from support.waiting import until
 
 from accelkit.install.certificates.issuing import Authority
 from accelkit.serving import server as module
-from accelkit.serving.server import Reply
 
 LOOK_SECONDS = 0.01
-
-
-async def hello(*_):
-    return Reply(200, b"hello")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from device_names import unit
 from fake_api.server import FakeApi
+from support.pods import build_container, build_pod
 
 from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
@@ -41,11 +42,10 @@ class World:
 
     def pod(self, name, assigned, held, *, admitted=True):
         text = encode_assignment(Assignment({"c": (Share(assigned, 1),)}))
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": {ASSIGNMENT_ANNOTATION: text}}
-        containers = [{"name": "c", "resources": {"limits": {"accelkit.io/memory": "1"}}}]
+        metadata = {"annotations": {ASSIGNMENT_ANNOTATION: text}}
         status = {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})}
-        spec = {"nodeName": "n", "containers": containers}
-        self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": status})
+        container = build_container({"accelkit.io/memory": "1"})
+        self.api.store(PODS, build_pod(name, container, metadata=metadata, status=status, nodeName="n"))
         if held:
             container = self.answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
             container.devices.add(resource_name="accelkit.io/memory", device_ids=[unit(held, name.encode()[0])])

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from device_names import unit
 from fake_api.server import FakeApi
+from support.pods import build_pod
 
 from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS
@@ -51,11 +52,9 @@ class World:
         inits = [container("i", init)]
         if sidecar:
             inits.append(container("s", sidecar, restartPolicy="Always"))
-        pod = {
-            "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations},
-            "spec": {"initContainers": inits, "containers": [container("c", app)]},
-            "status": {"phase": "Running", "startTime": "2024-01-01T00:00:00Z"},
-        }
+        metadata = {"annotations": annotations}
+        status = {"phase": "Running", "startTime": "2024-01-01T00:00:00Z"}
+        pod = build_pod(name, container("c", app), metadata=metadata, status=status, initContainers=inits)
         self.api.store(PODS, pod)
         self.pods.take(msgspec.convert(self.find(name), Pod))
 
