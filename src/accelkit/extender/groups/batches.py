@@ -192,8 +192,6 @@ class Batches:
         standing = self.judge(group)
         if reason := describe_missing(group, standing, size):
             return reason
-        if uid and (left := self._paused.get(group.key, now) - now) > 0:
-            return f"pod group {group.key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
         lacking = [each for each in standing.lacking if uid or not self._has_had(group, each.ref.uid)]
         least = max(0, size - standing.settled)
         if len(lacking) < least:
@@ -280,9 +278,16 @@ class Batches:
         return [(key, each) for key, each in self._batches.items() if now >= each.reserved_at + each.seconds]
 
     def pause(self, key: GroupKey, until: float, now: float) -> None:
-        """Reserve nothing for the members of a group that come to bind, so that others get a turn."""
+        """Note until when nothing is reserved for members that come to bind, so that other pods get a turn."""
         self._paused = {each: end for each, end in self._paused.items() if end > now}
         self._paused[key] = until
+
+    def describe_pause(self, key: GroupKey, now: float) -> str:
+        """Return why nothing is reserved for a group now, empty where it is not paused."""
+        left = self._paused.get(key, now) - now
+        if left <= 0:
+            return ""
+        return f"pod group {key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
 
     def _has_had(self, group: Group, uid: str) -> bool:
         """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""

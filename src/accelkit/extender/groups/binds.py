@@ -180,7 +180,10 @@ class HeldBinds:
     def _reserve(self, group: Group, size: int, ref: PodRef, node: str) -> None:
         if reason := describe_missing(group, self._parts.batches.judge(group), size):
             raise _Wait(reason)
-        if reason := self._parts.batches.reserve(group, size, self._clock(), uid=ref.uid, node=node):
+        batches, now = self._parts.batches, self._clock()
+        if reason := batches.describe_pause(group.key, now) or batches.reserve(
+            group, size, now, uid=ref.uid, node=node
+        ):
             raise BindingError(reason)
         self._parts.changes.note(group.key)
 
