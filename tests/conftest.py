@@ -10,7 +10,7 @@ pytest_plugins = [
     "plugin_distributions",
     "sandbox_groups",
     "skips",
-    "timings",
+    "support.timings",
     "standin_nvml.fixtures",
     "pytester",
 ]

@@ -22,7 +22,7 @@ def test_one(slow):
 
 @pytest.mark.parametrize("processes", [0, 1])
 def test_phases_fixtures_and_programs_are_added_up(pytester, monkeypatch, processes):
-    pytester.makeini("[pytest]\naddopts = -p timings -p xdist\n")
+    pytester.makeini("[pytest]\naddopts = -p support.timings -p xdist\n")
     pytester.makepyfile(SOURCE)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
