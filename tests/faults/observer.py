@@ -59,8 +59,8 @@ class Observer:
         self.found: Sequence[Violation] | None = None
         self.facts: Facts | None = None
         self.looks = 0
-        # UIDs of pods that their kubelets did not admit.
-        self.refused: set[str] = set()
+        # The nodes of pods that their kubelets did not admit, by the pods' UIDs.
+        self.refused: dict[str, str] = {}
         # When the last fault ended; None while there is one.
         self.quiet_since: float | None = clock.seconds
 
@@ -91,7 +91,7 @@ class Observer:
             self._history.note(f"does not hold: {each}")
         self.found = found
         self.looks += 1
-        self.refused |= {pod.uid for pod in facts.pods if pod.reason == "UnexpectedAdmissionError"}
+        self.refused |= {pod.uid: pod.node for pod in facts.pods if pod.reason == "UnexpectedAdmissionError"}
         now, exact_now = self.clock.seconds, time.monotonic()
         for each in self._judge.observe(found, now, self.quiet_since, exact_now=exact_now):
             self.report(each)

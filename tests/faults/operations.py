@@ -43,6 +43,8 @@ class Operations:
         self._deployments: list[str] = []
         self._cordoned: set[str] = set()
         self._failed = ""
+        # The nodes from which cards were taken out in this storm.
+        self.lost_cards: set[str] = set()
         self._actions: dict[str, Callable[[Step], Coroutine[Any, Any, None]]] = {
             "create_burst": self._create_burst,
             "create_flood": self._create_burst,
@@ -181,6 +183,7 @@ class Operations:
                 with contextlib.suppress(FileNotFoundError):
                     write_atomically(file, encode_cards(msgspec.structs.replace(spec, cards=cards)))
         self._failed = chosen.name
+        self.lost_cards.add(chosen.name)
 
     def _choose(self, step: Step) -> list[tuple[str, str]]:
         """Return the pods of a step, by the chance that the schedule drew."""

@@ -98,8 +98,10 @@ class Storm:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
-        if self._observer.refused and not self._options.fault_seconds:
-            what = f"kubelets refused {len(self._observer.refused)} pods although nothing was broken"
+        # A pod that was bound to a card just before the card disappeared is rightly refused.
+        wrong = [node for node in self._observer.refused.values() if node not in self._operations.lost_cards]
+        if wrong and not self._options.fault_seconds:
+            what = f"kubelets refused {len(wrong)} pods although nothing was broken"
             self._observer.report(Violation("pod_refused", detail=what))
 
     def describe(self) -> str:
