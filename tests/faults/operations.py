@@ -32,6 +32,7 @@ class Operations:
 
     Attributes:
         expected: name by UID of the pods that must exist.
+        lost_cards: the nodes from which cards were taken out in this storm.
     """
 
     def __init__(self, laboratory: Laboratory, most_pods: int, note: Callable[[str], None]) -> None:
@@ -43,7 +44,6 @@ class Operations:
         self._deployments: list[str] = []
         self._cordoned: set[str] = set()
         self._failed = ""
-        # The nodes from which cards were taken out in this storm.
         self.lost_cards: set[str] = set()
         self._actions: dict[str, Callable[[Step], Coroutine[Any, Any, None]]] = {
             "create_burst": self._create_burst,
