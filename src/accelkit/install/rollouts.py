@@ -10,9 +10,10 @@ import msgspec
 
 from accelkit.errors import WaitError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.lease import LeaseName, read_holder
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import build_collection_path, build_leases_path, build_object_path
+from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import list_some
 
@@ -68,14 +69,6 @@ class _Pod(msgspec.Struct):
     def ready(self) -> bool:
         """Whether it is."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-
-
-class _Lease(msgspec.Struct):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -145,9 +138,8 @@ def _judge(kind: str, found: _Workload) -> Rollout:
 
 async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) -> str:
     """Return the identity in a Lease if it is that of a pod of the workload; else the empty text."""
-    answer = await get_if_present(api, build_object_path(build_leases_path(namespace), lease))
-    holder = msgspec.json.decode(answer, type=_Lease).spec.holder_identity if answer is not None else None
-    if not holder:
+    holder = await read_holder(api, LeaseName(namespace, lease))
+    if holder is None:
         return ""
     # kube-scheduler adds `_` and a UID to the name of its pod.
     names = {pod.metadata.name for pod in await _list_pods(api, namespace, name)}

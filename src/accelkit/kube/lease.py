@@ -287,13 +287,28 @@ class Elector:
         )
 
     def _observe(self, answer: bytes) -> None:
-        try:
-            lease = _decoder.decode(answer)
-        except UNREADABLE as exc:
-            raise ApiError(f"the Lease {self._lease.name} cannot be read: {exc}") from exc
+        lease = _decode(answer, self._lease)
         if self._observed is None or lease.spec != self._observed.spec:
             self._observed_at = self._clock()
         self._observed = lease
+
+
+async def read_holder(api: ApiClient, lease: LeaseName) -> str | None:
+    """Return who holds a Lease; None if it does not exist or nobody holds it.
+
+    Raises:
+        ApiError: the API server refused or did not answer, or the Lease cannot be read.
+    """
+    answer = await get_if_present(api, build_object_path(build_leases_path(lease.namespace), lease.name))
+    # A Lease that was given up names the empty string.
+    return None if answer is None else _decode(answer, lease).spec.holder_identity or None
+
+
+def _decode(answer: bytes, lease: LeaseName) -> _Lease:
+    try:
+        return _decoder.decode(answer)
+    except UNREADABLE as exc:
+        raise ApiError(f"the Lease {lease.name} cannot be read: {exc}") from exc
 
 
 def build_run_elector(api: ApiClient, identity: str) -> Elector:
