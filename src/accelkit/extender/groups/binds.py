@@ -157,12 +157,7 @@ class HeldBinds:
         batch = self._parts.batches.find(group.key)
         if batch is None or ref.uid not in batch.members:
             return None
-        try:
-            self._move(ref, node)
-        except BindingError:
-            # kube-scheduler does not place the pod on the node of its reservation any more.
-            batch.arrived.discard(ref.uid)
-            raise
+        self._move(ref, node, batch)
         return None if batch.gated or batch.opened else batch
 
     def _find_waiting(self, ref: PodRef) -> Group | None:
@@ -187,7 +182,7 @@ class HeldBinds:
             raise BindingError(reason)
         self._parts.changes.note(group.key)
 
-    def _move(self, ref: PodRef, node: str) -> None:
+    def _move(self, ref: PodRef, node: str, batch: Batch) -> None:
         """Reserve where kube-scheduler wants the pod: that it was placed elsewhere before its group was, is common.
 
         Raises:
@@ -197,6 +192,8 @@ class HeldBinds:
         if held is None or held.node == node or pending is None or pending.request is None:
             return
         if self._is_unsettled(ref.uid) or not self._parts.reserver.move(ref, pending.request, node):
+            # kube-scheduler does not place the pod on the node of its reservation any more.
+            batch.arrived.discard(ref.uid)
             raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
 
     def _check_others(self, ref: PodRef, batch: Batch) -> None:
