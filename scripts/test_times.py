@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,13 +34,13 @@ def main() -> None:
 
 def print_table(title: str, times: Iterable[tuple[str, float]], rows: int) -> None:
     """Print the names with the longest times in all."""
-    seconds, counts = Counter[str](), Counter[str]()
-    for name, each in times:
-        seconds[name] += each  # type: ignore[assignment] - a Counter adds up floats as well
-        counts[name] += 1
-    print(f"\n{title}: {sum(seconds.values()):.0f} s")
-    for name, total in seconds.most_common(rows):
-        print(f"{total:9.1f} s {counts[name]:6} times  {name}")
+    by_name = defaultdict[str, list[float]](list)
+    for name, seconds in times:
+        by_name[name].append(seconds)
+    totals = sorted(((sum(each), len(each), name) for name, each in by_name.items()), reverse=True)
+    print(f"\n{title}: {sum(total for total, _, _ in totals):.0f} s")
+    for total, count, name in totals[:rows]:
+        print(f"{total:9.1f} s {count:6} times  {name}")
 
 
 if __name__ == "__main__":
