@@ -87,7 +87,7 @@ pods:
   type: int
   sample: 3
 waiting_for:
-  description: What was missing at the end, the pods that were not ready or the holder of the Lease.
+  description: What was still missing at the end, which is pods that are not ready, or a holder of the Lease.
   returned: if the workload is not rolled out in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"

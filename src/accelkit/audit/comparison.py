@@ -53,7 +53,7 @@ class AuditKind(StrEnum):
     TOPOLOGY = "topology_policy"
 
 
-# The findings that are no differences: a comparison was not possible.
+# Findings of these kinds are not differences: they report a comparison that was not possible.
 UNREADABLE_KINDS = frozenset({AuditKind.UNREADABLE, AuditKind.UNREADABLE_LEDGER})
 
 

@@ -54,8 +54,6 @@ class _Failure(msgspec.Struct):
 
 
 _failure = msgspec.json.Decoder(_Failure)
-
-
 _event = msgspec.json.Decoder(_Event)
 
 

@@ -30,7 +30,7 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
-# A card is unhealthy after two surveys that find it so. A longer pause would delay what its pods are told.
+# A card counts as unhealthy after two surveys in a row. A longer pause would delay the report to its pods.
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
