@@ -86,6 +86,11 @@ async def run(options: AgentOptions) -> None:
             build_counter=metrics.build_allocation_counter,
             is_managed=is_managed,
         )
+
+        def note_new_kubelet() -> None:
+            for each in (pods, slot_pods):
+                each.note_new_kubelet()
+
         plugins = [*plugins, *slots, *make_former_resources(options.root, dialect, pods)]
         node = OwnNode(api, options.node)
         advertising = Advertising(
@@ -141,7 +146,7 @@ async def run(options: AgentOptions) -> None:
                 managed=managed,
                 look=look,
             ),
-            keep_registered(options.root, plugins, found_any),
+            keep_registered(options.root, plugins, found_any, note_new_kubelet),
             compare_with_kubelet(
                 options.root,
                 options.node,

@@ -47,7 +47,7 @@ class AssignedPod:
     uid: str
     namespace: str
     name: str
-    order: tuple[str, str]
+    order: tuple[int, str, str]
     containers: tuple[str, ...]
     assignment: Assignment
     units: Mapping[str, int] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import find_unit
+from accelkit.model.object_meta import read_version
 from accelkit.model.observed_versions import ObservedVersions
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod, SharingPod
@@ -65,12 +66,14 @@ class _Readings:
     compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
     # The container IDs of the running containers.
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    # The version in which each pod was read first, which is that of its Binding unless it was read late.
+    first_versions: dict[str, int] = field(default_factory=dict)
     # None after a change, until the next request.
     node_pods: dict[str, NodePod] | None = None
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""
-        for each in (self.pods, self.compute, self.running):
+        for each in (self.pods, self.compute, self.running, self.first_versions):
             each.pop(uid, None)
 
 
@@ -102,6 +105,8 @@ class NodePods:
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
         self._versions = ObservedVersions()
+        # The newest pod that the present kubelet found in its first list; 0 where it was started before this process.
+        self._listed_version = 0
         self._unreadable = OnceReporter(log, logging.ERROR)
         self._disbelieved = OnceReporter(log)
         self.reflector = Reflector(
@@ -152,6 +157,11 @@ class NodePods:
         """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
         if self._static.confirm(shown):
             self._readings.node_pods = None
+
+    def note_new_kubelet(self) -> None:
+        """Note that the kubelet has restarted: it admits the pods of its first list in the order of their creation."""
+        self._listed_version = max(self._readings.first_versions.values(), default=0)
+        self._readings.node_pods = None
 
     def take(self, pod: Pod) -> None:
         """Apply a pod from an answer of the API server to a single request."""
@@ -208,6 +218,8 @@ class NodePods:
         else:
             self._readings.pods[uid] = found
             self._readings.running[uid] = pod.list_running()
+            version = read_version(pod.metadata.resource_version)
+            self._readings.first_versions.setdefault(uid, version or 0)
         self._note_change()
 
     def _drop(self, uid: str) -> None:
@@ -263,15 +275,26 @@ class NodePods:
             self._disbelieved.report(uid, f"the assignment of pod {pod.ref} is not believed in all: {difference}")
         self._readings.compute.setdefault(uid, list_compute(believed))
         return NodePod(
-            pod, cgroup_uid, unit_bytes, _build_assigned(pod, written, believed, unit_bytes), disbelieved=difference
+            pod,
+            cgroup_uid,
+            unit_bytes,
+            _build_assigned(pod, written, believed, unit_bytes, self._find_order(pod)),
+            disbelieved=difference,
         )
+
+    def _find_order(self, pod: CardPod) -> tuple[int, str, str]:
+        """Return what sorts a pod as the kubelet admits: by arrival, and after a restart by age what it listed then."""
+        arrived = self._readings.first_versions.get(pod.ref.uid, 0)
+        return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 
     def _reject(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
         self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} is not believed: {error}")
         return NodePod(pod, cgroup_uid, unit_bytes, None, disbelieved=str(error))
 
 
-def _build_assigned(pod: CardPod, written: Assignment, believed: Assignment, unit_bytes: int) -> AssignedPod | None:
+def _build_assigned(
+    pod: CardPod, written: Assignment, believed: Assignment, unit_bytes: int, order: tuple[int, str, str]
+) -> AssignedPod | None:
     if not believed.containers:
         return None
     written_bytes = {
@@ -282,8 +305,7 @@ def _build_assigned(pod: CardPod, written: Assignment, believed: Assignment, uni
         pod.ref.uid,
         pod.ref.namespace,
         pod.ref.name,
-        # The kubelet admits pods in the order of their creation.
-        (pod.created_at, pod.ref.name),
+        order,
         tuple(container.name for container in pod.containers),
         believed,
         units=pod.read_memory_units(),

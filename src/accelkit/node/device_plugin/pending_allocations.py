@@ -8,7 +8,7 @@ container that took the cards of another one leaves it its own, so that the card
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from accelkit.node.assigned_pod import AssignedPod, Key
 
@@ -32,18 +32,43 @@ def list_pending_allocations(
 ) -> list[tuple[Key, Counter[str]]]:
     """Return the containers that wait for devices and the devices they were assigned, in the order of admission.
 
-    Containers that were assigned their memory in another unit are left out: the kubelet would give them other amounts.
+    A container before one that holds devices has got its own: the kubelet allocates one container after the other, and
+    does not list init containers that end. Containers that were assigned their memory in another unit are left out: the
+    kubelet would give them other amounts.
     """
     found: list[tuple[Key, Counter[str]]] = []
     for pod in sorted(pods, key=lambda pod: pod.order):
         if pod.admitted:
             continue
-        for container in pod.containers:
+        for container in pod.containers[_count_served(pod, held) :]:
             devices = pod.count_devices(container, whole=whole)
             same_unit = whole or pod.find_other_unit(container, unit_bytes) is None
-            if (pod.uid, container) not in held and devices and same_unit:
+            if devices and same_unit:
                 found.append(((pod.uid, container), devices))
     return found
+
+
+def list_moved(
+    pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool
+) -> list[tuple[Devices, Devices]]:
+    """Return what containers were assigned and what they hold instead, where these differ.
+
+    The kubelet does not list init containers that end, so these count as moved to the card of the container after them.
+    """
+    moved: list[tuple[Devices, Devices]] = []
+    for pod in pods:
+        unlisted: list[Counter[str]] = []
+        for container in pod.containers[: _count_served(pod, held)]:
+            was, now = pod.count_devices(container, whole=whole), held.get((pod.uid, container))
+            if now is None:
+                unlisted.append(was)
+            elif was != now:
+                moved.append((was, now))
+                if len(was) == len(now) == 1:
+                    moved += (
+                        (each, {card: each.total() for card in now}) for each in unlisted if each.keys() == was.keys()
+                    )
+    return moved
 
 
 def rank_pending_allocations(
@@ -51,6 +76,7 @@ def rank_pending_allocations(
     waits: Sequence[tuple[Key, Counter[str]]],
     moved: Iterable[tuple[Devices, Devices]],
     in_flight: Iterable[Devices],
+    answered: Collection[Key],
 ) -> list[Counter[str]]:
     """Return the pending allocations that the next container of `size` devices may take, the likeliest first.
 
@@ -59,6 +85,7 @@ def rank_pending_allocations(
         waits: the containers that wait, as `list_pending_allocations` returns them.
         moved: what containers were assigned and what they hold instead.
         in_flight: what was answered and the kubelet does not show yet.
+        answered: the containers that hold devices, or that were probably answered.
     """
     wanted = [_key(devices) for _, devices in waits if devices.total() == size]
     pool = Counter(wanted)
@@ -73,13 +100,46 @@ def rank_pending_allocations(
             left = taken if pool[taken] > 0 else next((cards for cards in reversed(wanted) if pool[cards] > 0), None)
             if left is not None:
                 pool[left] -= 1
-    order: list[_Cards] = []
-    for cards in wanted:
-        if pool[cards] > 0:
-            pool[cards] -= 1
-            order.append(cards)
-    order += sorted(cards for cards, count in pool.items() for _ in range(count))
-    return [Counter(dict(cards)) for cards in order]
+    order: list[_Cards | None] = []
+    for _, devices in sort_by_turn(waits, answered):
+        if devices.total() == size:
+            cards = _key(devices)
+            order.append(cards if pool[cards] > 0 else None)
+            pool[cards] -= pool[cards] > 0
+    # Who waits for cards that another container took gets those that were left for it.
+    rest = sorted(cards for cards, count in pool.items() for _ in range(count))
+    ranked = [cards if cards is not None else rest.pop(0) for cards in order if cards is not None or rest]
+    return [Counter(dict(cards)) for cards in (*ranked, *rest)]
+
+
+def sort_by_turn(
+    waits: Sequence[tuple[Key, Counter[str]]], answered: Collection[Key]
+) -> list[tuple[Key, Counter[str]]]:
+    """Return the containers that were not answered, those whose turn it is first.
+
+    The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod of
+    which some are answered comes first, then the first container of each pod, then all others.
+
+    Args:
+        waits: the containers that wait, as `list_pending_allocations` returns them.
+        answered: the containers that hold devices, or that were probably answered.
+    """
+    begun = {uid for uid, _ in answered}
+    met: set[str] = set()
+    ranked: list[tuple[int, tuple[Key, Counter[str]]]] = []
+    for wait in waits:
+        if wait[0] in answered:
+            continue
+        uid = wait[0][0]
+        ranked.append((2 if uid in met else uid not in begun, wait))
+        met.add(uid)
+    return [wait for _, wait in sorted(ranked, key=lambda each: each[0])]
+
+
+def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:
+    """Return how many of the pod's containers, in the order of allocation, have had their turn."""
+    shown = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
+    return max(shown, default=0)
 
 
 def _key(devices: Devices) -> _Cards:

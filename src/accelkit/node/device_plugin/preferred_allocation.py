@@ -18,7 +18,13 @@ from accelkit.errors import DevicePluginError
 from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.capacity_check import Holding
-from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
+from accelkit.node.device_plugin.pending_allocations import (
+    Devices,
+    list_moved,
+    list_pending_allocations,
+    rank_pending_allocations,
+    sort_by_turn,
+)
 from accelkit.node.devices import DeviceIds
 from accelkit.node.node_cards import NodeCards
 from accelkit.placement.policies import Policy, rank_card
@@ -204,28 +210,24 @@ class PreferredAllocation:
     ) -> Key | None:
         """Return the container that probably gets these IDs, None where nobody waits for as many of cards."""
         found = self.ids.count_by_card(device_ids)
-        recorded = {allocation.key for allocation in self._pending}
         alike = [
             (key, devices)
-            for key, devices in self._list_waiting(pods, held)
-            if key not in recorded and sorted(devices.values()) == sorted(found.values())
+            for key, devices in sort_by_turn(self._list_waiting(pods, held), self._list_answered(held))
+            if sorted(devices.values()) == sorted(found.values())
         ]
         return next((key for key, devices in alike if devices == found), alike[0][0] if alike else None)
 
     def _rank_pending(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> list[Counter[str]]:
-        moved = [
-            (was, held[pod.uid, container])
-            for pod in pods
-            for container in pod.containers
-            if (pod.uid, container) in held
-            and (was := pod.count_devices(container, whole=self._whole)) != held[pod.uid, container]
-        ]
         return rank_pending_allocations(
             size,
             self._list_waiting(pods, held),
-            moved,
+            list_moved(pods, held, whole=self._whole),
             [allocation.devices for allocation in self._pending],
+            self._list_answered(held),
         )
+
+    def _list_answered(self, held: Mapping[Key, Devices]) -> set[Key]:
+        return {*held, *(allocation.key for allocation in self._pending if allocation.key is not None)}
 
     def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
         return list_pending_allocations(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
@@ -16,17 +16,33 @@ log = logging.getLogger(__name__)
 _SOCKETS_SECONDS = 1.0
 
 
-async def keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:
+async def keep_registered(
+    root: Path,
+    plugins: Sequence[DevicePlugin],
+    found_any: asyncio.Event,
+    on_new_kubelet: Callable[[], None] = lambda: None,
+) -> None:
     """Serve and register, again whenever the kubelet has restarted or our sockets are gone.
 
     A plugin whose resource is withheld waits. One that has registered stays registered when its resource is withheld
     later: its list of devices says so, and the kubelet does not forget what pods hold.
+
+    Args:
+        root: the host's root folder.
+        plugins: what is served.
+        found_any: set once the cards are known.
+        on_new_kubelet: called when the kubelet has restarted, before it is registered with.
     """
     # Not before the cards are known: an empty list would tell the kubelet that there are none.
     await found_any.wait()
     registered: dict[str, tuple[int, int]] = {}
+    last: tuple[int, int] | None = None
     while True:
         kubelet = _read_identity(root / KUBELET_SOCKET)
+        if kubelet is not None and kubelet != last:
+            if last is not None:
+                on_new_kubelet()
+            last = kubelet
         for plugin in plugins:
             known = registered.get(plugin.resource)
             if kubelet is None or (known is None and plugin.withheld) or (known == kubelet and plugin.socket.exists()):

@@ -14,7 +14,7 @@ from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin.allocation_log import AllocationLog
 from accelkit.node.devices import DeviceIds
 
-POD = AssignedPod("uid-p", "d", "p", ("", "p"), ("c",), Assignment({}))
+POD = AssignedPod("uid-p", "d", "p", (0, "", "p"), ("c",), Assignment({}))
 
 
 @pytest.fixture

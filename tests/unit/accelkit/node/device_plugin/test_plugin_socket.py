@@ -23,7 +23,7 @@ from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import MAX_MESSAGE_BYTES, list_held_devices, list_pod_resources
+from accelkit.node.kubelet import KUBELET_SOCKET, MAX_MESSAGE_BYTES, list_held_devices, list_pod_resources
 from accelkit.vendors.profiles import load_profiles
 
 MEMORY, WHOLE = "accelkit.io/memory", "accelkit.io/cards"
@@ -244,3 +244,21 @@ async def test_what_containers_hold_is_asked_on_the_other_socket(kubelet, tmp_pa
     assert [pod.name for pod in answer.pod_resources] == ["p"]
     with pytest.raises(DevicePluginError, match="pod resources cannot be read"):
         await list_pod_resources(tmp_path)
+
+
+async def test_new_kubelet_is_noted_and_the_one_found_at_start_is_not(kubelet):
+    noted, found_any = [], asyncio.Event()
+    plugin = plugin_of(kubelet)
+    found_any.set()
+    await plugin.show(CARDS, 2)
+    keeping = asyncio.create_task(keep_registered(kubelet.root, [plugin], found_any, lambda: noted.append(1)))
+    try:
+        await until(lambda: kubelet.registered)
+        assert noted == []
+        socket = kubelet.root / KUBELET_SOCKET
+        socket.rename(socket.with_name("moved")).rename(socket)
+        await until(lambda: noted)
+    finally:
+        keeping.cancel()
+        await plugin.stop()
+    assert noted == [1]

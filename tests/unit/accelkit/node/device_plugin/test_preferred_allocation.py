@@ -30,7 +30,7 @@ def pod(name, order=0, **containers):
         container: tuple(Share(card, count) for card, count in Counter(text).items())
         for container, text in containers.items()
     }
-    return AssignedPod(f"uid-{name}", "d", name, (f"{order}", name), tuple(containers), Assignment(shares))
+    return AssignedPod(f"uid-{name}", "d", name, (order, "", name), tuple(containers), Assignment(shares))
 
 
 def offer(allocations, pods, size, *, held=None, available=ALL, taken=(), avoid=()):
@@ -241,7 +241,7 @@ def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(card
 
 def test_whole_cards_are_steered_apart_from_memory():
     share = Share("b", 16, whole=True)
-    whole = AssignedPod("u", "d", "p", ("", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
+    whole = AssignedPod("u", "d", "p", (0, "", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
     allocations = PreferredAllocation(whole=True, ids=IDS)
     assert offer(allocations, [whole], 1, available=["a", "b", "c"]) == ["b"]
     assert allocations.record([whole], {}, ["b"]) == ("u", "c")
@@ -304,3 +304,54 @@ def test_those_that_hold_their_devices_are_no_concern_of_the_unit(allocations):
 def test_the_unit_that_a_pod_was_assigned_is_told_where_it_is_another_one():
     assert [sized("p", 8, 2).find_other_unit("c", unit) for unit in (1, 4)] == [4, None]
     assert pod("p", c="aaaa").find_other_unit("c", 4) is None
+
+
+def test_an_init_container_of_a_pod_whose_app_container_is_shown_waits_no_more(allocations):
+    pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
+    passed_on = [unit("a", 0), unit("a", 1)]
+    allocations.record(pods, {}, passed_on)
+    main = offer(allocations, pods, 4, taken=passed_on)
+    allocations.record(pods, {}, main)
+    # The kubelet lists app containers, not init containers that end; the pod's status is not known yet.
+    held = {("uid-p", "c"): Counter(a=4)}
+    allocations.settle(pods, frozenset(), set(main))
+    assert prefer(allocations, pods, 2, held=held) == {"b": 2}
+
+
+def serve(allocations, pods, size, *, taken=()):
+    """Offer devices and allocate them, as a kubelet that takes what it is offered; return them."""
+    chosen = offer(allocations, pods, size, taken=taken)
+    allocations.record(pods, {}, chosen)
+    return chosen
+
+
+def test_no_pod_is_given_the_devices_of_another_pods_later_container(allocations):
+    """Its app container has to include what its init container was given, so nobody else may take that card."""
+    pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, c="bbbb")]
+    assert IDS.count_by_card(serve(allocations, pods, 4)) == {"b": 4}
+
+
+def test_the_pod_whose_allocation_has_begun_goes_on_before_all_others(allocations):
+    pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
+    serve(allocations, pods, 3)
+    assert IDS.count_by_card(serve(allocations, pods, 4)) == {"c": 4}
+    assert IDS.count_by_card(serve(allocations, pods, 4)) == {"a": 4}
+
+
+def test_the_pod_some_of_whose_containers_are_shown_goes_on_before_all_others(allocations):
+    pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
+    assert prefer(allocations, pods, 4, held={("uid-q", "c"): Counter(b=3)}) == {"c": 4}
+
+
+def test_who_waits_for_cards_that_another_container_took_is_offered_those_left_for_it(allocations):
+    pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb"), pod("r", 3, c="cccc")]
+    allocations.record(pods, {}, [unit("b", number) for number in range(4)])
+    held = {("uid-p", "c"): Counter(b=4)}
+    allocations.settle(pods, frozenset(), {unit("b", number) for number in range(4)})
+    assert prefer(allocations, pods, 4, held=held) == {"a": 4}
+
+
+def test_devices_that_an_init_container_left_on_another_card_are_missed_where_it_took_them(allocations):
+    pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
+    # The kubelet served q first, by whichever devices it liked: those of p.
+    assert prefer(allocations, pods, 2, held={("uid-q", "c"): Counter(a=4)}) == {"b": 2}
