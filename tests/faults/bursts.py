@@ -1,9 +1,10 @@
-"""Create many equal pods at once, again and again, and check the accounts 45 s after the last one is bound.
+"""Create many pods at once, again and again, and check the accounts 45 s after the last one is bound.
 
     make demo && kubectl delete pods --all                            # with its KUBECONFIG; they leave too little room
     python tests/faults/bursts.py                                     # 150 pods, three bursts, ten times
     python tests/faults/bursts.py --pause etcd --times 1              # etcd stands still amid 120 binds
     python tests/faults/bursts.py --kubeconfig FILE                   # 100 pods on a cluster made by kind
+    python tests/faults/bursts.py --mixed                             # pods of several shapes, with init containers too
 
 The checker shares no code with accelkit, and looks all the time: no card may be over its capacity at any moment. The
 exit status is 1 where anything was wrong, 2 where the cluster cannot be read.
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -48,12 +49,31 @@ CONNECTIONS = 8
 PAUSES = {"apiserver": ("kube-apiserver", 20.0), "etcd": ("etcd", 20.0), "extender": ("extender", 25.0)}
 
 
+class Shape(NamedTuple):
+    """What a pod asks for: GiB by container, of those that run and of init containers."""
+
+    containers: tuple[int, ...]
+    init_containers: tuple[int, ...] = ()
+
+    def count_units(self) -> int:
+        """Return how many GiB the pod holds."""
+        return max(sum(self.containers), *self.init_containers, 0)
+
+
+EQUAL = Shape((1,))
+# Requests that come up in several of these: who is meant by an allocation of one GiB follows from the order alone.
+MIXED = (EQUAL, Shape((2,), (1,)), Shape((1, 1)), Shape((2,)))
+
+
 class Burst:
     """One burst of pods on a cluster; `pause` stops a process amid the binds."""
 
-    def __init__(self, cluster: Cluster, pods: int, pause: Callable[[], None] | None) -> None:
+    def __init__(
+        self, cluster: Cluster, pods: int, pause: Callable[[], None] | None, shapes: Sequence[Shape] = (EQUAL,)
+    ) -> None:
         self._cluster = cluster
         self._pods = pods
+        self._shapes = shapes
         self._pause = pause
         self._judge = Judge()
         self._expected: dict[str, str] = {}
@@ -94,7 +114,9 @@ class Burst:
 
         def create(number: int) -> None:
             for at in range(number, self._pods, CONNECTIONS):
-                made = connections[number].ask("POST", PODS, build_pod(f"burst-{at}"))["metadata"]
+                made = connections[number].ask("POST", PODS, build_pod(f"burst-{at}", choose(self._shapes, at)))[
+                    "metadata"
+                ]
                 self._expected[made["uid"]] = f"default/{made['name']}"
 
         with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -155,21 +177,28 @@ def _is_bound(pod: Pod) -> bool:
     return bool(pod.node)
 
 
-def build_pod(name: str) -> dict[str, Any]:
-    """Return a pod that asks for 1 GiB."""
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sleep", "100000"],
-        "resources": {"limits": {"accelkit.io/memory": "1"}},
-    }
-    spec = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container]}
+def build_pod(name: str, shape: Shape) -> dict[str, Any]:
+    """Return a pod of a shape."""
+
+    def build(kind: str, number: int, units: int, command: Sequence[str]) -> dict[str, Any]:
+        limits = {"accelkit.io/memory": str(units)}
+        image = {"image": "busybox", "imagePullPolicy": "IfNotPresent"}
+        return {"name": f"{kind}-{number}", **image, "command": command, "resources": {"limits": limits}}
+
+    containers = [build("main", number, units, ["sleep", "100000"]) for number, units in enumerate(shape.containers)]
+    inits = [build("init", number, units, ["true"]) for number, units in enumerate(shape.init_containers)]
+    times = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never"}
+    spec = {**times, "initContainers": inits, "containers": containers}
     return {"metadata": {"name": name, "labels": {"app": LABEL}}, "spec": spec}
 
 
+def choose(shapes: Sequence[Shape], number: int) -> Shape:
+    """Return the shape of the pod with this number."""
+    return shapes[number % len(shapes)]
+
+
 def count_room(facts: Facts) -> int:
-    """Return how many pods of a burst find room beside the pods that hold cards."""
+    """Return how many GiB are left beside the pods that hold cards."""
     free = {
         (node.name, card.id): card.capacity // node.unit
         for node in facts.nodes.values()
@@ -244,15 +273,17 @@ def run(options: argparse.Namespace) -> int:
     stop = (lambda: pause(options.sandbox, options.pause)) if options.pause else None
     wrong = 0
     clean_up(cluster)
-    if (room := count_room(cluster.reader.read())) < options.pods:
+    shapes = MIXED if options.mixed else (EQUAL,)
+    wanted = sum(choose(shapes, number).count_units() for number in range(options.pods))
+    if (room := count_room(cluster.reader.read())) < wanted:
         raise UnreadableError(
-            f"{options.pods} pods do not fit: the cards have room for {room}. Delete the pods that hold cards, or name"
-            " fewer by --pods"
+            f"{options.pods} pods of {wanted} GiB do not fit: the cards have {room} GiB. Delete the pods that hold"
+            " cards, or name fewer by --pods"
         )
     try:
         for number in range(options.times * options.bursts):
             clean_up(cluster)
-            burst = Burst(cluster, options.pods, stop)
+            burst = Burst(cluster, options.pods, stop, shapes)
             line = burst.run()
             where = f"time {number // options.bursts + 1} of {options.times}, burst {number % options.bursts + 1}"
             print(f"{where}: {line}", flush=True)
@@ -271,12 +302,14 @@ def main() -> int:
     parser.add_argument("--bursts", type=int, default=3, help="each time")
     parser.add_argument("--pods", type=int, help="of a burst; default: 150, on kind 100, and 120 with --pause")
     parser.add_argument("--pause", choices=PAUSES, help="stop this process of `make demo` amid the binds")
+    parser.add_argument("--mixed", action="store_true", help="pods of several shapes; half as many by default")
     options = parser.parse_args()
     if options.kubeconfig is not None and options.pause:
         parser.error("--pause stops processes of `make demo`, which a cluster made by kind does not have")
     if options.kubeconfig is None:
         options.sandbox = options.sandbox or find_default_root(os.environ)
-    options.pods = options.pods or (100 if options.kubeconfig else 120 if options.pause else 150)
+    default = 100 if options.kubeconfig else 120 if options.pause else 150
+    options.pods = options.pods or (default // 2 if options.mixed else default)
     try:
         wrong = run(options)
     except UnreadableError as exc:
