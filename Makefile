@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test-programs test test-stress test-unit test-integration test-other-python test-collection test-changed test-cuts test-long storm storms bursts
+.PHONY: help demo demo-stop programs test-programs test test-all test-unit test-integration test-extended test-long test-other-python
+.PHONY: test-collection test-changed test-submission test-stress test-cuts storm storms bursts
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -23,24 +24,41 @@ programs: ## Install what the tests run beside Python packages: busybox, a regis
 test-programs:
 	@$(PYTHON) scripts/test_programs.py check
 
-# DONE names parts that were run already, as CI does beside e2e.
-test: test-programs $(addprefix test-,$(filter-out $(DONE),unit integration other-python collection)) ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
+test: test-programs .venv/dev ## All unit tests, and integration tests of each capability. At most 15 minutes on two cores.
+	$(BIN)/python scripts/test_parts.py unit integration
+
+test-all: test-programs .venv/dev ## All tests but those of the other targets below, part by part: see docs/testing.md. An hour.
+	$(BIN)/python scripts/test_parts.py all
+
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 20
 
-# Deadlines are missed where a machine stands still, so the few that fail run once more, alone; twice is failed.
-test-unit: .venv/dev ## The unit tests alone.
-	$(BIN)/python scripts/once_more.py $(PARALLEL) tests/unit
+test-unit: .venv/dev ## The unit tests.
+	$(BIN)/pytest $(PARALLEL) tests/unit
 
-test-integration: .venv/dev ## The integration tests alone.
+test-integration: .venv/dev ## The core integration tests: each capability once.
 	$(BIN)/accelkit sandbox build
-	$(BIN)/python scripts/once_more.py $(PARALLEL) tests/integration
+	$(BIN)/pytest $(PARALLEL) --tiers core tests/integration
 
-test-changed: .venv/dev ## The integration tests that cover what changed since SINCE, a commit; all where that is not known.
+test-extended: .venv/dev ## The extended integration tests: variants, settings and longer playbooks. Not in `make test`.
+	$(BIN)/accelkit sandbox build
+	$(BIN)/pytest $(PARALLEL) --tiers extended tests/integration
+
+test-long: .venv/dev ## The long integration tests: playbooks that run many times. Not in `make test`, nor in CI.
+	$(BIN)/accelkit sandbox build
+	$(BIN)/pytest $(PARALLEL) --tiers long tests/integration
+
+# The selected files may have long tests only: pytest then ends with 5.
+test-changed: .venv/dev ## Integration tests that cover what changed since SINCE, by default where this branch left main.
 	$(BIN)/accelkit sandbox build
 	mkdir -p build
 	$(BIN)/python scripts/select_tests.py $(SINCE) >build/selected
-	! grep -q . build/selected || $(BIN)/pytest $(PARALLEL) $$(sed 's:^all$$:tests/integration:' build/selected)
-SINCE ?= HEAD
+	! grep -q . build/selected || $(BIN)/pytest $(PARALLEL) $$(sed 's:^all$$:tests/integration:' build/selected) || [ $$? -eq 5 ]
+
+test-submission: .venv/dev ## Core integration tests, and the extended ones that cover what changed since SINCE, as CI runs them.
+	$(BIN)/accelkit sandbox build
+	mkdir -p build
+	$(BIN)/python scripts/select_tests.py $(SINCE) >build/selected
+	$(BIN)/pytest $(PARALLEL) --extended-in build/selected tests/integration
 
 # Of properties, fewer examples: it is Python's own library that differs, so the rooms that lean on it are tested.
 test-other-python: .venv/dev ## Unit tests on OTHER_PYTHON, by default Debian's /usr/bin/python3: archives, sockets, processes.
@@ -49,18 +67,15 @@ OTHER_PYTHON ?= /usr/bin/python3
 OTHER_PYTHON_TESTS ?= $(addprefix tests/unit/accelkit/,extender install kernelcache kube node sandbox)
 
 test-stress: .venv/dev ## The tests while other processes keep every processor busy; finds tests that need a fast machine.
-	$(BIN)/python scripts/under_load.py $(MAKE) --keep-going test
+	$(BIN)/python scripts/under_load.py $(BIN)/python scripts/test_parts.py $(STRESS)
+STRESS ?= unit integration extended
 
 test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test runs them on the tarball.
 	$(BIN)/python scripts/collection_gate.py units
 
-test-long: .venv/dev ## The integration tests that run playbooks for minutes each, which `make test` leaves out.
-	$(BIN)/accelkit sandbox build
-	LONG_TESTS=1 $(BIN)/pytest $(PARALLEL) -m long tests/integration
-
 test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after every single change.
 	$(BIN)/accelkit sandbox build
-	LONG_TESTS=1 CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
+	CUT_OFF_EVERYWHERE=1 $(BIN)/pytest --tiers core,long tests/integration/test_control_plane_hosts.py
 
 storm: .venv/dev ## One storm on the fault laboratory with a new seed, printed first. STORM has its options.
 	$(BIN)/accelkit sandbox build

@@ -1,4 +1,4 @@
-"""Run unit tests under another Python than that of .venv, with the packages of .venv; `make test` runs it.
+"""Run unit tests under another Python than that of .venv, with the packages of .venv; `make test-other-python` runs it.
 
 Two releases of one minor version differ too: Debian 12's 3.11.2 lacks what 3.11.4 has. They load the same compiled
 packages, so nothing is installed a second time. Where there is no such Python, nothing is run.

@@ -1,15 +1,19 @@
 """Select the integration tests that cover what changed since a commit, by the import graph and the changed paths.
 
-    python scripts/select_tests.py COMMIT        # prints the files of tests, one a line; `all` where it cannot tell
+    python scripts/select_tests.py [COMMIT]      # prints the files of tests, one a line; `all` if it is unknown
+
+The default is the commit that CI_MERGE_BASE names, or else the commit where HEAD left the main branch. It is unknown if
+HEAD is on the main branch. Later commits, the working tree and untracked files count as changes.
 
 A test covers a module of accelkit if the test imports it, directly or through other modules, or starts a command that
-does. A test that runs playbooks covers roles, playbooks, plugins and inventories, and what these install. Where a
-changed path has no rule, all tests are selected.
+does. A test that runs playbooks covers roles, playbooks, plugins and inventories, and what these install. A test that
+runs benchmarks covers them. If a changed path has no rule, all tests are selected.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -28,18 +32,21 @@ from accelkit.cli import COMMANDS  # noqa: E402 - found by the path above
 SOURCE, TESTS, INTEGRATION = "src/accelkit", "tests", "tests/integration"
 CONFTEST = REPOSITORY / INTEGRATION / "conftest.py"
 # Lint and unit tests check all of these, whatever changed.
-CHECKED_ALWAYS = ("docs/", "changelogs/", "README.md", "CONTRIBUTING.md", "LICENSE", "tests/unit/", "bench/")
+CHECKED_ALWAYS = ("docs/", "changelogs/", "README.md", "CONTRIBUTING.md", "LICENSE", "tests/unit/")
 # Targets of their own run these on a cluster.
 RUN_ELSEWHERE = ("extensions/", "tests/faults/", "scripts/e2e.py", "scripts/roads.py", "scripts/crowd.py")
 # What playbooks are made of.
 PLAYBOOKS = ("roles/", "playbooks/", "plugins/", "inventories/", "meta/", "site.yml", "galaxy.yml", "requirements.yml")
 # A test that runs playbooks, or reads the files that they are made of, has one of these in its files.
+BENCHMARKS = "bench/"
 RUNS_PLAYBOOKS = re.compile(r"\.playbook\(|ansible-playbook|ansible_runner|ansible-galaxy")
 READS_PLAYBOOKS = re.compile(r"/ \"(roles|playbooks|plugins|inventories)\b|\"(roles|playbooks|plugins|inventories)/")
 # Fixtures of conftest.py on which a playbook has run.
 INSTALLED_FIXTURES = frozenset({"installed", "cluster"})
 # What runs in a cluster on which the playbooks have run.
 INSTALLED_COMMANDS = ("extender", "node-agent")
+# What the main branch is called in a clone, or in the repository of a developer.
+MAIN_BRANCHES = ("origin/HEAD", "origin/main", "main")
 
 
 class UnknownSelectionError(Exception):
@@ -55,12 +62,14 @@ class IntegrationTest:
         files: the Python files of tests that it imports, with itself.
         modules: the modules of accelkit that it imports, or that the commands are made of which it starts.
         playbooks: whether it runs playbooks, or reads the files that they are made of.
+        benchmarks: whether it runs benchmarks.
     """
 
     path: str
     files: frozenset[str]
     modules: frozenset[str]
     playbooks: bool
+    benchmarks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +90,14 @@ def select(changed: Iterable[str], tests: Iterable[IntegrationTest], graph: grim
         UnknownSelectionError: a path has no rule.
     """
     tests = list(tests)
-    modules, files, playbooks = set[str](), set[str](), False
+    modules, files, playbooks, benchmarks = set[str](), set[str](), False, False
     for path in changed:
         if path.startswith(f"{SOURCE}/"):
             modules |= find_affected(path, graph)
         elif path.startswith(PLAYBOOKS):
             playbooks = True
+        elif path.startswith(BENCHMARKS):
+            benchmarks = True
         elif any(path in test.files for test in tests):
             files.add(path)
         elif not path.startswith((*CHECKED_ALWAYS, *RUN_ELSEWHERE)):
@@ -94,7 +105,10 @@ def select(changed: Iterable[str], tests: Iterable[IntegrationTest], graph: grim
     return sorted(
         test.path
         for test in tests
-        if not modules.isdisjoint(test.modules) or not files.isdisjoint(test.files) or (playbooks and test.playbooks)
+        if not modules.isdisjoint(test.modules)
+        or not files.isdisjoint(test.files)
+        or (playbooks and test.playbooks)
+        or (benchmarks and test.benchmarks)
     )
 
 
@@ -139,6 +153,7 @@ def _read_test(path: Path, commands: Mapping[str, str]) -> IntegrationTest:
         frozenset(str(each.relative_to(REPOSITORY)) for each in paths),
         modules,
         playbooks=runs or any(READS_PLAYBOOKS.search(each.text) for each in files),
+        benchmarks=any('/ "bench' in each.text for each in files),
     )
 
 
@@ -182,35 +197,59 @@ def _follow(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-def list_changed(commit: str) -> list[str]:
-    """Return the paths that differ between a commit and the working tree, those that are gone included.
+def list_changed(commit: str, repository: Path = REPOSITORY) -> list[str]:
+    """Return the paths that differ between a commit and the working tree, deleted and untracked ones included.
 
     Raises:
         UnknownSelectionError: the commit is not part of this history.
     """
-    git = ["git", "-C", str(REPOSITORY)]
-    if subprocess.run(
-        [*git, "merge-base", "--is-ancestor", commit, "HEAD"], capture_output=True, check=False
-    ).returncode:
-        raise UnknownSelectionError(f"{commit} is no commit before this one")
-    command = [*git, "diff", "--name-only", "--no-renames", commit]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    if run_git(repository, "merge-base", "--is-ancestor", commit, "HEAD") is None:
+        raise UnknownSelectionError(f"{commit} is not a commit before this one")
+    changed = run_git(repository, "diff", "--name-only", "--no-renames", commit)
+    untracked = run_git(repository, "ls-files", "--others", "--exclude-standard")
+    if changed is None or untracked is None:
+        raise UnknownSelectionError(f"git cannot compare {commit} with this folder")
+    return [*changed.splitlines(), *untracked.splitlines()]
+
+
+def find_base(repository: Path = REPOSITORY) -> str:
+    """Return the commit where HEAD left the main branch.
+
+    Raises:
+        UnknownSelectionError: HEAD is on the main branch, or no main branch is known.
+    """
+    if base := os.environ.get("CI_MERGE_BASE"):
+        return base
+    head = run_git(repository, "rev-parse", "HEAD")
+    for branch in MAIN_BRANCHES:
+        base = run_git(repository, "merge-base", "HEAD", branch)
+        if base and base != head:
+            return base.strip()
+    raise UnknownSelectionError("HEAD has no commits beside the main branch; set CI_MERGE_BASE or SINCE to a commit")
+
+
+def run_git(repository: Path, *arguments: str) -> str | None:
+    """Return what git prints; None if it fails."""
+    command = ["git", "-C", str(repository), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode else done.stdout
 
 
 def main() -> int:
     """Print the selection; return the exit status."""
-    match sys.argv[1:]:
-        case [commit] if not commit.startswith("-"):
-            try:
-                selected = select(list_changed(commit), read_tests(), grimp.build_graph("accelkit", cache_dir=None))
-            except UnknownSelectionError as exc:
-                print(f"all tests: {exc}", file=sys.stderr)
-                selected = ["all"]
-            print("".join(f"{each}\n" for each in selected), end="")
-            return 0
-        case _:
-            print(__doc__, file=sys.stderr)
-            return 2
+    arguments = sys.argv[1:]
+    if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        commit = arguments[0] if arguments else find_base()
+        selected = select(list_changed(commit), read_tests(), grimp.build_graph("accelkit", cache_dir=None))
+        print(f"{len(selected)} files of tests cover what changed since {commit}", file=sys.stderr)
+    except UnknownSelectionError as exc:
+        print(f"all tests: {exc}", file=sys.stderr)
+        selected = ["all"]
+    print("".join(f"{each}\n" for each in selected), end="")
+    return 0
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "registries.fixtures",
-    "long_tests",
+    "tiers",
     "plugin_distributions",
     "sandbox_groups",
     "skips",
+    "support.quarantine",
+    "support.results",
     "support.timings",
     "standin_nvml.fixtures",
     "pytester",

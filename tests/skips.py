@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ALLOWED = Path(__file__).with_name("allowed_skips.toml")
-# Not that of failed tests, which are run once more: a second run would skip again, and nobody would be told.
+# Differs from the status of failed tests, so that the cause can be read from the status.
 UNEXPLAINED_STATUS = 6
 
 
@@ -37,8 +37,7 @@ class SkipCount:
     def _add(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         # An expected failure is called skipped too.
         if report.skipped and not hasattr(report, "wasxfail"):
-            *_, reason = report.longrepr if isinstance(report.longrepr, tuple) else (report.longreprtext,)
-            self._reasons[report.nodeid] = reason.removeprefix("Skipped: ")
+            self._reasons[report.nodeid] = read_reason(report)
 
     def explanation(self, reason: str) -> str | None:
         """Return why a skip may be; None where it may not."""
@@ -68,6 +67,12 @@ class SkipCount:
                 f"tests/{ALLOWED.name}",
                 red=True,
             )
+
+
+def read_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return why a test was skipped."""
+    *_, reason = report.longrepr if isinstance(report.longrepr, tuple) else (report.longreprtext,)
+    return reason.removeprefix("Skipped: ")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 KEY = PrivateSigstore.new().key()
 MOUNT_PATH = "/root/.triton/cache"
-DEADLINE = 45.0
+DEADLINE = 60.0
 GIB = 1 << 30
 # All that the agent may do, beside reading Secrets where an administrator lets it.
 RULES = [
@@ -160,7 +160,7 @@ class Bed:
         """End it as a kubelet does; return its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(20)
+        code = self._process.wait(60)
         self._process = None
         return code
 

@@ -35,7 +35,7 @@ def admit_agents(control_plane: Any, account: str) -> Path:
 @asynccontextmanager
 async def open_bed(control_plane: Any, kubeconfig: Path, folder: Path, namespace: str = "") -> AsyncIterator[Bed]:
     """A node, and a namespace of its own where none is given, gone at the end with the agent."""
-    async with ApiClient(load_connection(control_plane.kubeconfig), timeout_seconds=30) as api:
+    async with ApiClient(load_connection(control_plane.kubeconfig), timeout_seconds=60) as api:
         bed = Bed(api, kubeconfig, folder, namespace)
         try:
             yield bed
@@ -68,7 +68,7 @@ def scanning(folder: Path, pods: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @contextmanager

@@ -231,7 +231,7 @@ class CacheSite:
     @contextlib.asynccontextmanager
     async def make_caches(self, folder: Path) -> AsyncIterator[Caches]:
         """What a test makes, deleted at its end."""
-        async with ApiClient(load_connection(self.kubeconfig), timeout_seconds=30) as api:
+        async with ApiClient(load_connection(self.kubeconfig), timeout_seconds=60) as api:
             made = Caches(api, self.registry, folder, self.signer)
             try:
                 yield made

@@ -57,7 +57,7 @@ async def nodes(sandbox: Any) -> list[Json]:
 
 async def settled_nodes(sandbox: Any, count: int) -> list[Json]:
     """The nodes, once they are ready and the node controllers are done with their arrival."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         found = await nodes(sandbox)
         if len(found) == count and all("taints" not in node["spec"] and _TTL in _annotations(node) for node in found):
@@ -72,7 +72,7 @@ def _annotations(node: Json) -> Json:
 
 async def settled_objects(sandbox: Any) -> dict[str, Json]:
     """All objects, once controllers change no more of them: they write rights and annotations after the start."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     before: dict[str, Json] = {}
     while (now := await objects(sandbox)) != before:
         assert time.monotonic() < deadline, "the cluster's objects change all the time"
@@ -83,7 +83,7 @@ async def settled_objects(sandbox: Any) -> dict[str, Json]:
 
 async def as_before(sandbox: Any, before: dict[str, Json]) -> None:
     """Wait until all objects are what they were; those in a namespace that goes take their time."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while (after := await objects(sandbox)) != before:
         differing = {name: (before.get(name), after.get(name)) for name in before.keys() | after.keys()}
         differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}

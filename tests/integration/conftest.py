@@ -29,10 +29,12 @@ REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PODS = "/api/v1/namespaces/default/pods"
 DEADLINE = 60.0
+# Of one test. A run of site.yml takes a minute on two idle cores, and may take ten times as long on busy ones.
+LEAST_TIMEOUT = 1200
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests of servers that come and go leave a socket to the collector.
+    """Give each test enough time, and let tests of servers that come and go leave a socket to the collector.
 
     A request that is cancelled while it connects leaves a socket that asyncio closes in a later turn, which nobody can
     await; where the test's event loop ends first, the collector closes it.
@@ -42,6 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning"))
+            given = item.get_closest_marker("timeout")
+            seconds = max(LEAST_TIMEOUT, given.args[0] if given else 0)
+            item.add_marker(pytest.mark.timeout(seconds), append=False)
 
 
 class Sandbox:
@@ -85,7 +90,7 @@ class Sandbox:
         """Run `ansible-playbook … -i inventories/sandbox` from the checkout."""
         command = [BIN / "ansible-playbook", name, "-i", "inventories/sandbox", *arguments]
         done = subprocess.run(
-            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=600, check=False
+            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=1100, check=False
         )
         assert not check or done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
         return done
@@ -96,7 +101,7 @@ class Sandbox:
 
     def used_bytes(self) -> int:
         """Return what the extender has charged; quicker than `accelkit inspect`, which is a process."""
-        with urllib.request.urlopen(f"{self.facts.extender_url}/inspect", timeout=10) as answer:  # noqa: S310 - its own URL
+        with urllib.request.urlopen(f"{self.facts.extender_url}/inspect", timeout=60) as answer:  # noqa: S310 - its own URL
             return json.load(answer)["totals"]["used_bytes"]
 
     def down(self) -> None:
@@ -254,7 +259,7 @@ def installed():
 @pytest.fixture
 async def cluster(installed):
     """The installed sandbox, left without pods after the test."""
-    async with ApiClient(load_connection(installed.kubeconfig)) as api:
+    async with ApiClient(load_connection(installed.kubeconfig), timeout_seconds=DEADLINE) as api:
         cluster = Cluster(api, installed)
         yield cluster
         await cluster.delete_pods()

@@ -179,7 +179,7 @@ class StaticPod(threading.Thread):
         self.healthy.clear()
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     async def _forget(self, api: ApiClient) -> None:

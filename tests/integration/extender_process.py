@@ -57,7 +57,7 @@ class Process:
         assert self._process is not None
         return self._process
 
-    async def ended(self, *, seconds: float = 15.0) -> int:
+    async def ended(self, *, seconds: float = DEADLINE) -> int:
         """Wait until it has ended; return its exit code."""
 
         async def code() -> list[int]:
@@ -250,7 +250,7 @@ class World:
 @contextlib.asynccontextmanager
 async def world_of(kubeconfig: Path) -> AsyncIterator[World]:
     """A world on the API server of a kubeconfig; pods can be created as soon as it is entered."""
-    async with ApiClient(load_connection(kubeconfig), timeout_seconds=30) as api:
+    async with ApiClient(load_connection(kubeconfig), timeout_seconds=60) as api:
 
         async def account() -> bool:
             try:

@@ -65,7 +65,7 @@ async def tenant(installed, name_of_tenant):
 async def may_bind(user):
     """Wait until the API server knows of the user's rights."""
     wanted = {"verb": "create", "resource": "pods", "subresource": "binding", "namespace": "default"}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
         answer = await user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
@@ -418,6 +418,7 @@ async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
         assert (await until(checked))["typeChecking"] == {}
 
 
+@pytest.mark.extended
 async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory_says(
     cluster, tenant, name_of_tenant, installed
 ):

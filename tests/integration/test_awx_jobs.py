@@ -247,6 +247,7 @@ def test_share_in_check_mode_finds_nothing_to_change(awx):
     assert (job.status, job.changed) == ("successful", 0), job.said
 
 
+@pytest.mark.extended
 def test_verify_gives_its_table(awx):
     job = awx.run("verify", {"accelkit_min_free": ""})
     assert (job.status, job.changed) == ("successful", 0), job.said
@@ -275,6 +276,7 @@ def test_verify_goes_on_and_tells_all_faults(awx):
     assert all(f"fault: {fault}" in " ".join(job.said.split()) for fault in faults)
 
 
+@pytest.mark.extended
 def test_remove_takes_the_report_of_the_job_before_it(awx):
     """AWX gives the artifacts of a job to those that follow it in a workflow."""
     report = {"accelerators_report": {"faults": ["something"], "nodes": {}, "totals": {}}}

@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry.credentials import RegistryCredentials
 from accelkit.model.units import parse_unit
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 IMAGE = "registry.example.org/accelkit:0.1.0"
 SETTINGS = {

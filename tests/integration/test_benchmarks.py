@@ -13,7 +13,7 @@ import pytest
 
 from accelkit.placement.policies import Policy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 BENCH = Path(__file__).parents[2] / "bench"
 NOT_BENCHMARKS = {"run_all", "plots"}

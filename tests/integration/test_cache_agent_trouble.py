@@ -168,6 +168,7 @@ async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run
     assert len(hostile_registry.requests) == asked, "what it satisfied before, it satisfies again"
 
 
+@pytest.mark.extended
 async def test_a_registry_that_is_away_takes_nothing_back_after_a_verdicts_time_and_is_asked_again(
     bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
 ):

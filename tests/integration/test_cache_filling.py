@@ -150,6 +150,7 @@ def restart(site: CacheSite) -> None:
     site.controller.start()
 
 
+@pytest.mark.extended
 async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
@@ -166,6 +167,7 @@ async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: 
         await caches.becomes(path, is_ready)
 
 
+@pytest.mark.extended
 async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_name(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     first = await caches.publish(repository, signer=caches.signer)

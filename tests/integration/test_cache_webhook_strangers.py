@@ -18,7 +18,7 @@ from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 # Half of what the controller's container may have.
 MOST_BYTES = 512 << 20

@@ -11,7 +11,7 @@ from conftest import PODS, Cluster, Sandbox
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 MEMORY, COUNT, LABEL = "enflame.com/gcu-memory", "enflame.com/gcu-count", "enflame.com/gcushare"
 DIALECT = ("-e", json.dumps({"accelkit_dialects": ["gcushare"]}))
@@ -29,7 +29,7 @@ def sandbox():
 
 
 def inspect(sandbox: Sandbox, path: str) -> dict:
-    with urllib.request.urlopen(f"{sandbox.facts.extender_url}{path}", timeout=10) as answer:  # noqa: S310 - its own URL
+    with urllib.request.urlopen(f"{sandbox.facts.extender_url}{path}", timeout=60) as answer:  # noqa: S310 - its own URL
         return json.load(answer)
 
 

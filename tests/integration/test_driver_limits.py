@@ -17,7 +17,7 @@ from accelkit.kube.connection import load_connection
 from accelkit.sandbox.fake_host.host import FakeHost
 from accelkit.sandbox.run_folder import build_node_root
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 # Without simulated cards.
 NODE = "node-2"
@@ -75,7 +75,7 @@ def machine(sandbox, standin_library):
     """The second node, with cards and driver before anything is installed, and then the agent as a user gets it."""
     machine = Machine(build_node_root(Path(sandbox.facts.run_folder), 1), standin_library)
     settings = {"device_plugin_cgroups": True, "accelkit_shared_nodes": ["node-1", NODE]}
-    sandbox.playbook("site.yml", "-e", json.dumps(settings))
+    sandbox.playbook("site.yml", "--skip-tags", "stages", "-e", json.dumps(settings))
     return machine
 
 

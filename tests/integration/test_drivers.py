@@ -88,5 +88,5 @@ async def test_pods_leave_where_their_budget_allows_it(control_plane):
         # Nobody runs the pod, so nobody ends it either.
         with contextlib.suppress(ApiError):
             await world.api.delete(path, {"gracePeriodSeconds": 0})
-        drained = await drain_cards(world.api, name, "simulated", seconds=10)
+        drained = await drain_cards(world.api, name, "simulated", seconds=60)
         assert drained.evicted == ()

@@ -62,6 +62,7 @@ def test_what_only_reads_says_what_is_there(installed):
     assert "nodes that take it over at once" in done.stdout
 
 
+@pytest.mark.extended
 def test_the_roles_share_a_cluster_without_the_playbooks(control_plane):
     given = {"image": "registry.example.org/accelkit:1", "nodes": ["node-1"]}
     done = play(control_plane, EXAMPLES / "roles.yml", "--check", "-e", json.dumps(given))

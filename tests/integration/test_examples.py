@@ -49,6 +49,7 @@ async def test_without_gkm_nothing_is_deployed(control_plane, api, cache_kinds):
     assert await names(api, "/api/v1/namespaces") == set()
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
 async def test_the_set_for_kind_comes_and_goes(control_plane, api):
     created = control_plane.command("examples", "deploy", "kind").stdout.splitlines()
@@ -70,6 +71,7 @@ async def test_the_set_for_kind_comes_and_goes(control_plane, api):
     assert {line.split()[0] for line in absent} == {"absent"}
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
 async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
     control_plane.command("examples", "deploy", "nfd-cuda")
@@ -107,6 +109,7 @@ async def test_the_api_server_takes_gkms_own_manifests_word_for_word(api):
     assert taken & CACHE_KINDS
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
 async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api, tmp_path):
     def play(state: str, *arguments: str, check: bool = True) -> str:

@@ -228,7 +228,7 @@ async def raw(extender, text: bytes) -> bytes:
     try:
         writer.write(text)
         await writer.drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read(4096)
     finally:
         writer.close()

@@ -19,6 +19,9 @@ from accelkit.extender.verbs import MOST_NODES
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
+# After these the kubelet kills a process that has not ended.
+GRACE_SECONDS = 30.0
+
 
 @pytest.fixture
 async def world(control_plane):
@@ -78,7 +81,7 @@ async def test_sigterm_ends_it_with_open_connections(process):
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.read(1024)).startswith(b"HTTP/1.1 200 OK")
         process.signal(signal.SIGTERM)
-        assert await process.ended(seconds=8) == 0
+        assert await process.ended(seconds=GRACE_SECONDS) == 0
     log = process.log.read_text()
     assert "extender ended" in log
     assert "Traceback" not in log
@@ -90,7 +93,7 @@ async def test_sigterm_ends_it_amid_a_body(process):
         await writer.drain()
         assert (await extender.readiness())[0] == 200
         process.signal(signal.SIGTERM)
-        assert await process.ended(seconds=8) == 0
+        assert await process.ended(seconds=GRACE_SECONDS) == 0
     assert "Traceback" not in process.log.read_text()
 
 
@@ -103,7 +106,7 @@ async def test_sigterm_ends_it_while_the_api_server_is_away(tmp_path):
 
         await until(complains)
         process.signal(signal.SIGTERM)
-        assert await process.ended(seconds=8) == 0
+        assert await process.ended(seconds=GRACE_SECONDS) == 0
 
 
 async def test_sigterm_lets_binds_under_way_end(process, world):
@@ -114,7 +117,7 @@ async def test_sigterm_lets_binds_under_way_end(process, world):
         binds = [asyncio.create_task(extender.bind(pod, node)) for pod in pods]
         await asyncio.wait(binds, return_when=asyncio.FIRST_COMPLETED)
         process.signal(signal.SIGTERM)
-        assert await process.ended(seconds=10) == 0
+        assert await process.ended(seconds=GRACE_SECONDS) == 0
         answers = await asyncio.gather(*binds, return_exceptions=True)
     bound = [bool((await world.read(pod))["spec"].get("nodeName")) for pod in pods]
     # Whoever was told of success is bound; who was not may be, since the connection may have ended before the answer.

@@ -136,7 +136,7 @@ async def test_share_is_free_at_once(extender, world, way):
         await world.delete(first, seconds=0 if "force" in way else None)
     else:
         await world.phase(first, way)
-    await extender.shows(node, lambda view: view["totals"]["used_bytes"] == 0, seconds=3)
+    await extender.shows(node, lambda view: view["totals"]["used_bytes"] == 0)
     assert await extender.bind(second, node) == ""
 
 

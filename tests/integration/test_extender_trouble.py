@@ -69,7 +69,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
         status, text = await extender.readiness()
         return text if status == 503 else ""
 
-    assert "the API server has been away for" in await until(red, seconds=20)
+    assert "the API server has been away for" in await until(red)
     assert "the API server has been away for" in await extender.bind(later, node)
     assert "the API server has been away for" in (await extender.filter(later, node))["Error"]
     status, _ = await extender.ask("GET", "/healthz")
@@ -173,7 +173,7 @@ async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
     assert await extender.bind(other, nodes[1]) == "insufficient accelkit.io/memory in one card"
     lost.clear()
     for node in nodes[1:]:
-        await extender.shows(node, lambda view: not stages(view), seconds=20)
+        await extender.shows(node, lambda view: not stages(view))
     assert time.monotonic() - started > 9
     assert await extender.bind(other, nodes[1]) == ""
     assert await extender.used(nodes[0]) == 24

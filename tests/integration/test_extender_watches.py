@@ -52,6 +52,7 @@ async def cut_again_and_again(proxy) -> None:
         await asyncio.sleep(0.15)
 
 
+@pytest.mark.extended
 async def test_watches_cut_during_a_storm(extender, world, proxy):
     nodes = [await create_known_node(extender, world, 4, 80) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - a repeatable mixture

@@ -178,7 +178,7 @@ def test_an_answer_that_nobody_reads_leaves_no_connection_open():
             registry.put_blob(REPOSITORY, body)
             registry.on("GET", BLOBS, lambda request: transports.append(request.transport))
             host, _, port = registry.host.partition(":")
-            client = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            client = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
             request = f"GET /v2/{REPOSITORY}/blobs/{digest_of(body)} HTTP/1.1\r\nHost: {registry.host}\r\n\r\n"
             client.sendall(request.encode())
             assert client.recv(1000, socket.MSG_WAITALL).startswith(b"HTTP/1.1 200")

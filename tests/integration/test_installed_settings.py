@@ -22,7 +22,7 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_secrets_path
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(900)]
 
 SCHEDULER = "accelkit-scheduler"
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
@@ -126,7 +126,7 @@ class Stage:
             yield self.folder / "second.log"
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
     async def authority(self) -> str:
         found = await self.get("configmaps", "kube-root-ca.crt", namespace="default")

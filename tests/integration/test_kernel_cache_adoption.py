@@ -147,6 +147,7 @@ async def test_adopted_definitions_stay_and_their_caches_go_as_the_user_says(api
     assert await read_definitions(api) == adopted
 
 
+@pytest.mark.extended
 async def test_an_operator_of_gkm_is_refused_unless_it_is_adopted(api, role):
     await api.post(NAMESPACES, {"metadata": {"name": "gkm-system"}})
     labels = {"app": "gkm-operator"}

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from cache_controller_process import Caches, condition, digest_of
-from cluster_objects import changed, objects, settled_objects
+from cluster_objects import as_before, changed, objects, settled_objects
 from conftest import BIN, REPOSITORY, Sandbox
 from impersonation import acting_as
 from private_sigstore import PrivateSigstore
@@ -84,20 +84,41 @@ async def is_refused(api: ApiClient, path: str, body: Any, *, by: str) -> None:
     assert by in str(caught.value)
 
 
-async def test_the_role_comes_holds_and_goes(control_plane, cache_kinds, tmp_path):
+@pytest.fixture
+async def api(control_plane):
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        yield api
+
+
+@pytest.fixture
+async def role(control_plane, cache_kinds, api, tmp_path):
+    """The role, on a cluster with its namespace and a shared node, and without kinds of caches."""
     await cache_kinds.forget()
-    with HostileRegistry() as registry:
-        role = Role(control_plane, tmp_path, registry)
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            await comes_holds_and_goes(control_plane, api, role)
-
-
-async def comes_holds_and_goes(control_plane: Sandbox, api: ApiClient, role: Role) -> None:
     await api.post("/api/v1/namespaces", {"metadata": {"name": "accelkit"}})
     await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": "true"}}})
     try:
         await until(lambda: all_namespaces_stay(api))
-        before = await settled_objects(control_plane)
+        with HostileRegistry() as registry:
+            yield Role(control_plane, tmp_path, registry)
+    finally:
+        await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
+        await api.delete("/api/v1/namespaces/accelkit")
+
+
+async def test_the_role_is_applied_and_removed(control_plane, api, role):
+    before = await settled_objects(control_plane)
+    try:
+        role.run("main")
+        await serves_with_its_own_token(api, role)
+    finally:
+        role.run("remove", kernel_cache_purge=True)
+    await as_before(control_plane, before)
+
+
+@pytest.mark.extended
+async def test_the_role_comes_holds_and_goes(control_plane, api, role):
+    before = await settled_objects(control_plane)
+    try:
         await refuses_what_others_made(api, role)
         authority = await leave_a_former_configuration(api)
         # The sandbox mounts no Secrets, so no controller serves the webhook here.
@@ -114,9 +135,6 @@ async def comes_holds_and_goes(control_plane: Sandbox, api: ApiClient, role: Rol
         # Its policies would refuse what other tests do on this cluster.
         role.run("remove", check=False, kernel_cache_purge=True)
         raise
-    finally:
-        await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"accelkit.io/share": None}}})
-        await api.delete("/api/v1/namespaces/accelkit")
 
 
 async def leave_a_former_configuration(api: ApiClient) -> bytes:

@@ -12,7 +12,7 @@ from conftest import DEADLINE, Cluster, Sandbox
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(900)]
 
 GIB = 2**30
 AGENTS = "/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-node-agent"
@@ -26,15 +26,21 @@ nodes:
 
 
 @pytest.fixture(scope="module")
-def own():
-    """A sandbox of this module's own, since the unit is one for the cluster."""
+def fresh():
+    """A sandbox of this module's own, since the unit is one for the cluster; `refused` is a first installation."""
     sandbox = Sandbox(NODES)
     try:
         sandbox.refused = sandbox.playbook("site.yml", "-e", "accelkit_unit=0.001GB", check=False)
-        sandbox.playbook("site.yml")
         yield sandbox
     finally:
         sandbox.down()
+
+
+@pytest.fixture(scope="module")
+def own(fresh):
+    """The same, with an installation."""
+    fresh.playbook("site.yml")
+    return fresh
 
 
 @pytest.fixture
@@ -80,13 +86,14 @@ def words(done):
     return " ".join(done.stdout.split())
 
 
-def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(own):
-    said = words(own.refused)
-    assert own.refused.returncode
+def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(fresh):
+    said = words(fresh.refused)
+    assert fresh.refused.returncode
     assert "node node-2: in units of 0.001GB the memory of this node's 1 card is 171,798 devices" in said
     assert "the smallest unit that works here is " in said
 
 
+@pytest.mark.long
 async def test_a_unit_that_the_kubelet_cannot_take_is_refused_before_anything_is_changed(units):
     before = await daemon_sets(units)
     done = await change(units, "0.001GB", check=False)

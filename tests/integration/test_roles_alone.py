@@ -10,7 +10,7 @@ import pytest
 from conftest import BIN, REPOSITORY
 from ruamel.yaml import YAML
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 yaml = YAML(typ="safe", pure=True)
 READMES = {path.parent.name: path.read_text() for path in REPOSITORY.glob("roles/*/README.md")}

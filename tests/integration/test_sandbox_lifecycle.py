@@ -208,6 +208,7 @@ def test_nodes_that_are_killed_are_started_again(running):
     assert running.read_facts().state == "ready"
 
 
+@pytest.mark.extended
 def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
     code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
     assert code == 0, said
@@ -221,6 +222,7 @@ def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
     assert not Path(facts.run_folder).exists()
 
 
+@pytest.mark.extended
 def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
     assert code == 0, said

@@ -27,7 +27,7 @@ from accelkit.kube.paths import build_leases_path, build_object_path
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.layout import write_atomically
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 NODE = "keeper-1"
 LEASES = build_leases_path(RUN_LEASE.namespace)

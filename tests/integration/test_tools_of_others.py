@@ -21,7 +21,7 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
 from accelkit.sandbox.certificates import Authority
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
 MEMORY, COUNT, CARD = "aliyun.com/gpu-mem", "aliyun.com/gpu-count", "ALIYUN_COM_GPU_MEM_IDX"
 I915, MILLICORES, GPU_MEMORY = "gpu.intel.com/i915", "gpu.intel.com/millicores", "gpu.intel.com/memory.max"
@@ -42,7 +42,7 @@ TOTAL = 16
 def sandbox():
     sandbox = Sandbox(NODES)
     try:
-        sandbox.playbook("site.yml", "-e", CONFIGURATION)
+        sandbox.playbook("site.yml", "--skip-tags", "stages", "-e", CONFIGURATION)
         yield sandbox
     finally:
         sandbox.down()

@@ -83,7 +83,7 @@ class Stand:
 
     def shows_certificate(self) -> bool:
         """Return whether those who connect now see the certificate that lies in the file."""
-        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=10))
+        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", self._port), timeout=60))
         return shown == x509.load_pem_x509_certificate(self.certificate.read_bytes()).public_bytes(Encoding.DER)
 
     def asked(self) -> list[str]:

@@ -14,7 +14,7 @@ from registries.memory import MANIFEST, digest_of
 
 __all__ = ["Artifact", "push"]
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

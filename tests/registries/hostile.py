@@ -32,7 +32,7 @@ Handler = Callable[[web.Request], web.StreamResponse | Awaitable[web.StreamRespo
 
 HONEST = web.AppKey("honest", MemoryRegistry)
 
-_DEADLINE = 10.0
+_DEADLINE = 60.0
 _LARGEST_PUSH = 1 << 30
 
 

@@ -25,7 +25,7 @@ ISSUER, SERVICE = "token server of the test", "registry of the test"
 PUBLIC = "public/"  # repositories that everybody may pull from begin with it
 
 _LIFETIME_SECONDS = 300
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 class TokenAuthority:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-DEADLINE = 45.0
+DEADLINE = 60.0
 
 
 async def until(question: Callable[[], Any], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:

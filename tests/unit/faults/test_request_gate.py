@@ -12,7 +12,7 @@ from ports import free_port
 from support.waiting import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-SECONDS = 10
+SECONDS = 60
 
 
 class Server:

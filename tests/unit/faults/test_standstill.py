@@ -72,7 +72,7 @@ def test_clock_leaves_out_what_was_lost():
 
 def test_clock_runs_by_itself():
     with MachineClock(lambda: [os.getpid()]) as clock:
-        began, deadline = clock.seconds, time.monotonic() + 10
+        began, deadline = clock.seconds, time.monotonic() + 60
         while clock.seconds == began:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -115,7 +115,7 @@ async def test_the_port_serves_metrics_and_health():
 
     def ask(path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as exc:
             with exc:
@@ -131,4 +131,4 @@ async def test_the_port_serves_metrics_and_health():
     with pytest.raises(ConfigurationError, match="--metrics-port"):
         metrics.open_port(port, lambda: True)
     stop.set()
-    await asyncio.wait_for(serving, 20)
+    await asyncio.wait_for(serving, 60)

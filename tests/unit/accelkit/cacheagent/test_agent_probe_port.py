@@ -25,7 +25,7 @@ from accelkit.kernelcache.registry import RegistrySettings
 
 def ask(port: int) -> str:
     """What a kubelet is answered; it would wait for a second."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         return answer.read().decode()
 
 

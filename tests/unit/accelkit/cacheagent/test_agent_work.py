@@ -75,7 +75,7 @@ class Stand:
             self.workers.begin(each)
         while self.workers.promised:
             self.ended.clear()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self.ended.wait()
 
     def count(self, name: str, **labels: str) -> float:
@@ -131,7 +131,7 @@ async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_
         stand.workers.begin(each)
     assert (stand.workers.slots, stand.workers.promised) == (3, {"team/add": 7})
     assert stand.plan(wish(), learned={A: learned(7)}).work == ()
-    await asyncio.wait_for(stand.workers.end(), 20)
+    await asyncio.wait_for(stand.workers.end(), 60)
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
 
 

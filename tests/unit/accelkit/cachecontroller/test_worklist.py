@@ -15,7 +15,7 @@ def work():
 
 
 async def taken(work: Worklist[str], **more):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await work.take(**more)
 
 

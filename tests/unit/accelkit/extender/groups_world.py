@@ -25,7 +25,7 @@ from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
 GATE = {"name": "accelkit.io/pod-group"}
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 class World:

@@ -140,7 +140,7 @@ async def test_while_it_runs_it_goes_on_after_failures_and_puts_right_what_chang
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.001)
     world.api.fail(ApiError("no answer"))
     running = asyncio.create_task(EndpointWriter(world.api, LeaderEndpoint("d", "s", "10.0.0.1", 1)).run())
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while SLICE not in world.api.objects:
             await asyncio.sleep(0)
         # What cannot be understood may be put right by who wrote it.

@@ -30,7 +30,7 @@ def fenced(world, monkeypatch):
 
     async def finish():
         world.fence.begin()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(world.fence._task, return_exceptions=True)
 
     world.finish = finish

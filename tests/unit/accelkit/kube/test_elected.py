@@ -34,7 +34,7 @@ async def test_at_its_end_the_parts_go_first_then_the_lease_then_the_election():
     running = asyncio.create_task(run_elected(recorder, [recorder.part()], stop))
     await asyncio.sleep(0)
     stop.set()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     assert recorder.ended == ["part", "lease", "election"]
 
 
@@ -44,7 +44,7 @@ async def test_a_part_that_fails_ends_all_and_is_told():
 
     recorder, stop = Recorder(), asyncio.Event()
     with pytest.raises(ValueError, match="it broke"):
-        await asyncio.wait_for(run_elected(recorder, [recorder.part(), fail()], stop), 5)
+        await asyncio.wait_for(run_elected(recorder, [recorder.part(), fail()], stop), 60)
     assert recorder.ended == ["part", "lease", "election"]
     assert stop.is_set()
 

@@ -67,7 +67,7 @@ async def test_what_is_not_there_is_as_good_as_deleted(api):
         lambda api: create_or_replace(api, MAPS, "m", config_map()),
         lambda api: patch_or_create(api, MAPS, "m", {}, config_map()),
         lambda api: delete_if_present(api, PATH),
-        lambda api: delete_and_wait(api, PATH, time.monotonic() + 5),
+        lambda api: delete_and_wait(api, PATH, time.monotonic() + 60),
     ],
 )
 async def test_another_refusal_is_passed_on(api, act):
@@ -86,14 +86,14 @@ async def test_a_conflict_of_versions_is_not_taken_for_an_object_that_is_there(a
 async def test_a_deletion_is_waited_for(api):
     api.store(MAPS, config_map())
     api.lingering["configmaps"] = 3
-    await delete_and_wait(api, PATH, time.monotonic() + 5)
+    await delete_and_wait(api, PATH, time.monotonic() + 60)
     assert api.objects == {}
 
 
 async def test_an_api_server_that_does_not_answer_is_asked_again(api):
     api.store(MAPS, config_map())
     api.fail(ApiError("no answer"), times=2)
-    await delete_and_wait(api, PATH, time.monotonic() + 5)
+    await delete_and_wait(api, PATH, time.monotonic() + 60)
     assert api.objects == {}
 
 

@@ -17,7 +17,7 @@ from accelkit.kube.reflector import Reflector
 from accelkit.model.pod import Pod
 
 PATH = "/api/v1/pods"
-SECONDS = 10
+SECONDS = 60
 
 
 def pod(name, version="1"):

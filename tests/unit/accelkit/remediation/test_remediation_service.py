@@ -62,7 +62,7 @@ async def test_the_leader_acts_shows_it_and_gives_the_lease_up_at_its_end(api):
     for line in ("accelkit_leader 1.0", "accelkit_remediation_nodes 1.0", "accelkit_remediation_breaker_open 0.0"):
         assert line in shown["metrics"][1]
     stop.set()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
@@ -77,7 +77,7 @@ async def test_without_on_only_events_and_the_lease_are_written(api, mode):
     await until(read)
     await asyncio.sleep(0.2)
     stop.set()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     written = {each.path.split("/")[-2] if each.method != "POST" else each.path.split("/")[-1] for each in api.writes}
     assert written == ({"leases", "events"} if mode is Mode.DRY_RUN else {"leases"})
 
@@ -95,6 +95,6 @@ async def test_who_does_not_hold_the_lease_does_nothing(api):
     await until(read)
     await asyncio.sleep(0.2)
     stop.set()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     assert api.writes == []
     assert msgspec.json.decode(await api.get(LEASE))["spec"] == spec

@@ -18,7 +18,7 @@ from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
 from accelkit.sandbox.processes import Child, Identity, end_all, find_sandbox_processes, identify, read_tail, send
 
-DEADLINE = 20
+DEADLINE = 60
 
 # Says that it is there, then outlives SIGTERM, and so does a process of its own.
 STUBBORN = """

@@ -129,7 +129,7 @@ async def test_it_ends_when_it_is_told_to(bed):
     task = asyncio.create_task(bed.keeper.keep(stop))
     await asyncio.sleep(0)
     stop.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
 
 
 @pytest.fixture

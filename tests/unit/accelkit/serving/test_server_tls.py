@@ -36,7 +36,7 @@ async def shown(at, pki):
 
 async def served(at, pki, certificate):
     """Wait until new callers are shown a certificate."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while await shown(at, pki) != certificate:
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -179,7 +179,7 @@ def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(tmp_pat
     folder = tmp_path / "io.vllm.cache"
     if nested:
         folder.mkdir()
-    done = subprocess.run([*shell, script.replace("sleep infinity", "true"), folder], timeout=10, check=False)
+    done = subprocess.run([*shell, script.replace("sleep infinity", "true"), folder], timeout=60, check=False)
     assert done.returncode == code
 
 

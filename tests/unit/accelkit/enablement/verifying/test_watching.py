@@ -151,9 +151,9 @@ def test_what_is_no_metrics_is_not_read():
 
 def test_a_series_that_takes_minutes_to_parse_is_not_read():
     labels = ",".join(f'l{number}="x"' for number in range(150_000))
-    began_at = time.monotonic()
+    began_at = time.process_time()
     assert isinstance(read_shown(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
-    assert time.monotonic() - began_at < 5
+    assert time.process_time() - began_at < 5
 
 
 def owner(title, *, drives=False, standing=Standing.OWNER):

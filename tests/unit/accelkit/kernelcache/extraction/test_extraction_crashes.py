@@ -24,7 +24,7 @@ from accelkit.kernelcache.extraction import extract_image, read_completed
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.oci.reference import Reference
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 BIG = archive(*(file(f"io.triton.cache/{number}", bytes(1000)) for number in range(200)))
 BIG_BLOB = f".*/blobs/{digest_of(BIG)}"
 

@@ -13,7 +13,7 @@ from served_images import HELLO, extract, put_layers, unsigned
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.folder import Place, lock_place
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:

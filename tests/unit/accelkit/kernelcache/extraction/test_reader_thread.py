@@ -12,7 +12,7 @@ import pytest
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 async def stream(*chunks: bytes, error: Exception | None = None) -> AsyncGenerator[bytes, None]:

@@ -43,6 +43,6 @@ def test_a_library_that_comes_later_is_listened_to(monkeypatch):
     )
     watch = XidWatch(lambda: asked.append(1) or (nvml if len(asked) > 2 else None))
     watch.start()
-    assert listening.wait(10)
+    assert listening.wait(60)
     watch.stop()
     assert len(asked) == 3

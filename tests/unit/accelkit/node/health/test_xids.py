@@ -44,7 +44,7 @@ def watch(monkeypatch):
 
 
 def until(accept):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not accept():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -206,7 +206,7 @@ def test_many_threads_may_look_at_once(process, look):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert answers == [look()] * 8
 
 

@@ -29,7 +29,7 @@ from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 
 MEMORY = "accelkit.io/memory"
 LIMIT = 4_194_304
-DEADLINE = 20
+DEADLINE = 60
 
 
 class Plugin(DevicePluginServicer):

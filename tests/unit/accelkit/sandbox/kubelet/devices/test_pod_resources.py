@@ -55,13 +55,13 @@ def entries(devices):
 
 
 async def test_list_has_sidecars_and_containers_but_no_plain_init_containers(lister):
-    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     assert [(each.namespace, each.name) for each in response.pod_resources] == [("team", "one"), ("team", "two")]
     assert [each.name for each in response.pod_resources[0].containers] == ["side", "main"]
 
 
 async def test_each_device_and_numa_node_is_an_entry_of_its_own(lister):
-    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     side, main = response.pod_resources[0].containers
     assert entries(side.devices) == [(["b"], [0]), (["b"], [1])]
     assert entries(main.devices) == [(["a"], [0]), (["c"], []), (["gone"], [])]
@@ -69,21 +69,21 @@ async def test_each_device_and_numa_node_is_an_entry_of_its_own(lister):
 
 
 async def test_a_pod_without_devices_is_listed_too(lister):
-    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     assert [len(each.devices) for each in response.pod_resources[1].containers] == [0, 0]
 
 
 async def test_healthy_devices_are_allocatable_whether_held_or_not(lister):
-    response = await lister.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=10)
+    response = await lister.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=60)
     assert entries(response.devices) == [(["a"], [0]), (["b"], [0]), (["b"], [1]), (["c"], [])]
 
 
 async def test_one_pod_can_be_asked_for(lister):
-    response = await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="team"), timeout=10)
+    response = await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="team"), timeout=60)
     assert [each.name for each in response.pod_resources.containers] == ["side", "main"]
 
 
 async def test_a_pod_that_is_not_here_is_an_error(lister):
     with pytest.raises(grpc.aio.AioRpcError) as failure:
-        await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="other"), timeout=10)
+        await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="other"), timeout=60)
     assert failure.value.details() == "pod one in namespace other not found"

@@ -197,7 +197,7 @@ async def started(tmp_path, text):
     process = await ContainerProcess.start(
         script(f"import signal, sys; {text}; open({str(pipe)!r}, 'w').close(); signal.pause()"), log=tmp_path / "c.log"
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.to_thread(pipe.read_bytes)
     return process
 
