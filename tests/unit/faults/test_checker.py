@@ -132,19 +132,19 @@ def test_card_over_capacity_by_what_the_kubelet_gave(facts):
     assert "default/b" in found.detail
 
 
-def test_memory_of_a_card_that_was_given_whole(facts):
-    mixed = give(facts, "uid-b", {"main": {MEMORY: devices("node-1-card-1", 6)}})
-    assert "given_over_capacity" in kinds(mixed)
-
-
-def test_card_that_the_node_does_not_have(facts):
-    strange = give(facts, "uid-b", {"main": {MEMORY: ("zzzzz::1",)}})
-    assert "given_over_capacity" in kinds(strange)
-
-
-def test_device_that_two_pods_got(facts):
-    twice = give(facts, "uid-b", {"main": {MEMORY: devices("node-1-card-0", 6)}})
-    assert "device_given_twice" in kinds(twice)
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (devices("node-1-card-1", 6), "given_over_capacity"),
+        (("zzzzz::1",), "given_over_capacity"),
+        (devices("node-1-card-0", 6), "device_given_twice"),
+        (devices("node-1-card-0", 5, first=10), "given_not_requested"),
+        (None, "not_given"),
+    ],
+    ids=["memory of a whole card", "card that the node lacks", "devices of another pod", "other number", "no devices"],
+)
+def test_devices_that_a_pod_should_not_have(facts, given, kind):
+    assert kind in kinds(give(facts, "uid-b", given and {"main": {MEMORY: given}}))
 
 
 def test_devices_that_an_init_container_leaves_to_its_pod_count_once(facts):
@@ -182,15 +182,6 @@ def test_ended_pods_hold_nothing(facts):
 )
 def test_assignment_that_is_not_what_the_kubelet_gave(facts, assigned):
     assert "assignment_differs" in kinds(change_pod(facts, "b", assigned=assigned))
-
-
-def test_running_pod_without_devices(facts):
-    assert "not_given" in kinds(give(facts, "uid-b", None))
-
-
-def test_pod_that_got_other_numbers_than_it_asks_for(facts):
-    less = give(facts, "uid-b", {"main": {MEMORY: devices("node-1-card-0", 5, first=10)}})
-    assert "given_not_requested" in kinds(less)
 
 
 def test_devices_of_a_pod_that_is_gone(facts):
@@ -261,22 +252,16 @@ def test_pod_that_does_not_fit_may_wait(facts, limits, changes):
     assert kinds(waiting(facts, limits, **changes)) == set()
 
 
-def test_pod_may_wait_for_a_node_that_takes_none(facts):
+@pytest.mark.parametrize("reason", ["takes no pods", "waits for its unit", "cards are ill"])
+def test_pod_may_wait_for_a_node(facts, reason):
     facts = waiting(facts, {MEMORY: 1})
-    nodes = {"node-1": replace(facts.nodes["node-1"], schedulable=False)}
-    assert kinds(replace(facts, nodes=nodes)) == set()
-
-
-def test_pod_may_wait_for_a_node_that_waits_for_its_unit(facts):
-    facts = waiting(facts, {MEMORY: 1})
-    node = read_node(node_item(next_unit_bytes=2 * GIB))
+    node = facts.nodes["node-1"]
+    node = {
+        "takes no pods": replace(node, schedulable=False),
+        "waits for its unit": read_node(node_item(next_unit_bytes=2 * GIB)),
+        "cards are ill": replace(node, cards={name: replace(card, usable=False) for name, card in node.cards.items()}),
+    }[reason]
     assert kinds(replace(facts, nodes={"node-1": node})) == set()
-
-
-def test_pod_may_wait_for_a_card_that_is_ill(facts):
-    facts = waiting(facts, {MEMORY: 1})
-    cards = {name: replace(card, usable=False) for name, card in facts.nodes["node-1"].cards.items()}
-    assert kinds(replace(facts, nodes={"node-1": replace(facts.nodes["node-1"], cards=cards)})) == set()
 
 
 def group(facts, count, size):

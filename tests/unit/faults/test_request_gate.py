@@ -83,15 +83,18 @@ async def connect(gate):
         writer.close()
 
 
-async def test_everything_passes_without_a_fault(connect, gate):
-    one = await connect()
+@pytest.fixture
+async def one(connect):
+    return await connect()
+
+
+async def test_everything_passes_without_a_fault(one, gate):
     assert await one.ask("GET /a") == ANSWER
     assert await one.ask("POST /a") == ANSWER
     assert gate.watches == 0
 
 
-async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(connect, gate):
-    one = await connect()
+async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(one, connect, gate):
     assert await one.ask("GET /a") == ANSWER
     gate.shut()
     assert await one.ask("GET /a") == b""
@@ -100,8 +103,7 @@ async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(connect, 
     assert await (await connect()).ask("GET /a") == ANSWER
 
 
-async def test_a_stalled_connection_stays_open_and_passes_later(connect, gate, server):
-    one = await connect()
+async def test_a_stalled_connection_stays_open_and_passes_later(one, gate, server):
     assert await one.ask("GET /a") == ANSWER
     gate.stall()
     asking = asyncio.create_task(one.ask("GET /b"))
@@ -123,9 +125,8 @@ async def test_watches_are_counted_and_dropped_alone(connect, gate):
     await until(lambda: gate.watches == 0)
 
 
-async def test_each_watch_is_answered_once_that_it_is_too_old(connect, gate, server):
+async def test_each_watch_is_answered_once_that_it_is_too_old(one, gate, server):
     gate.expire_watches()
-    one = await connect()
     assert (await one.ask("GET /a?watch=true")).startswith(b"HTTP/1.1 410 Gone")
     assert await one.ask("GET /a?watch=true") == ANSWER
     assert (await one.ask("GET /b?watch=true")).startswith(b"HTTP/1.1 410 Gone")
@@ -154,9 +155,8 @@ async def test_events_of_watches_come_late_and_other_answers_at_once(connect, ga
     watching.cancel()
 
 
-async def test_each_watch_begins_once_at_an_older_version(connect, gate, server):
+async def test_each_watch_begins_once_at_an_older_version(one, gate, server):
     gate.rewind_watches()
-    one = await connect()
     for line in ("GET /a?resourceVersion=100", "GET /a?watch=true&resourceVersion=100&allowWatchBookmarks=true"):
         await one.ask(line)
     await one.ask("GET /a?watch=true&resourceVersion=100")

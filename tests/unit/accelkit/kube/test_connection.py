@@ -41,6 +41,12 @@ def encoded(data):
     return base64.b64encode(data).decode()
 
 
+def embed(pem):
+    """The cluster and the user of a kubeconfig that has their certificates and keys in it."""
+    certificate, key = encoded(pem["certificate"]), encoded(pem["key"])
+    return {"certificate-authority-data": certificate}, {"client-certificate-data": certificate, "client-key-data": key}
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write a kubeconfig with these entries; return its path."""
@@ -60,12 +66,7 @@ def write(tmp_path):
 
 
 def test_credentials_in_the_file_itself_are_used(write, pem):
-    found = load_connection(
-        write(
-            {"certificate-authority-data": encoded(pem["certificate"])},
-            {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])},
-        )
-    )
+    found = load_connection(write(*embed(pem)))
     assert (found.server, found.read_authorization()) == ("https://h:6443", None)
     assert len(found.tls.get_ca_certs()) == 1
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
@@ -76,8 +77,7 @@ def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch
         pass  # What other tests left is not looked at.
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    user = {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])}
-    path = write({"certificate-authority-data": encoded(pem["certificate"])}, user)
+    path = write(*embed(pem))
     for _ in range(2):
         load_connection(path)
         assert list((tmp_path / "temporary").iterdir()) == []
@@ -85,8 +85,7 @@ def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch
 
 def test_keys_in_the_file_itself_are_not_deleted_by_another_thread(write, pem, monkeypatch):
     token = load_connection(write(user={"token": "t"})).read_authorization
-    user = {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])}
-    path = write({"certificate-authority-data": encoded(pem["certificate"])}, user)
+    path = write(*embed(pem))
     build_tls, others = connection._build_tls, []
 
     def build_beside_another(found):
@@ -116,17 +115,9 @@ def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
     assert len(found.tls.get_ca_certs()) == 1
 
 
-def test_a_token_is_carried(write):
-    assert load_connection(write(user={"token": "t"})).read_authorization() == "Bearer t"
-
-
 def test_a_token_file_beside_it_is_found(write, tmp_path):
     (tmp_path / "token").write_text("from file")
     assert load_connection(write(user={"tokenFile": "token"})).read_authorization() == "Bearer from file"
-
-
-def test_an_empty_user_has_no_credentials(write):
-    assert load_connection(write(user={})).read_authorization() is None
 
 
 def test_verification_can_be_switched_off(write):
@@ -212,21 +203,7 @@ def test_a_pod_uses_its_service_account(monkeypatch, tmp_path, pem, host, url):
     assert (found.server, found.read_authorization()) == (url, "Bearer t")
 
 
-def test_a_pod_without_its_service_account_says_so(tmp_path):
-    with pytest.raises(ConfigurationError, match="no pod's service account"):
-        load_connection(
-            environ={
-                "KUBERNETES_SERVICE_HOST": "10.0.0.1",
-                "KUBERNETES_SERVICE_PORT": "443",
-                "ACCELKIT_SERVICE_ACCOUNT": str(tmp_path),
-                "HOME": str(tmp_path),
-            }
-        )
-
-
-def in_a_pod(folder, pem):
-    (folder / "ca.crt").write_bytes(pem["certificate"])
-    (folder / "token").write_text("pod")
+def in_a_pod(folder):
     return {
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "KUBERNETES_SERVICE_PORT": "443",
@@ -235,16 +212,31 @@ def in_a_pod(folder, pem):
     }
 
 
-def test_a_pods_service_account_comes_before_the_environments_kubeconfig(write, tmp_path, pem):
-    environ = in_a_pod(tmp_path, pem) | {"KUBECONFIG": str(write(user={"token": "t"}))}
-    assert load_connection(environ=environ).server == "https://10.0.0.1:443"
+def test_a_pod_without_its_service_account_says_so(tmp_path):
+    with pytest.raises(ConfigurationError, match="no pod's service account"):
+        load_connection(environ=in_a_pod(tmp_path))
 
 
-def test_a_named_kubeconfig_comes_before_a_pods_service_account(write, tmp_path, pem):
+@pytest.fixture
+def account(tmp_path, pem):
+    """The environment of a pod with its service account."""
+    (tmp_path / "ca.crt").write_bytes(pem["certificate"])
+    (tmp_path / "token").write_text("pod")
+    return in_a_pod(tmp_path)
+
+
+def test_a_pods_service_account_comes_before_the_environments_kubeconfig(write, account):
+    assert (
+        load_connection(environ=account | {"KUBECONFIG": str(write(user={"token": "t"}))}).server
+        == "https://10.0.0.1:443"
+    )
+
+
+def test_a_named_kubeconfig_comes_before_a_pods_service_account(write, account):
     path = write(user={"token": "t"})
-    named = in_a_pod(tmp_path, pem) | {"K8S_AUTH_KUBECONFIG": str(path)}
+    named = account | {"K8S_AUTH_KUBECONFIG": str(path)}
     assert load_connection(environ=named).server == "https://h:6443"
-    assert load_connection(path, environ=in_a_pod(tmp_path, pem)).server == "https://h:6443"
+    assert load_connection(path, environ=account).server == "https://h:6443"
 
 
 def test_a_named_kubeconfig_is_the_whole_answer(write):
@@ -253,9 +245,9 @@ def test_a_named_kubeconfig_is_the_whole_answer(write):
     assert (found.server, found.read_authorization()) == ("https://h:6443", "Bearer t")
 
 
-def test_host_and_credentials_need_no_kubeconfig(tmp_path, pem):
+def test_host_and_credentials_need_no_kubeconfig(account):
     environ = {"K8S_AUTH_HOST": "https://awx/", "K8S_AUTH_API_KEY": "t", "K8S_AUTH_VERIFY_SSL": "false"}
-    found = load_connection(environ=in_a_pod(tmp_path, pem) | environ)
+    found = load_connection(environ=account | environ)
     assert (found.server, found.read_authorization()) == ("https://awx", "Bearer t")
     assert found.tls.verify_mode is ssl.CERT_NONE
 

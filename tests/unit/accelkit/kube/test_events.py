@@ -40,14 +40,10 @@ async def test_an_event_says_who_saw_what_of_which_object():
     }
 
 
-async def test_an_event_is_normal_unless_something_is_wrong():
-    assert (await record(POD)).body["type"] == "Normal"
-
-
 async def test_events_of_nodes_lie_in_the_default_namespace():
     request = await record(ObjectReference("Node", "n"))
     assert request.path == "/api/v1/namespaces/default/events"
-    assert request.body["metadata"]["namespace"] == "default"
+    assert (request.body["metadata"]["namespace"], request.body["type"]) == ("default", "Normal")
     assert request.body["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n"}
 
 

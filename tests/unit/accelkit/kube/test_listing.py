@@ -5,7 +5,7 @@ import json
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from support.http_servers import serve_http
 
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube import listing
@@ -47,14 +47,11 @@ def patience():
 @pytest.fixture
 async def collection(patience):
     found = Collection()
-    application = web.Application()
-    application.router.add_get(PATH, found.handle)
-    server = TestServer(application)
-    await server.start_server()
-    async with ApiClient(Connection(str(server.make_url("")).rstrip("/"), None), timeout_seconds=patience) as api:
-        found.api = api
+    async with (
+        serve_http(found.handle) as url,
+        ApiClient(Connection(str(url), None), timeout_seconds=patience) as found.api,
+    ):
         yield found
-    await server.close()
 
 
 def pods(count, length, first=0):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from support.http_servers import serve_http
 
 from accelkit.errors import ApiError
 from accelkit.kube import reflector as module
@@ -93,11 +93,7 @@ async def cluster(monkeypatch):
 
     names = {"Event": asyncio.Event, "timeout": asyncio.timeout, "get_running_loop": asyncio.get_running_loop}
     monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep, **names))
-    application = web.Application()
-    application.router.add_get(PATH, script.handle)
-    server = TestServer(application)
-    await server.start_server()
-    async with ApiClient(Connection(str(server.make_url("")).rstrip("/"), None)) as api:
+    async with serve_http(script.handle) as url, ApiClient(Connection(str(url), None)) as api:
         reflector = Reflector(
             api,
             PATH,
@@ -134,7 +130,6 @@ async def cluster(monkeypatch):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    await server.close()
 
 
 def versions(cluster):

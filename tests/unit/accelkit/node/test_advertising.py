@@ -199,12 +199,6 @@ async def test_too_many_devices_leave_a_node_that_has_a_unit_as_it_is(node):
     assert "devices" in node.published.problem
 
 
-async def test_an_inventory_that_cannot_be_read_is_written_anew(node):
-    node.annotations[INVENTORY_ANNOTATION] = "garbage"
-    assert await node.agent(4).update([found("a", 16)])
-    assert node.published.unit_bytes == 4
-
-
 @pytest.mark.parametrize("memory", [16, 10**9])
 async def test_topology_and_libraries_are_published_with_the_cards(node, memory):
     await node.agent(4).update([found("a", memory)], topology=("X",), library_problems=("it is silent",), cdi=("v/c",))
@@ -238,44 +232,31 @@ async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
     assert node.published.unit_bytes == 4
 
 
-def sharing(name, unit, *, admitted=True):
-    return SharingPod("d", name, unit, STARTED if admitted else None)
+def sharing(unit, *, admitted=True):
+    return SharingPod("d", "p", unit, STARTED if admitted else None)
 
 
-def choose(told, present, *pods, holders=None):
-    return choose_unit(told, present, pods, [("d", pod.name) for pod in pods] if holders is None else holders)
+HOLDS, NOBODY = [("d", "p")], ()
+UNITS = {
+    "finer without pods": (MIB, GIB, NOBODY, NOBODY, MIB),
+    "coarser without pods": (GIB, MIB, NOBODY, NOBODY, GIB),
+    "the first one": (GIB, None, NOBODY, NOBODY, GIB),
+    "finer applies at once": (MIB, GIB, [sharing(GIB)], HOLDS, MIB),
+    "finer waits for a pod between binding and admission": (MIB, GIB, [sharing(GIB, admitted=False)], NOBODY, GIB),
+    "coarser waits for the pods of the finer": (GIB, MIB, [sharing(MIB)], HOLDS, MIB),
+    "coarser does not wait for its own pods": (GIB, MIB, [sharing(GIB)], HOLDS, GIB),
+    "a unit that nobody remembers": (GIB, None, [sharing(GIB)], HOLDS, GIB),
+    "a pod in a finer unit than the node ever had": (256 * MIB, GIB, [sharing(MIB)], HOLDS, 256 * MIB),
+    "devices of an unknown amount, finer": (MIB, GIB, NOBODY, HOLDS, GIB),
+    "devices of an unknown amount, coarser": (GIB, MIB, NOBODY, HOLDS, MIB),
+    "a kubelet that does not say, finer": (MIB, GIB, NOBODY, None, GIB),
+    "a kubelet that does not say, coarser": (GIB, MIB, NOBODY, None, MIB),
+}
 
 
-@pytest.mark.parametrize(("told", "present"), [(MIB, GIB), (GIB, MIB), (GIB, None)])
-def test_a_node_without_pods_takes_any_unit_over(told, present):
-    assert choose(told, present) == told
-
-
-def test_a_finer_unit_applies_at_once():
-    assert choose(MIB, GIB, sharing("p", GIB)) == MIB
-
-
-def test_a_finer_unit_waits_for_a_pod_between_binding_and_admission():
-    assert choose(MIB, GIB, sharing("p", GIB, admitted=False), holders=[]) == GIB
-
-
-def test_a_coarser_unit_waits_for_the_pods_of_the_finer():
-    assert choose(GIB, MIB, sharing("p", MIB)) == MIB
-    assert choose(GIB, MIB, sharing("old", GIB)) == GIB
-
-
-def test_a_node_whose_unit_nobody_remembers_takes_the_clusters():
-    assert choose(GIB, None, sharing("p", GIB)) == GIB
-
-
-def test_pods_in_a_unit_finer_than_the_node_ever_had_hold_none_up():
-    assert choose(256 * MIB, GIB, sharing("taken-over", MIB)) == 256 * MIB
-
-
-@pytest.mark.parametrize(("told", "present"), [(MIB, GIB), (GIB, MIB)])
-def test_devices_of_an_unknown_amount_keep_the_unit(told, present):
-    assert choose(told, present, holders=[("d", "stray")]) == present
-    assert choose_unit(told, present, [], None) == present
+@pytest.mark.parametrize(("told", "present", "pods", "holders", "chosen"), UNITS.values(), ids=UNITS)
+def test_a_unit_changes_where_no_pod_would_be_read_in_a_wrong_one(told, present, pods, holders, chosen):
+    assert choose_unit(told, present, pods, holders) == chosen
 
 
 async def test_the_unit_before_is_published_with_the_second_of_the_change(node):

@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from support.polling import poll_until
 
 from accelkit.errors import ConfigurationError
 from accelkit.logs import ErrorReporter
@@ -76,14 +76,6 @@ def test_discovery_finds_the_same_by_the_copies_and_sees_no_secret(host, target,
     (found,) = discover(pod, load_profiles().values())
     assert found.card == own[0].card
     assert found.profile.card_nodes == ("/dev/acme{minor}",)
-
-
-def test_etc_may_be_shown_by_a_link(host, target, tmp_path):
-    # As the simulated kubelet mounts.
-    (tmp_path / "pod").mkdir()
-    (tmp_path / "pod/etc").symlink_to(host.root / "etc")
-    copy_host_files(tmp_path / "pod", target, ErrorReporter(log))
-    assert seen(target) == {"etc/machine-id"}
 
 
 def test_a_file_that_changes_or_goes_does_so_in_the_copy(host, target, copy):
@@ -208,10 +200,7 @@ async def test_it_goes_on_without_them_after_a_while_and_says_so(tmp_path, caplo
 def test_the_command_copies_until_it_is_ended(host, target):
     command = [sys.executable, "-m", "accelkit", "host-files", "--host-root", str(host.root), "--to", str(target)]
     with subprocess.Popen(command) as process:
-        deadline = time.monotonic() + 30
-        while not (target / "etc/.copied").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        poll_until((target / "etc/.copied").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     assert seen(target) == {"etc/machine-id"}

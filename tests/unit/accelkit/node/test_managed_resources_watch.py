@@ -30,10 +30,6 @@ def watch(changes):
     return ManagedResourcesWatch(FakeApi(), "accelkit", "record", lambda: changes.append(1))
 
 
-def test_nothing_is_managed_before_the_record_was_read(watch):
-    assert not watch.lists(MEMORY)
-
-
 def test_only_listed_resources_are_managed(watch, changes):
     watch._replace([record(MEMORY)])
     assert watch.lists(MEMORY)

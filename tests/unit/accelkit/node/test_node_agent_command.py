@@ -7,21 +7,19 @@ from support.commands import record_options
 from accelkit.node import command
 
 
-@pytest.mark.parametrize(("given", "unit_bytes"), [((), None), (("--former-unit", "0.1"), 2**30 // 10)])
-def test_the_unit_of_another_release_is_taken_over_in_bytes(monkeypatch, tmp_path, given, unit_bytes):
-    told = record_options(monkeypatch, command)
-    arguments = ["--node-name", "n", "--host-root", str(tmp_path), *given]
-    done = CliRunner().invoke(command.node_agent, arguments)
-    assert done.exit_code == 0, done.output
-    assert [each.former_unit_bytes for each in told] == [unit_bytes]
-
-
-@pytest.mark.parametrize(("given", "factor"), [((), 1.0), (("--memory-factor", "1.5"), 1.5)])
-def test_cards_are_oversubscribed_where_that_is_asked_for(monkeypatch, tmp_path, given, factor):
+@pytest.mark.parametrize(
+    ("given", "unit_bytes", "factor"),
+    [
+        ((), None, 1.0),
+        (("--former-unit", "0.1"), 2**30 // 10, 1.0),
+        (("--memory-factor", "1.5"), None, 1.5),
+    ],
+)
+def test_former_unit_and_factor_reach_the_agent(monkeypatch, tmp_path, given, unit_bytes, factor):
     told = record_options(monkeypatch, command)
     done = CliRunner().invoke(command.node_agent, ["--node-name", "n", "--host-root", str(tmp_path), *given])
     assert done.exit_code == 0, done.output
-    assert [each.memory_factor for each in told] == [factor]
+    assert [(each.former_unit_bytes, each.memory_factor) for each in told] == [(unit_bytes, factor)]
 
 
 @pytest.mark.parametrize("given", ["0.9", "17", "nan", "x"])

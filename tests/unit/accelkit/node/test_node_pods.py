@@ -37,6 +37,11 @@ def show(api, *pods):
         api.store(PODS, each)
 
 
+async def read(api, pods, *listed):
+    show(api, *listed)
+    await pods.refresh()
+
+
 @pytest.fixture
 def pods(api):
     pods = NodePods(api, "n", load_dialect("native"))
@@ -49,8 +54,7 @@ def names(pods):
 
 
 async def test_this_nodes_pods_are_read_with_their_assignments(api, pods):
-    show(api, pod("p"))
-    await pods.refresh()
+    await read(api, pods, pod("p"))
     (found,) = pods.list_assigned()
     assert (found.uid, found.containers, found.assignment) == ("uid-p", ("i", "c"), ASSIGNMENT)
     assert found.order[1:] == ("2024-01-01T00:00:00Z", "p")
@@ -58,8 +62,7 @@ async def test_this_nodes_pods_are_read_with_their_assignments(api, pods):
 
 @pytest.mark.parametrize("wrong", [pod("p", text=""), pod("p", text="garbage"), pod("p", phase="Failed")])
 async def test_pods_without_a_readable_assignment_or_ended_are_left_out(api, pods, wrong):
-    show(api, wrong, pod("q"))
-    await pods.refresh()
+    await read(api, pods, wrong, pod("q"))
     assert names(pods) == ["q"]
 
 
@@ -78,15 +81,15 @@ async def test_a_list_that_fails_leaves_what_the_watch_has_shown(api, pods, unre
 async def test_pods_without_assignment_are_told_until_the_kubelet_has_taken_them(api, pods):
     taken = pod("taken", text="garbage")
     taken["status"]["startTime"] = "2024-01-01T00:00:00Z"
-    show(api, taken, pod("waits", text="garbage"), pod("ended", text="garbage", phase="Failed"), pod("assigned"))
-    await pods.refresh()
+    await read(
+        api, pods, taken, pod("waits", text="garbage"), pod("ended", text="garbage", phase="Failed"), pod("assigned")
+    )
     assert pods.list_unassigned() == {"uid-waits"}
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("DELETED", {}), ("MODIFIED", {"phase": "Succeeded"})])
 async def test_a_pod_that_is_gone_or_has_ended_waits_for_nothing(api, pods, kind, changes):
-    show(api, pod("p"), pod("q"))
-    await pods.refresh()
+    await read(api, pods, pod("p"), pod("q"))
     pods._event(kind, msgspec.convert(pod("p", **changes), Pod))
     assert names(pods) == ["q"]
 
@@ -103,8 +106,7 @@ async def test_the_units_and_the_admission_of_a_pod_are_read(api, pods):
     started = pod("p")
     started["spec"]["containers"][0]["resources"] = {"limits": {"accelkit.io/memory": "4", "cpu": "1"}}
     started["status"]["startTime"] = "2024-01-01T00:00:00Z"
-    show(api, started, pod("q"))
-    await pods.refresh()
+    await read(api, pods, started, pod("q"))
     assert [(each.units, each.admitted) for each in pods.list_assigned()] == [({"c": 4}, True), ({"c": 4}, False)]
 
 
@@ -113,8 +115,7 @@ def forged(*shares, **containers):
 
 
 async def test_an_assignment_is_believed_in_the_amounts_of_the_limits(api, pods):
-    show(api, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
-    await pods.refresh()
+    await read(api, pods, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
     (found,) = pods.list_pods()
     assert found.assigned.assignment == ASSIGNMENT
     assert found.disbelieved == "it gives cards to container ghost, which asks for none"
@@ -132,8 +133,7 @@ async def test_what_cannot_be_believed_is_no_assignment(api, pods, caplog):
 
 
 async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch, caplog):
-    show(api, pod("p"))
-    await pods.refresh()
+    await read(api, pods, pod("p"))
 
     async def wait(*_, **__):
         await asyncio.Event().wait()
@@ -146,23 +146,12 @@ async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch
     assert "cannot read this node's pods: no answer in 0.01 s" in caplog.text
 
 
-async def test_a_static_pod_keeps_its_identity_where_lists_are_trimmed(api, pods):
-    mirror = pod("p")
-    keys = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
-    mirror["metadata"]["annotations"] |= dict.fromkeys(keys, "static-uid") | {"x": "y"}
-    show(api, mirror)
-    pods.confirm([("d", "p")])
-    await pods.refresh()
-    assert [each.cgroup_uid for each in pods.list_pods()] == ["static-uid"]
-
-
 async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):
     plain = pod("p")
     plain["spec"]["containers"][0]["resources"] = {}
     zero = pod("zero")
     zero["spec"]["containers"][0]["resources"]["limits"]["accelkit.io/memory"] = "0"
-    show(api, plain, zero)
-    await pods.refresh()
+    await read(api, pods, plain, zero)
     assert (names(pods), pods.list_sharing()) == ([], [])
 
 
@@ -178,8 +167,7 @@ async def test_compute_is_what_was_seen_first_also_after_a_new_list(api, pods):
 async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(api, pods):
     old, new, waiting = pod("old"), pod("new"), pod("waiting")
     old["status"]["startTime"], new["status"]["startTime"] = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
-    show(api, old, new, waiting)
-    await pods.refresh()
+    await read(api, pods, old, new, waiting)
     pods.learn_cards(NodeCards(NODE.cards, 2, (FormerUnit(8, 1_767_225_600),)))
     assert {each.name: each.unit_bytes for each in pods.list_sharing()} == {"old": 8, "new": 2, "waiting": 2}
     assert {each.name: each.assignment.containers["c"][0].memory_bytes for each in pods.list_assigned()} == {
@@ -197,8 +185,7 @@ async def test_only_a_mirror_pod_that_the_kubelet_shows_has_another_cgroup(api, 
     thief, victim, mirror = pod("p"), pod("q"), pod("m")
     thief["metadata"]["annotations"] |= taken
     mirror["metadata"]["annotations"] |= static
-    show(api, thief, victim, mirror)
-    await pods.refresh()
+    await read(api, pods, thief, victim, mirror)
     for shown, expected in ((set(), "uid-m"), ({("d", "p"), ("d", "q"), ("d", "m")}, "abc")):
         pods.confirm(shown)
         cgroups = {each.pod.ref.name: each.cgroup_uid for each in pods.list_pods()}

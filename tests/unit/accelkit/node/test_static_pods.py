@@ -50,10 +50,6 @@ def test_what_is_no_mirror_pod_is_its_own(annotations):
     assert uid(pod("p", **annotations)) == "uid-p"
 
 
-def test_nobody_takes_the_uid_of_another_pod():
-    assert uid(pod("p", hash_="uid-q", mirror="uid-q"), pod("q")) == "uid-p"
-
-
 def test_a_uid_that_two_pods_claim_is_neithers():
     assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123"), shown=("p", "q")) == "uid-p"
 

@@ -10,7 +10,9 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 from ports import free_port
-from sandbox_programs import until, write_accelkit, write_programs
+from sandbox_programs import write_programs
+from support.polling import poll_until
+from support.programs import write_accelkit
 
 from accelkit.cli import main
 from accelkit.errors import SandboxError
@@ -169,7 +171,7 @@ def test_the_commands_name_another_root_where_one_was_given(machine):
 def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_anew(machine):
     first = machine.up()
     os.kill(first.supervisor_pid, 9)
-    until(lambda: identify(first.supervisor_pid) is None)
+    poll_until(lambda: identify(first.supervisor_pid) is None)
     assert lifecycle.read_status(machine.paths).running is False
     second = machine.up()
     assert second.supervisor_pid != first.supervisor_pid
@@ -275,7 +277,7 @@ def test_down_never_deletes_what_is_no_sandbox(machine):
 def test_down_ends_processes_of_a_sandbox_whose_folder_is_gone(machine):
     environ = {**os.environ, ROOT_VARIABLE: str(machine.paths.root)}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=environ) as left:
-        until(lambda: find_sandbox_processes(machine.paths.root))
+        poll_until(lambda: find_sandbox_processes(machine.paths.root))
         machine.down()
         assert left.wait(DEADLINE) == -15
 

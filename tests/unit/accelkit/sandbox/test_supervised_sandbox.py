@@ -9,7 +9,8 @@ import stat
 
 import msgspec
 import pytest
-from sandbox_programs import NAMES, write_accelkit, write_programs
+from sandbox_programs import NAMES, write_programs
+from support.programs import write_accelkit
 
 from accelkit.errors import SandboxError
 from accelkit.kube.connection import load_connection
@@ -70,13 +71,17 @@ class Sandbox:
         return await self.facts(lambda facts: facts.state == "ready" and "nodes" in facts.processes)
 
 
+@pytest.fixture
+def sandbox(tmp_path, monkeypatch):
+    return Sandbox(tmp_path, monkeypatch)
+
+
 async def stop(task):
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(task, DEADLINE)
 
 
-async def test_a_sandbox_is_ready_with_all_its_processes_and_ends_with_them(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_a_sandbox_is_ready_with_all_its_processes_and_ends_with_them(sandbox):
     sandbox.paths.nodes_file.write_text("nodes: [{name: mine}]")
     task = sandbox.start()
     facts = await sandbox.ready()
@@ -89,8 +94,7 @@ async def test_a_sandbox_is_ready_with_all_its_processes_and_ends_with_them(tmp_
     assert [identify(pid) for pid in facts.processes.values()] == [None] * 5
 
 
-async def test_the_facts_lead_to_the_api_server_and_to_the_scheduler(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_the_facts_lead_to_the_api_server_and_to_the_scheduler(sandbox):
     task = sandbox.start()
     facts = await sandbox.ready()
     await stop(task)
@@ -116,8 +120,7 @@ def read_options(sandbox, name):
     return {option: value for option, _, value in pairs}
 
 
-async def test_every_component_is_given_files_that_are_there_and_listens_on_the_loopback(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_every_component_is_given_files_that_are_there_and_listens_on_the_loopback(sandbox):
     task = sandbox.start()
     facts = await sandbox.ready()
     await stop(task)
@@ -154,8 +157,7 @@ async def test_all_ports_differ():
     assert len({ports.etcd, ports.etcd_peer, ports.apiserver, ports.controller_manager, ports.scheduler}) == 5
 
 
-async def test_it_is_not_ready_before_pods_have_an_account(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_it_is_not_ready_before_pods_have_an_account(sandbox):
     sandbox.account.clear()
     task = sandbox.start()
     facts = await sandbox.facts(lambda facts: {"kube-scheduler", "nodes"} <= facts.processes.keys())
@@ -167,8 +169,7 @@ async def test_it_is_not_ready_before_pods_have_an_account(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver", "kube-controller-manager"])
-async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(tmp_path, monkeypatch, name):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandbox, name):
     task = sandbox.start()
     before = await sandbox.ready()
     os.kill(before.processes[name], signal.SIGKILL)
@@ -190,23 +191,20 @@ async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_
     assert identify(facts.processes.get("etcd", 2**22)) is None
 
 
-async def test_the_first_of_several_failures_is_raised_as_it_is(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_the_first_of_several_failures_is_raised_as_it_is(sandbox):
     sandbox.binaries.kube_scheduler.unlink()
     with pytest.raises(SandboxError, match="kube-scheduler cannot be run"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
 
 
-async def test_a_mistake_in_the_nodes_file_costs_no_start(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_a_mistake_in_the_nodes_file_costs_no_start(sandbox):
     sandbox.paths.nodes_file.write_text("nodes: 3")
     with pytest.raises(SandboxError, match="nodes file"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
     assert not list(sandbox.paths.logs.iterdir())
 
 
-async def test_simulated_nodes_that_end_are_started_again(tmp_path, monkeypatch):
-    sandbox = Sandbox(tmp_path, monkeypatch)
+async def test_simulated_nodes_that_end_are_started_again(sandbox):
     task = sandbox.start()
     before = await sandbox.ready()
     os.kill(before.processes["nodes"], signal.SIGKILL)

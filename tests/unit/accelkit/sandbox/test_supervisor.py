@@ -8,9 +8,7 @@ import signal
 from pathlib import Path
 
 import msgspec
-import pytest
 
-from accelkit.errors import SandboxError
 from accelkit.sandbox import control_plane, supervisor
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.layout import SandboxOptions, SandboxPaths, prepare
@@ -102,9 +100,3 @@ async def test_the_reason_is_dropped_with_the_configuration_it_belongs_to(tmp_pa
         kept.paths.scheduler_config.write_text("second")
         again, _ = await kept.follow(lambda state: state.config_sha256 != failed.config_sha256)
     assert again.error == ""
-
-
-async def test_a_scheduler_that_cannot_be_run_fails_the_sandbox(tmp_path, monkeypatch):
-    async with Kept(tmp_path, monkeypatch, command=("/no/such/program",)) as kept:
-        with pytest.RaisesGroup(SandboxError):
-            await asyncio.wait_for(kept.task, DEADLINE)

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.errors import ProfileError
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
 from accelkit.vendors.annotations import write_container_limits
-from accelkit.vendors.profiles import parse_profile
 
 GIB = 2**30
 CARDS = {name: Card(name, vendor, "m", 16 * GIB) for name, vendor in (("a", "nvidia"), ("b", "nvidia"), ("x", "amd"))}
@@ -45,11 +43,3 @@ def test_equal_shares_of_several_cards_are_one_limit_which_is_never_none():
 )
 def test_what_one_limit_cannot_say_is_not_said(containers):
     assert limits(**containers) == {}
-
-
-def test_a_key_is_a_pattern_of_the_container_alone():
-    text = (
-        "{presence_labels: [], discovery: {kind: file, path: x}, environment: {}, card_nodes: [], node_nodes: [], %s}"
-    )
-    with pytest.raises(ProfileError):
-        parse_profile("x", text % "container_limits: ['a/{pod}']")

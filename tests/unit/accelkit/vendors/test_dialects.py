@@ -14,7 +14,6 @@ from accelkit.vendors.dialects import (
     load_dialects,
 )
 from accelkit.vendors.inspect_formats import InspectFormat
-from accelkit.vendors.profiles import list_presence_labels, load_profiles
 
 
 @pytest.mark.parametrize("name", list_dialect_names())
@@ -25,20 +24,6 @@ def test_every_dialect_has_a_sentence_for_every_reason(name, reason):
     assert "{cards}" not in text
 
 
-def test_gcushares_users_read_the_sentence_they_know():
-    assert (
-        load_dialect("gcushare").format_misfit(Misfit(MisfitReason.MEMORY))
-        == "insufficient GCU Memory in one gcu device"
-    )
-
-
-def test_the_native_sentence_names_its_own_resource():
-    native = load_dialect("native")
-    assert native.format_misfit(Misfit(MisfitReason.MEMORY)) == "insufficient accelkit.io/memory in one card"
-    assert native.format_misfit(Misfit(MisfitReason.MEMORY_CARDS, 4)) == "insufficient accelkit.io/memory on 4 cards"
-    assert native.format_misfit(Misfit(MisfitReason.WHOLE_CARDS)) == "insufficient free accelkit.io/cards"
-
-
 def test_an_unknown_dialect_is_refused_with_those_there_are():
     with pytest.raises(ProfileError, match="choose one of aliyun, gas, gcushare, gcushare-2025, kubegpu, native"):
         load_dialect("klingon")
@@ -46,15 +31,6 @@ def test_an_unknown_dialect_is_refused_with_those_there_are():
 
 def test_a_dialect_named_twice_is_read_once_in_the_order_given():
     assert [each.name for each in load_dialects(["native", "gcushare", "native"])] == ["native", "gcushare"]
-
-
-def test_profiles_are_known_by_their_vendor():
-    profiles = load_profiles()
-    assert [profiles[name].name for name in ("nvidia", "simulated")] == ["nvidia", "simulated"]
-
-
-def test_nodes_with_cards_are_known_by_the_labels_of_all_profiles():
-    assert {"nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-simulated.present"} <= list_presence_labels()
 
 
 def test_a_dialect_that_says_no_more_than_it_must_has_the_least():
@@ -115,10 +91,6 @@ def test_what_a_user_wrote_is_shortened_in_a_sentence_that_each_node_repeats():
 def test_dialects_are_listed_by_name_and_those_that_we_serve_apart():
     assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "kubegpu", "native"]
     assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "kubegpu", "native"]
-
-
-def test_a_dialect_is_known_by_its_name():
-    assert [load_dialect(name).name for name in list_dialect_names()] == list_dialect_names()
 
 
 def test_a_dialect_whose_file_is_wrong_is_refused_by_name(tmp_path, monkeypatch):

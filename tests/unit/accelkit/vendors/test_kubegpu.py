@@ -151,12 +151,6 @@ def test_what_kubegpus_own_scheduler_adds_and_what_is_no_card_is_not_looked_at()
     assert (found.cards, found.groups) == (2, ())
 
 
-def asks(**requests):
-    return {
-        "runningcontainer": {"c": {"requests": {name.replace("__", "/"): value for name, value in requests.items()}}}
-    }
-
-
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [
@@ -192,9 +186,8 @@ def test_what_cannot_be_had_is_refused_with_a_reason(requests, sentence):
 
 
 def test_a_card_that_is_asked_for_0_times_is_not_asked_for():
-    assert (
-        read(container(cards=1), info=asks(**{f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/1/cards": 1}))["c"].groups == ()
-    )
+    info = {"runningcontainer": {"c": {"requests": {f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/1/cards": 1}}}}
+    assert read(container(cards=1), info=info)["c"].groups == ()
 
 
 def test_a_scorer_that_packs_otherwise_is_refused():

@@ -102,7 +102,10 @@ def test_patterns_may_name_what_is_known_and_nothing_else(where, fields):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"colour": "red"}, {"enforcement": ["luck"]}, {"discovery": {"kind": "usb"}}, {"presence_labels": None}],
+    [
+        *({"colour": "red"}, {"enforcement": ["luck"]}, {"discovery": {"kind": "usb"}}, {"presence_labels": None}),
+        {"container_limits": ["a/{pod}"]},
+    ],
     ids=str,
 )
 def test_a_profile_that_makes_no_sense_is_refused_by_name(changes):

@@ -7,7 +7,7 @@ import pytest
 
 from accelkit.errors import RequestError
 from accelkit.model.pod import Pod
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.pod_reading import PodReader
@@ -47,34 +47,9 @@ def test_units_of_memory_become_bytes_of_one_card():
     assert read(container(memory="8")) == (ContainerRequest("c", Kind.APP, 1, 8 * UNIT),)
 
 
-def test_cards_are_whole():
-    assert read(container(cards="2")) == (ContainerRequest("c", Kind.APP, 2, whole=True),)
-
-
 @pytest.mark.parametrize("value", [8, 8.0, "8", "8000m", "0.008k"])
 def test_people_write_a_quantity_in_many_ways(value):
     assert read(container(memory=value))[0].memory_bytes == 8 * UNIT
-
-
-@pytest.mark.parametrize("limits", [{}, {"memory": "0"}, {"cards": 0}, {"memory": 0, "cards": 0}])
-def test_a_pod_without_cards_asks_for_none(limits):
-    assert read(container(**limits)) is None
-
-
-def test_containers_come_in_the_kubelets_order_with_their_kinds():
-    found = read(
-        container("app", memory=1), init=[container("side", always=True, memory=2), container("init", memory=3)]
-    )
-    assert [(each.container, each.kind) for each in found] == [
-        ("side", Kind.SIDECAR),
-        ("init", Kind.INIT),
-        ("app", Kind.APP),
-    ]
-
-
-def test_split_divides_the_memory_over_cards():
-    (found,) = read(container(memory="8"), request={"c": {"split": 4}})
-    assert (found.cards, found.memory_bytes) == (4, 2 * UNIT)
 
 
 def test_every_refinement_arrives():
@@ -138,25 +113,11 @@ def test_an_annotation_that_is_no_request_is_refused(text):
     assert "accelkit.io/request cannot be read" in refusal(container(memory=4), request=text)
 
 
-def test_an_annotation_for_an_unknown_container_names_those_there_are():
-    sentence = refusal(container(memory=4), request={"d": {"split": 2}})
-    assert "accelkit.io/request names d, which asks for no card; containers that do: c" in sentence
-
-
-def test_an_annotation_without_any_card_is_refused():
-    assert "containers that do: none" in refusal(container(), request={"c": {}})
-
-
 def test_same_card_as_must_name_a_container_that_comes_before():
     sentence = refusal(
         container("first", memory=1), container("then", memory=1), request={"first": {"same_card_as": "then"}}
     )
     assert "container first: same_card_as names 'then'; it must be a container with cards that comes before" in sentence
-
-
-def test_same_card_as_must_name_a_container_with_cards():
-    sentence = refusal(container("plain"), container("c", memory=1), request={"c": {"same_card_as": "plain"}})
-    assert "same_card_as names 'plain'" in sentence
 
 
 def test_all_sharing_containers_of_a_gcushare_pod_share_one_card():
@@ -175,20 +136,10 @@ def test_a_gcushare_pod_may_say_otherwise():
     assert [each.same_card_as for each in found] == ["", "a", "b"]
 
 
-def test_a_dialect_not_in_use_is_not_read():
-    assert read(container(gcu=4), dialects=[NATIVE]) is None
-
-
 def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
     mixed = {"name": "c", "resources": {"limits": {MEMORY: "1", GCU: "4"}}}
     assert read(mixed, dialects=[NATIVE, GCUSHARE])[0].memory_bytes == UNIT
     assert read(mixed, dialects=[GCUSHARE, NATIVE])[0].memory_bytes == 4 * UNIT
-
-
-def test_the_unit_is_the_callers():
-    assert PodReader([NATIVE]).read(pod(container(memory=3))).read_request(100) == PodRequest(
-        (ContainerRequest("c", Kind.APP, 1, 300),)
-    )
 
 
 @pytest.mark.parametrize(
@@ -254,10 +205,6 @@ def test_a_whole_card_may_be_that_of_another_container():
     assert read(container("a", cards=2), container("b", cards=1), request={"b": {"same_card_as": "a"}})[1] == (
         ContainerRequest("b", Kind.APP, 1, whole=True, same_card_as="a")
     )
-
-
-def test_a_misspelt_key_is_told_the_nearest_one():
-    assert "did you mean same_card_as?" in refusal(container(memory=4), request={"c": {"same_card": "a"}})
 
 
 def test_containers_without_cards_that_an_annotation_refines_are_all_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pynvml
 import pytest
 from standin_nvml import StandinCard
 
@@ -38,7 +39,9 @@ def read(bdf):
     return FoundCard(card, 0, 0, load_profiles()["nvidia"], driver="nvidia")
 
 
-def test_measures_come_through_the_library_in_base_units(host):
+def test_measures_come_through_the_library_in_base_units_and_it_is_closed_again(host, monkeypatch):
+    shut_down, closed = pynvml.nvmlShutdown, []
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: closed.append(1) or shut_down())
     assert read_card(read(ONE), load_nvml) == CardReading(
         utilization_ratio=0.37,
         memory_used_bytes=3 * GIB,
@@ -51,7 +54,8 @@ def test_measures_come_through_the_library_in_base_units(host):
         ecc_corrected=7,
         ecc_uncorrected=0,
     )
-    # Of the other card only its memory is known.
+    assert closed == [1]
+    # Of the other card only its memory is known, and what is not known is not zero.
     assert read_card(read(OTHER), load_nvml) == CardReading(memory_used_bytes=0, memory_total_bytes=141 * GIB)
 
 
@@ -59,6 +63,24 @@ def test_a_card_that_is_lost_has_no_measures(host):
     host.cards = host.cards[1:]
     host.write()
     assert read_card(read(ONE), load_nvml) == CardReading()
+
+
+@pytest.mark.parametrize(
+    ("function", "number", "expected"),
+    [
+        ("nvmlInitWithFlags", pynvml.NVML_ERROR_DRIVER_NOT_LOADED, CardReading()),
+        # Older drivers know the first version of memory only.
+        (
+            "nvmlDeviceGetMemoryInfo_v2",
+            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            CardReading(memory_used_bytes=GIB, memory_total_bytes=141 * GIB),
+        ),
+    ],
+)
+def test_what_the_driver_does_not_answer_is_unknown(host, function, number, expected):
+    host.failures[function] = number
+    host.write()
+    assert read_card(read(OTHER), load_nvml) == expected
 
 
 def test_nobody_waits_for_a_driver_that_hangs(host):

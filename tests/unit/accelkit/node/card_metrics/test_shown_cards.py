@@ -11,13 +11,13 @@ from support.pods import build_container, build_pod
 from accelkit.inspection.card_faults import find_card_fault
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
+from accelkit.model.card_loss import GONE_FROM_NODE
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod
 from accelkit.node.card_metrics.collector import CardCollector
 from accelkit.node.card_metrics.holders import list_holdings
 from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.card_metrics.show import show_cards
-from accelkit.node.card_states import CardStates
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.card_history import CardHistory
 from accelkit.node.health.signals import Signals
@@ -159,23 +159,9 @@ def test_a_fault_is_named_by_its_number_without_the_boot_in_which_it_came():
     assert "1111" not in fault
 
 
-@pytest.mark.parametrize("noticed", ["by discovery", "by health"])
-def test_a_card_that_is_gone_is_lost_whoever_noticed_it(noticed):
-    history = CardHistory()
-    for at, present in enumerate((True, False, False)):
-        history.observe(Signals(present=present), at * 10.0)
-
-    class Monitor:
-        def observe(self, cards):
-            return {each.card.id: (history.health, history.reason) for each in cards} if "health" in noticed else {}
-
-        def list_faults(self):
-            return {}
-
-    states = CardStates(Monitor())
-    states.update([FoundCard(CARD, 0, 0, load_profiles()["nvidia"], driver="nvidia")], frozenset())
-    (lost,) = states.update([], frozenset())
-    assert [line for line in show([lost.card]) if 'state="lost"' in line]
+def test_a_card_that_discovery_does_not_find_any_more_is_lost():
+    lost = msgspec.structs.replace(CARD, health=Health.UNHEALTHY, health_reason=GONE_FROM_NODE)
+    assert [line for line in show([lost]) if 'state="lost"' in line]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from accelkit.node.discovery import discover
@@ -27,6 +29,14 @@ class FakeNvml:
     """The interface of the module pynvml over cards that are dictionaries."""
 
     nvmlMemory_v2 = 33554472  # noqa: N815 - the library's name
+    FACTS: ClassVar = {
+        "nvmlDeviceGetUUID": "uuid",
+        "nvmlDeviceGetName": "name",
+        "nvmlDeviceGetMinorNumber": "minor",
+        "nvmlDeviceGetGpuInstanceId": "gi",
+        "nvmlDeviceGetComputeInstanceId": "ci",
+        "nvmlDeviceGetMaxMigDeviceCount": "most",
+    }
     NVML_NVLINK_DEVICE_TYPE_SWITCH = 2
 
     class NVMLError(Exception):
@@ -41,20 +51,16 @@ class FakeNvml:
         self.old = old
         self.driver = {} if driver is None else {"version": driver}
 
+    def __getattr__(self, function):
+        if function not in self.FACTS:
+            raise AttributeError(function)
+        return lambda card: self._of(card, self.FACTS[function])
+
     def nvmlSystemGetDriverVersion(self):  # noqa: N802 - the library's name
         return self._of(self.driver, "version")
 
     def nvmlDeviceGetHandleByPciBusId(self, bdf):  # noqa: N802 - the library's name
         return self._of(self.cards, bdf)
-
-    def nvmlDeviceGetUUID(self, card):  # noqa: N802 - the library's name
-        return self._of(card, "uuid")
-
-    def nvmlDeviceGetName(self, card):  # noqa: N802 - the library's name
-        return self._of(card, "name")
-
-    def nvmlDeviceGetMinorNumber(self, card):  # noqa: N802 - the library's name
-        return self._of(card, "minor")
 
     def nvmlDeviceGetMemoryInfo(self, card, version=None):  # noqa: N802 - the library's name
         if self.old and version is not None:
@@ -65,17 +71,8 @@ class FakeNvml:
     def nvmlDeviceGetMigMode(self, card):  # noqa: N802 - the library's name
         return [self._of(card, "mig"), 0]
 
-    def nvmlDeviceGetMaxMigDeviceCount(self, card):  # noqa: N802 - the library's name
-        return self._of(card, "most")
-
     def nvmlDeviceGetMigDeviceHandleByIndex(self, card, index):  # noqa: N802 - the library's name
         return self._of(card.get("instances", {}), index)
-
-    def nvmlDeviceGetGpuInstanceId(self, instance):  # noqa: N802 - the library's name
-        return self._of(instance, "gi")
-
-    def nvmlDeviceGetComputeInstanceId(self, instance):  # noqa: N802 - the library's name
-        return self._of(instance, "ci")
 
     def nvmlDeviceGetNvLinkState(self, card, link):  # noqa: N802 - the library's name
         return self._of(card.get("links", {}), link) is not None

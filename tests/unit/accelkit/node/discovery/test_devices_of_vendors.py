@@ -4,20 +4,10 @@ import os
 
 import pytest
 
-from accelkit.errors import DevicePluginError, ProfileError
+from accelkit.errors import DevicePluginError
 from accelkit.node.device_plugin.container_response import build_environment, list_card_nodes
-from accelkit.vendors.profiles import load_profiles, parse_profile
 
 TOPSCLOUD = "etc/topscloud/topscloud.json"
-
-
-def test_cards_of_all_vendors_are_numbered_by_their_address(host, find):
-    host.add("enflame", 1, "S60").add("nvidia", 2, "T4").add("amd", 1, "MI300X").add("gaudi", 1, "Gaudi2").add(
-        "intel", 1, "Max 1550"
-    )
-    found = find()
-    assert [each.index for each in found] == [each.card.index for each in found] == list(range(6))
-    assert [each.card.bdf for each in found] == sorted(card.bdf for card in host.cards)
 
 
 def test_a_card_split_into_virtual_functions_is_no_card_itself(host, find):
@@ -32,12 +22,6 @@ def test_a_virtual_function_is_a_card_once_the_vendors_driver_has_it(host, find)
     assert [each.card.bdf for each in find()] == [parent.bdf, function.bdf]
     host.unbind(function.bdf)
     assert [each.card.bdf for each in find()] == [parent.bdf]
-
-
-def test_a_removed_card_is_gone(host, find):
-    one, two = host.add("amd", 2, "MI300X").cards
-    host.remove(one.bdf)
-    assert [each.card.bdf for each in find()] == [two.bdf]
 
 
 @pytest.mark.parametrize("file", ["class", "device"])
@@ -59,26 +43,6 @@ def test_a_card_without_its_driver_is_shown_and_cannot_be_given(host, find, vend
     assert (before.driver is not None, found.driver, found.minor) == (True, None, None)
     with pytest.raises(DevicePluginError, match="not known"):
         list_card_nodes(found)
-
-
-def test_a_container_is_told_what_the_vendors_runtime_expects(host, find):
-    host.add("nvidia", 1, "T4").add("amd", 2, "W7900").add("intel", 2, "Max 1550").add("gaudi", 1, "Gaudi2").add(
-        "enflame", 2, "S60"
-    )
-    found = find()
-    told = {}
-    for name in ("nvidia", "amd", "intel", "gaudi", "enflame"):
-        told |= build_environment(load_profiles()[name], [each for each in found if each.card.vendor == name][-2:])
-    ids = {each.card.vendor: [] for each in found}
-    for each in found:
-        ids[each.card.vendor].append(each.card.id)
-    assert told == {
-        "NVIDIA_VISIBLE_DEVICES": ids["nvidia"][0],
-        "ROCR_VISIBLE_DEVICES": ",".join(ids["amd"]),
-        "ZE_AFFINITY_MASK": "0,1",
-        "HABANA_VISIBLE_DEVICES": "0",
-        "ENFLAME_VISIBLE_DEVICES": "0,1",
-    }
 
 
 def test_rocm_is_told_nothing_where_a_card_has_no_name_it_knows(host, find):
@@ -123,36 +87,6 @@ def test_a_bus_that_is_no_folder_is_an_error(host, find):
     folder.touch()
     with pytest.raises(DevicePluginError, match="cannot be listed"):
         find()
-
-
-PROFILE = """
-presence_labels: []
-discovery: {{kind: pci, vendor: "abcd", classes: ["1200"]}}
-environment: {{X: "{variable}"}}
-card_nodes: ["{node}"]
-node_nodes: []
-"""
-
-
-def test_a_vendor_is_a_file(host, find, tmp_path):
-    profile = parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/new{index}"))
-    assert (profile.name, profile.discovery.vendor) == ("new", "abcd")
-
-
-@pytest.mark.parametrize(
-    ("variable", "node", "label"),
-    [("{minor}", "/dev/x", "x"), ("x", "/dev/{bdf}", "x"), ("{}", "/dev/x", "x"), ("x", "/dev/x", "{serial}")],
-)
-def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node, label):
-    text = PROFILE.format(variable=variable, node=node) + f'labels: {{new.example/card: "{label}"}}\n'
-    with pytest.raises(ProfileError, match="are known"):
-        parse_profile("new", text)
-
-
-@pytest.mark.parametrize("line", ["enforcement: [hope]", "host_services: 3", "memory: [{from: file, paht: x}]"])
-def test_a_profile_that_says_what_nobody_understands_is_refused(line):
-    with pytest.raises(ProfileError, match="profile new is wrong"):
-        parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/x") + line)
 
 
 def test_an_fpga_is_given_whole_and_the_function_that_flashes_it_is_none(host, find):

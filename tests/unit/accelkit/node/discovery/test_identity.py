@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.model.card import MAX_CARD_ID
-from accelkit.node.discovery import Nvml, discover
-from accelkit.sandbox.fake_host.host import FakeHost
-from accelkit.vendors.profiles import load_profiles
+from accelkit.node.discovery import Nvml
 
 UUID = "GPU-6c2bd9b1-1c1a-4f7e-9a53-000000000007"
 
@@ -71,13 +69,3 @@ def test_cards_with_the_same_number_are_told_apart_by_their_place(host, find):
     for card in (one, two):
         host.write(host.find_device_folder(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
     assert [each.endswith(card.bdf + "-74a1") for each, card in zip(ids(find()), (one, two), strict=True)] == [True] * 2
-
-
-def test_two_fake_hosts_have_no_card_in_common(tmp_path):
-    def cards(name):
-        host = (
-            FakeHost(tmp_path / name, name=name).add("nvidia", 2, "T4").add("amd", 2, "MI300X").add("enflame", 2, "S60")
-        )
-        return set(ids(discover(host.root, load_profiles().values())))
-
-    assert len(cards("one") | cards("two")) == 12

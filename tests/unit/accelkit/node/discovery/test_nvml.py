@@ -94,7 +94,3 @@ def test_python_bindings_alone_are_not_the_library(library, monkeypatch):
 
 def test_what_the_library_does_not_say_is_unknown(fake_nvml):
     assert Nvml(fake_nvml({"0000:3b:00.0": {}})).find_card("0000:3b:00.0") == NvmlCard()
-
-
-def test_a_card_that_the_library_does_not_know_is_none(fake_nvml):
-    assert Nvml(fake_nvml({})).find_card("0000:3b:00.0") is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelkit.node.enforcement.dmem import limit_pod
@@ -23,11 +25,10 @@ CGROUPS = [
 def cgroup(tmp_path):
     """Make a pod's cgroup, beside that of another pod."""
 
-    def make(folder=CGROUPS[1], *, dmem=True):
+    def make(folder=CGROUPS[1]):
         for each in (folder, folder.replace("8d9c3f1e", "ffffffff")):
             (tmp_path / "sys/fs/cgroup" / each).mkdir(parents=True)
-            if dmem:
-                (tmp_path / "sys/fs/cgroup" / each / "dmem.max").write_text("")
+            (tmp_path / "sys/fs/cgroup" / each / "dmem.max").write_text("")
         return tmp_path / "sys/fs/cgroup" / folder / "dmem.max"
 
     return make
@@ -63,61 +64,47 @@ def test_a_kernel_without_the_controller_limits_nothing(tmp_path):
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
 
 
+@pytest.mark.parametrize("region", ["vram0", "vram"])
 @pytest.mark.parametrize("folder", CGROUPS)
-def test_a_pod_is_held_to_its_share_by_its_own_cgroup_with_either_driver(regions, cgroup, tmp_path, folder):
-    regions(f"drm/{BDF}/vram0")
+def test_a_pod_is_held_to_its_share_by_its_own_cgroup_with_either_driver(regions, cgroup, tmp_path, folder, region):
+    regions(f"drm/{BDF}/{region}")
     file = cgroup(folder)
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is True
     written = [path for path in (tmp_path / "sys/fs/cgroup").rglob("dmem.max") if path.read_text()]
     assert written == [file]
-    assert file.read_text() == f"drm/{BDF}/vram0 {GIB}\n"
+    assert file.read_text() == f"drm/{BDF}/{region} {GIB}\n"
 
 
-def test_a_region_has_the_name_that_its_driver_gave_it(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram")
+def replaced_by(target):
+    """Have another file in the place of the limits."""
+
+    def replace(file):
+        file.unlink()
+        file.symlink_to(target)
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("spoil", "uid", "shares"),
+    [
+        # Takes every write, and shows none of it.
+        (replaced_by("/dev/null"), UID, {BDF: GIB}),
+        (replaced_by("/dev/full"), UID, {BDF: GIB}),
+        (Path.unlink, UID, {BDF: GIB}),
+        (Path.read_text, UID, {BDF: GIB, SECOND: GIB}),
+        (Path.read_text, UID, {}),
+        *((Path.read_text, uid, {BDF: GIB}) for uid in ("", "*", "../../x", "ffffffff-ffff-ffff-ffff-ffffffffffff")),
+    ],
+    ids=[
+        *("not taken", "refused", "cgroup without the controller", "one card that cannot be limited", "no shares"),
+        *("no uid", "pattern", "path", "pod without a cgroup"),
+    ],
+)
+def test_a_pod_that_is_not_limited_in_all_is_not_called_enforced(cgroup, tmp_path, spoil, uid, shares):
     file = cgroup()
-    assert limit_pod(tmp_path, UID, {BDF: GIB}) is True
-    assert file.read_text() == f"drm/{BDF}/vram {GIB}\n"
-
-
-def test_a_limit_that_the_kernel_did_not_take_does_not_hold(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram0")
-    file = cgroup()
-    file.unlink()
-    # Takes every write, and shows none of it.
-    file.symlink_to("/dev/null")
-    assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
-
-
-def test_without_the_controller_in_the_pods_cgroup_nothing_is_written(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram0")
-    file = cgroup(dmem=False)
-    assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
-    assert not file.exists()
-
-
-def test_one_card_that_cannot_be_limited_leaves_the_pod_advisory(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram0")
-    cgroup()
-    assert limit_pod(tmp_path, UID, {BDF: GIB, SECOND: GIB}) is False
-
-
-@pytest.mark.parametrize("uid", ["", "*", "../../x", "ffffffff-ffff-ffff-ffff-ffffffffffff"])
-def test_a_pod_without_a_cgroup_is_advisory(regions, cgroup, tmp_path, uid):
-    regions(f"drm/{BDF}/vram0")
-    cgroup()
-    assert limit_pod(tmp_path, uid, {BDF: GIB}) is False
-
-
-def test_a_pod_without_shares_is_not_called_enforced(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram0")
-    cgroup()
-    assert limit_pod(tmp_path, UID, {}) is False
-
-
-def test_a_write_that_the_kernel_refuses_is_no_error(regions, cgroup, tmp_path):
-    regions(f"drm/{BDF}/vram0")
-    file = cgroup()
-    file.unlink()
-    file.symlink_to("/dev/full")
-    assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
+    spoil(file)
+    (tmp_path / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 {16 * GIB}\n")
+    there = file.exists()
+    assert limit_pod(tmp_path, uid, shares) is False
+    assert file.exists() is there

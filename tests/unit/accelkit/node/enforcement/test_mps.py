@@ -53,13 +53,12 @@ def find(tmp_path):
 
 
 def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, find):
+    assert find(card()) is None
     daemon()
     assert find(card()) == "mps"
     assert find(card("amd")) is None
-
-
-def test_without_a_daemon_shares_are_advisory(find):
-    assert find(card()) is None
+    # The daemon knows cards by their UUIDs.
+    assert find(card(uuid=None)) is None
 
 
 def test_a_daemon_may_have_its_folders_elsewhere(daemon, find):
@@ -68,24 +67,40 @@ def test_a_daemon_may_have_its_folders_elsewhere(daemon, find):
     assert find(card(), MpsFolders("/run/mps", "/run/mps/shm")) == "mps"
 
 
-def test_a_card_without_a_uuid_cannot_be_named_to_the_daemon(daemon, find):
-    daemon()
-    assert find(card(uuid=None)) is None
+def put(make):
+    """Have something else in the place of the daemon's number."""
+
+    def replace(pipes):
+        number = pipes / "nvidia-cuda-mps-control.pid"
+        number.rename(pipes / "number")
+        make(number)
+
+    return replace
 
 
-def test_a_daemon_that_shares_the_memory_of_the_whole_host_has_no_clients_here(daemon, find):
-    (daemon() / "shm").rmdir()
+SPOILT = {
+    "memory shared with the whole host": lambda pipes: (pipes / "shm").rmdir(),
+    "no control pipe yet": lambda pipes: (pipes / "control").unlink(),
+    "no number yet": lambda pipes: (pipes / "nvidia-cuda-mps-control.pid").unlink(),
+    # What a client can put there must stop nobody.
+    "a pipe": put(os.mkfifo),
+    "a link to an endless device": put(lambda path: path.symlink_to("/dev/zero")),
+    "a link to the number itself": put(lambda path: path.symlink_to(path.with_name("number"))),
+    "too much": put(lambda path: path.write_text("42" + " " * 4096)),
+    "a folder": put(lambda path: path.mkdir()),
+}
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_a_daemon_whose_folder_is_not_as_it_makes_it_enforces_nothing(daemon, find, spoil):
+    spoil(daemon())
     assert find(card()) is None
 
 
-def test_what_a_dead_daemon_left_enforces_nothing(daemon, find):
-    daemon(command="bash")
-    assert find(card()) is None
-
-
-@pytest.mark.parametrize("missing", ["control", "nvidia-cuda-mps-control.pid"])
-def test_a_daemon_that_has_not_yet_made_its_pipes_enforces_nothing(daemon, find, missing):
-    (daemon() / missing).unlink()
+@pytest.mark.parametrize("process", [{"command": "bash"}, {"environ": "A=" + "x" * 2**20}], ids=["dead", "endless"])
+def test_a_process_that_is_no_daemon_enforces_nothing(daemon, find, process):
+    daemon(**process)
     assert find(card()) is None
 
 
@@ -101,24 +116,6 @@ def test_a_daemon_enforces_shares_of_the_cards_that_it_surely_serves(daemon, fin
 def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, find, tmp_path):
     daemon()
     (tmp_path / "proc/42/environ").unlink()
-    assert find(card()) is None
-
-
-PLANTED = {
-    "a pipe": os.mkfifo,
-    "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
-    "a link to the number itself": lambda path: path.symlink_to(path.with_name("number")),
-    "too much": lambda path: path.write_text("42" + " " * 4096),
-    "a folder": lambda path: path.mkdir(),
-}
-
-
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
-def test_what_a_client_puts_in_the_place_of_the_daemons_number_enforces_nothing_and_stops_nobody(daemon, find, plant):
-    pipes = daemon()
-    (pipes / "nvidia-cuda-mps-control.pid").rename(pipes / "number")
-    plant(pipes / "nvidia-cuda-mps-control.pid")
     assert find(card()) is None
 
 
@@ -138,11 +135,6 @@ def test_the_folders_of_mps_may_lie_behind_a_link_of_the_host(daemon, find, tmp_
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
     assert find(card(), MpsFolders("/var/run/mps", "/var/run/mps/shm")) == "mps"
-
-
-def test_a_process_that_calls_itself_the_daemon_is_not_read_without_end(daemon, find):
-    daemon(environ="A=" + "x" * 2**20)
-    assert find(card()) is None
 
 
 def test_a_client_of_mps_is_told_the_limits_of_its_own_cards_by_uuid():

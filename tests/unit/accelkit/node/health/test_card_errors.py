@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
+from support.events import list_events
 
 from accelkit.errors import ApiError
 from accelkit.kube.events import Events
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health import HealthMonitor
@@ -13,6 +15,7 @@ from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.vendors.profiles import load_profiles
 
+MENDED = "accelkit.io/mended"
 NVIDIA = load_profiles()["nvidia"]
 CARDS = [FoundCard(Card(name, "nvidia", "m", 1, index=n), n, n, NVIDIA) for n, name in enumerate("ab")]
 
@@ -23,32 +26,23 @@ class Node:
     def __init__(self, root):
         self.now = 0.0
         self.reports = {}
-        self.mended = None
-        self.events = []
-        self.refuses = False
+        self.api = FakeApi()
+        self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
         self.monitor = HealthMonitor(root, nodes=lambda _: [], reported=lambda: self.reports)
         self.metrics = Metrics()
-        self.node = OwnNode(self, "n", clock=lambda: self.now)
-        events = Events(self, "agent", "n")
+        self.node = OwnNode(self.api, "n", clock=lambda: self.now)
+        events = Events(self.api, "agent", "n")
         self.errors = CardErrors(
             self.node, monitor=self.monitor, events=events, metrics=self.metrics, clock=lambda: self.now
         )
 
-    async def get(self, path):
-        assert path == "/api/v1/nodes/n"
-        annotations = {} if self.mended is None else {"accelkit.io/mended": self.mended}
-        return msgspec.json.encode({"metadata": {"name": "n", "annotations": annotations}})
+    @property
+    def annotations(self):
+        return self.api.objects[build_node_path("n")]["metadata"]["annotations"]
 
-    async def patch(self, path, body):
-        assert (path, body) == ("/api/v1/nodes/n", {"metadata": {"annotations": {"accelkit.io/mended": None}}})
-        if self.refuses:
-            raise ApiError("forbidden", status=403)
-        self.mended = None
-        return await self.get(path)
-
-    async def post(self, path, body):
-        assert path.endswith("/events")
-        self.events.append((body["involvedObject"]["kind"], body["reason"], body["message"]))
+    @property
+    def events(self):
+        return list_events(self.api)
 
     async def look(self, reports=None, *, seconds=60):
         self.now += seconds
@@ -72,7 +66,7 @@ async def test_an_error_is_told_of_and_counted(node):
     await node.look({"a": [79]})
     assert node.events == [
         (
-            "Node",
+            "n",
             "CardError",
             "card a: the driver reported XID 79 (the card has fallen off the bus): drain the node and reset the card",
         )
@@ -96,17 +90,17 @@ async def test_the_fault_of_a_program_is_counted_alone(node):
 @pytest.mark.parametrize("words", ["a", "0", "card0", "all", "b, a"])
 async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
     await node.look({"a": [64]})
-    node.mended = words
+    node.annotations[MENDED] = words
     await node.look()
-    assert (node.monitor.list_faults(), node.mended) == ({}, None)
-    assert node.events[1:] == [("Node", "CardMended", "card a was said to be mended")]
+    assert (node.monitor.list_faults(), node.annotations) == ({}, {})
+    assert node.events[1:] == [("n", "CardMended", "card a was said to be mended")]
     await node.look({"a": [79]})
     assert list(node.monitor.list_faults()) == ["a"]
 
 
 async def test_a_word_that_names_no_card_is_told(node, caplog):
     await node.look({"a": [64]})
-    node.mended = "GPU-9"
+    node.annotations[MENDED] = "GPU-9"
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
     assert "nothing here is called GPU-9" in caplog.text
@@ -114,7 +108,8 @@ async def test_a_word_that_names_no_card_is_told(node, caplog):
 
 async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):
     await node.look({"a": [64]})
-    node.mended, node.refuses = "a", True
+    node.annotations[MENDED] = "a"
+    node.api.fail(ApiError("forbidden", status=403), "PATCH", times=None)
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
     assert "cannot be taken away, so it is not followed" in caplog.text

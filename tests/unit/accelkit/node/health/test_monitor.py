@@ -136,11 +136,6 @@ def test_a_card_is_healthy_again_only_after_some_quiet_minutes(host):
     assert host.look(2) == (Health.HEALTHY, "")
 
 
-def test_what_the_driver_reports_counts_at_once(host):
-    host.report(79)
-    assert host.look() == (Health.UNHEALTHY, OFF_THE_BUS)
-
-
 def test_a_fault_stays_however_long_it_is_quiet(host):
     host.report(79)
     assert host.look(1000) == (Health.UNHEALTHY, OFF_THE_BUS)

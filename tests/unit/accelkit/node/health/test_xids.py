@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import pynvml
 import pytest
 from standin_nvml import StandinCard
+from support.polling import poll_until
 
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import xids
@@ -31,23 +31,17 @@ def watch(monkeypatch):
     listening = []
     create = pynvml.nvmlEventSetWait_v2
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *arguments: listening.append(1) or create(*arguments))
-    watch = XidWatch(load_nvml)
+    started = []
 
-    def start(*, listens=True):
-        watch.start()
+    def start(*, listens=True, load=load_nvml):
+        started.append(XidWatch(load))
+        started[0].start()
         if listens:
-            until(lambda: listening)
-        return watch
+            poll_until(lambda: listening)
+        return started[0]
 
     yield start
-    watch.stop()
-
-
-def until(accept):
-    deadline = time.monotonic() + 60
-    while not accept():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    started[0].stop()
 
 
 def take(watch, number):
@@ -58,8 +52,18 @@ def take(watch, number):
             found.setdefault(card, []).extend(numbers)
         return sum(map(len, found.values())) >= number
 
-    until(enough)
+    poll_until(enough)
     return found
+
+
+def hear(driver, watch, xid):
+    """Report an XID of the first card until the watch has heard it."""
+
+    def heard():
+        driver.raise_xid(BDFS[0], xid)
+        return watch.take()
+
+    poll_until(heard)
 
 
 def test_xids_are_told_once_by_uuid_in_their_order(driver, watch):
@@ -84,15 +88,10 @@ def test_a_driver_that_went_and_came_back_is_listened_to_again(driver, watch, ca
     listening = watch()
     driver.failures["nvmlEventSetWait_v2"] = pynvml.NVML_ERROR_UNKNOWN
     driver.write()
-    until(lambda: "NVIDIA's driver reports no errors of cards: Unknown Error" in caplog.text)
+    poll_until(lambda: "NVIDIA's driver reports no errors of cards: Unknown Error" in caplog.text)
     driver.failures.clear()
     driver.write()
-
-    def heard():
-        driver.raise_xid(BDFS[0], 79)
-        return listening.take()
-
-    until(heard)
+    hear(driver, listening, 79)
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceRegisterEvents", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
@@ -111,12 +110,7 @@ def test_a_card_that_reports_no_xids_silences_no_other_and_is_asked_again(driver
     driver.raise_xid(BDFS[1], 79)
     assert take(listening, 1) == {"GPU-1": [79]}
     refuses = False
-
-    def heard():
-        driver.raise_xid(BDFS[0], 48)
-        return listening.take()
-
-    until(heard)
+    hear(driver, listening, 48)
     assert caplog.text.count("reports no XIDs: Not Supported") == 1
 
 
@@ -127,7 +121,7 @@ def test_where_no_card_reports_xids_none_is_held_open(driver, watch, monkeypatch
     driver.failures["nvmlDeviceRegisterEvents"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     driver.write()
     watch(listens=False)
-    until(lambda: len(ended) > 1)
+    poll_until(lambda: len(ended) > 1)
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetWait_v2", "nvmlEventSetCreate"])
@@ -140,12 +134,7 @@ def test_an_answer_that_nobody_foresaw_ends_no_listening(driver, watch, monkeypa
 
     monkeypatch.setattr(pynvml, call, fail)
     listening = watch(listens=False)
-
-    def heard():
-        driver.raise_xid(BDFS[0], 79)
-        return listening.take()
-
-    until(heard)
+    hear(driver, listening, 79)
     assert f"KeyError: '{call}'" in caplog.text
 
 
@@ -158,7 +147,7 @@ def test_a_report_of_a_card_that_nobody_knows_is_logged(driver, watch, monkeypat
         return pynvml.c_nvmlEventData_t(device=pynvml.c_nvmlDevice_t(), eventData=79)
 
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", report)
-    until(lambda: "XID 79 of a card that is not known" in caplog.text)
+    poll_until(lambda: "XID 79 of a card that is not known" in caplog.text)
     driver.raise_xid(BDFS[0], 48)
     assert take(listening, 1) == {"GPU-0": [48]}
 
@@ -178,16 +167,24 @@ def test_what_an_xid_asks_for_stands_in_the_log(driver, watch, caplog):
     ]
 
 
-def test_without_the_library_there_is_nothing_to_wait_for():
-    watch = XidWatch(lambda: None)
-    watch.start()
-    watch.stop()
-    assert watch.take() == {}
+def test_a_library_that_comes_later_is_listened_to(driver, watch):
+    asked, listening = (
+        [],
+        watch(listens=False, load=lambda: asked.append(1) or (load_nvml() if len(asked) > 2 else None)),
+    )
+    hear(driver, listening, 79)
+    assert len(asked) == 3
+
+
+def test_without_the_library_there_is_nothing_to_wait_for(watch):
+    listening = watch(listens=False, load=lambda: None)
+    listening.stop()
+    assert listening.take() == {}
 
 
 def test_what_nobody_takes_is_not_kept_for_ever(driver, watch):
     listening = watch()
     for number in range(200):
         driver.raise_xid(BDFS[0], 1000 + number)
-    until(lambda: listening._reports and listening._reports["GPU-0"][-1] == 1199)
+    poll_until(lambda: listening._reports and listening._reports["GPU-0"][-1] == 1199)
     assert len(listening.take()["GPU-0"]) == 100

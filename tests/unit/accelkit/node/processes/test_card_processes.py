@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
+from support.host_processes import write_process
 
 from accelkit.errors import DevicePluginError
 from accelkit.node.processes import scan
@@ -22,21 +22,11 @@ def fdinfo(client, *lines, bdf="0000:03:00.0"):
 
 @pytest.fixture
 def process(tmp_path):
-    """Add a process: its open files by number, each a path, or a path and what fdinfo says of it."""
+    """Add a process with open files, perhaps in a pod."""
 
     def add(pid, files, *, pod="", command="python3"):
-        folder = tmp_path / "proc" / str(pid)
-        (folder / "fd").mkdir(parents=True)
-        (folder / "fdinfo").mkdir()
-        (folder / "comm").write_text(f"{command}\n")
-        (folder / "cgroup").write_text(
-            f"0::/kubepods/burstable/pod{pod}/c\n" if pod else "0::/system.slice/x.service\n"
-        )
-        for number, file in files.items():
-            path, info = (file, "pos:\t0") if isinstance(file, str) else file
-            (folder / "fd" / str(number)).symlink_to(path)
-            (folder / "fdinfo" / str(number)).write_text(info)
-        return folder
+        cgroup = f"/kubepods/burstable/pod{pod}/c" if pod else "/system.slice/x.service"
+        return write_process(tmp_path, pid, command, cgroup=cgroup, files=files)
 
     return add
 
@@ -73,11 +63,6 @@ def test_a_name_is_no_proof_where_device_numbers_differ(process, look, tmp_path)
     assert look().found == ()
 
 
-def test_memory_is_what_the_driver_says_of_the_file(process, look):
-    process(7, {5: ("/dev/dri/renderD128", fdinfo(3, "drm-memory-vram:\t2048 KiB", "drm-memory-gtt:\t9 MiB"))})
-    assert look().found[0].memory_bytes == 2 * MIB
-
-
 def test_one_family_of_keys_is_counted_and_the_regions_of_the_card_are_added_up(process, look):
     lines = [
         "drm-total-vram0:\t9 MiB",
@@ -94,6 +79,7 @@ def test_one_family_of_keys_is_counted_and_the_regions_of_the_card_are_added_up(
     [
         ("drm-resident-local0:\t1 GiB", 2**30),
         ("drm-total-vram:\t5 KiB", 5 * KIB),
+        ("drm-memory-vram:\t2048 KiB\ndrm-memory-gtt:\t9 MiB", 2 * MIB),
         ("drm-resident-vram:\t0", 0),
         ("drm-resident-vram:\tmuch", None),
         ("drm-resident-vram:\t5 pages", None),
@@ -199,17 +185,6 @@ def test_this_process_is_found_on_the_device_that_it_has_open(tmp_path):
     assert os.getpid() in [each.pid for each in found]
 
 
-def test_many_threads_may_look_at_once(process, look):
-    process(7, {5: ("/dev/dri/card0", fdinfo(3, "drm-resident-vram:\t4 MiB"))}, pod=UID)
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(look())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert answers == [look()] * 8
-
-
 BELOW = UID.replace("-", "_")
 STATIC = UID.replace("-", "")
 
@@ -239,15 +214,10 @@ def test_the_pod_is_read_from_the_cgroup_of_any_driver_and_version(cgroup, pod_u
     assert find_pod_uid(cgroup + "\n") == pod_uid
 
 
-def test_nvidias_library_says_what_files_do_not(tmp_path):
+def test_nvidias_library_says_what_files_do_not_and_may_name_another_card(tmp_path):
     seen = Processes((CardProcess("b", 7, "python3", UID, None), CardProcess("b", 9, "bash", UID, None)), 0)
-    assert add_nvml(tmp_path, seen, {("b", 7): 5}) == Processes(
-        (CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0
-    )
-
-
-def test_nvidias_library_may_name_another_card_of_a_process(tmp_path):
-    seen = Processes((CardProcess("b", 7, "python3", UID, None),), 0)
+    known = Processes((CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0)
+    assert add_nvml(tmp_path, seen, {("b", 7): 5}) == known
     assert CardProcess("a", 7, "python3", UID, 5) in add_nvml(tmp_path, seen, {("a", 7): 5}).found
 
 

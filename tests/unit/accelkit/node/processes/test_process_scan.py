@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from support.host_processes import write_process
+from support.polling import poll_until
 
 from accelkit.cli import main
 from accelkit.errors import DevicePluginError
@@ -20,13 +21,8 @@ CARDS = Cards({"a": ["/dev/accel0"]}, {})
 @pytest.fixture
 def host(tmp_path):
     """A host with a process that has a card open, and a control daemon of MPS."""
-    for pid, command, environ in ((7, "train", ""), (8, "nvidia-cuda-mps", "CUDA_VISIBLE_DEVICES=GPU-1\0")):
-        folder = tmp_path / "proc" / str(pid)
-        (folder / "fd").mkdir(parents=True)
-        (folder / "comm").write_text(f"{command}\n")
-        (folder / "cgroup").write_text("0::/system.slice\n")
-        (folder / "environ").write_text(environ)
-    (tmp_path / "proc/7/fd/4").symlink_to("/dev/accel0")
+    (write_process(tmp_path, 7, "train", files={4: "/dev/accel0"}) / "environ").touch()
+    (write_process(tmp_path, 8, "nvidia-cuda-mps") / "environ").write_text("CUDA_VISIBLE_DEVICES=GPU-1\0")
     (tmp_path / "shared").mkdir()
     return tmp_path
 
@@ -61,10 +57,7 @@ def test_the_command_looks_until_it_is_ended(host):
     (host / "shared/cards.json").write_bytes(msgspec.json.encode(CARDS))
     command = [sys.executable, "-m", "accelkit", "process-scan", "--folder", host / "shared", "--host-root", host]
     with subprocess.Popen(command, env=dict(os.environ)) as process:
-        deadline = time.monotonic() + 60
-        while not (host / "shared/processes.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        poll_until((host / "shared/processes.json").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 

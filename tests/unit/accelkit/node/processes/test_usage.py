@@ -14,50 +14,42 @@ def on_card(pid, memory, pod="p", card="a", command="python3"):
     return CardProcess(card, pid, command, pod, memory)
 
 
-def check(processes, granted, **more):
-    return find_over_use(processes, granted, tolerance_bytes=10, **more)
-
-
-def test_what_the_processes_of_a_pod_hold_of_a_card_is_added_up():
-    processes = [on_card(1, 60), on_card(2, 61), on_card(3, 500, card="b"), on_card(4, 500, pod="q")]
-    granted = {("p", "a"): 100, ("p", "b"): 500, ("q", "a"): 500}
-    assert check(processes, granted) == [OverUse("p", "a", 100, 121)]
-
-
 @pytest.mark.parametrize(("used", "over"), [(100, False), (110, False), (111, True)])
 def test_a_context_is_tolerated_and_no_byte_more(used, over):
-    assert bool(check([on_card(1, used)], {("p", "a"): 100})) is over
-
-
-def test_processes_that_hold_nothing_bring_no_tolerance():
-    processes = [on_card(1, 111), on_card(2, 0), on_card(3, None)]
-    assert check(processes, {("p", "a"): 100}) == [OverUse("p", "a", 100, 111, at_least=True)]
-
-
-def test_unknown_memory_alone_proves_nothing():
-    assert check([on_card(1, None)], {("p", "a"): 100}) == []
-
-
-def test_a_pod_without_a_share_of_the_card_may_hold_nothing_of_it():
-    assert check([on_card(1, 50, card="b")], {("p", "a"): 100}) == [OverUse("p", "b", 0, 50)]
-
-
-def test_a_pod_whose_shares_cannot_be_read_is_not_judged():
-    assert check([on_card(1, 50)], {}, unknown={"p"}) == []
-
-
-def test_a_process_of_no_pod_uses_nobodys_share():
-    assert check([on_card(1, 50, pod=None)], {}) == []
-
-
-def test_over_use_is_told_in_a_fixed_order():
-    processes = [on_card(1, 50, pod="q"), on_card(2, 50, card="b"), on_card(3, 50)]
-    assert [(each.pod_uid, each.card) for each in check(processes, {})] == [("p", "a"), ("p", "b"), ("q", "a")]
+    assert bool(find_over_use([on_card(1, used)], {("p", "a"): 100}, tolerance_bytes=10)) is over
 
 
 @pytest.mark.parametrize(("beyond", "over"), [(512 * 2**20, False), (512 * 2**20 + 1, True)])
 def test_a_program_that_keeps_to_its_share_may_have_a_cuda_context(beyond, over):
     assert bool(find_over_use([on_card(1, 4 * GIB + beyond)], {("p", "a"): 4 * GIB})) is over
+
+
+CASES = {
+    "processes of a pod are added up": (
+        [on_card(1, 60), on_card(2, 61), on_card(3, 500, card="b"), on_card(4, 500, pod="q")],
+        {("p", "a"): 100, ("p", "b"): 500, ("q", "a"): 500},
+        [OverUse("p", "a", 100, 121)],
+    ),
+    "processes that hold nothing bring no tolerance": (
+        [on_card(1, 111), on_card(2, 0), on_card(3, None)],
+        {("p", "a"): 100},
+        [OverUse("p", "a", 100, 111, at_least=True)],
+    ),
+    "unknown memory alone proves nothing": ([on_card(1, None)], {("p", "a"): 100}, []),
+    "a card of which the pod has no share": ([on_card(1, 50, card="b")], {("p", "a"): 100}, [OverUse("p", "b", 0, 50)]),
+    "a pod whose shares cannot be read": ([on_card(1, 50, pod="unknown")], {}, []),
+    "a process of no pod": ([on_card(1, 50, pod=None)], {}, []),
+    "a fixed order": (
+        [on_card(1, 50, pod="q"), on_card(2, 50, card="b"), on_card(3, 50)],
+        {},
+        [OverUse("p", "a", 0, 50), OverUse("p", "b", 0, 50), OverUse("q", "a", 0, 50)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("processes", "granted", "over"), CASES.values(), ids=CASES)
+def test_a_pod_is_told_of_where_its_processes_hold_more_than_its_share(processes, granted, over):
+    assert find_over_use(processes, granted, tolerance_bytes=10, unknown={"unknown"}) == over
 
 
 def test_a_process_of_no_pod_of_the_node_is_strange():
@@ -68,16 +60,10 @@ def test_a_process_of_no_pod_of_the_node_is_strange():
     ]
 
 
-def test_services_of_the_driver_are_expected():
-    assert find_strange_processes([on_card(1, None, pod=None, command="nvidia-persiste")], (), SERVICES) == []
-
-
-def test_the_name_of_a_service_excuses_no_more_than_a_context():
-    processes = [on_card(1, CONTEXT_BYTES + 1, pod=None, command="nvidia-persiste")]
-    assert find_strange_processes(processes, (), SERVICES) == [
-        StrangeProcess("a", 1, "nvidia-persiste", CONTEXT_BYTES + 1)
-    ]
-
-
-def test_a_pod_cannot_pass_for_a_service():
-    assert len(find_strange_processes([on_card(1, None, pod="gone", command="nvidia-persiste")], (), SERVICES)) == 1
+@pytest.mark.parametrize(
+    ("memory", "pod", "strange"),
+    [(None, None, False), (CONTEXT_BYTES, None, False), (CONTEXT_BYTES + 1, None, True), (None, "gone", True)],
+)
+def test_services_of_the_driver_may_have_a_context_and_no_pod_can_pass_for_one(memory, pod, strange):
+    processes = [on_card(1, memory, pod=pod, command="nvidia-persiste")]
+    assert bool(find_strange_processes(processes, (), SERVICES)) is strange

@@ -31,55 +31,42 @@ def charged(assignment):
     }
 
 
-def test_true_assignments_are_left_alone():
-    assert plan([observed("p", "a", "a")], []) == []
+SWAPPED = observed("p", "b", "a")
+MOVED = ObservedPod("p", on("b", **{MOVING: (Share("a", 2),)}), on("b"))
+PLANS = {
+    "true assignments are left alone": ([observed("p", "a", "a")], "", []),
+    "another card is corrected in one write": ([observed("p", "a", "b")], "", [("p", {"b": 2}, True)]),
+    "without assignment": ([observed("p", None, "b")], "b", [("p", {"b": 2}, True)]),
+    "two that swapped stay charged until both are written": (
+        [observed("p", "a", "b"), observed("q", "b", "a")],
+        "",
+        [("p", {"b": 2, "a": 2}, True), ("q", {"a": 2}, True), ("p", {"b": 2}, False)],
+    ),
+    "a card that somebody waits for": ([SWAPPED], "a", []),
+    "a card that nobody waits for any more": (
+        [SWAPPED, observed("q", "a", "b")],
+        "",
+        [("p", {"b": 2, "a": 2}, True), ("q", {"b": 2}, True), ("p", {"a": 2}, False)],
+    ),
+    "without assignment it is counted everywhere until the others are written": (
+        [observed("p", None, "a"), observed("q", "a", "b")],
+        "",
+        [("q", {"a": 2, "b": 2}, True), ("p", {"a": 2}, True), ("q", {"b": 2}, False)],
+    ),
+    "without assignment where somebody waits": ([observed("p", None, "a"), observed("q", "a", "b")], "b", []),
+    "a card stays charged for a pod on it that has to wait": (
+        [SWAPPED, observed("q", "a", "c")],
+        "a",
+        [("q", {"a": 2, "c": 2}, True)],
+    ),
+    "what a run that was cut off left moving is dropped": ([MOVED], "", [("p", {"b": 2}, False)]),
+    "what is moving stays while the other has to wait": ([MOVED, observed("q", "b", "a")], "a", []),
+}
 
 
-def test_a_pod_on_another_card_is_corrected_in_one_write():
-    assert plan([observed("p", "a", "b")], []) == [Correction("p", on("b"), first=True)]
-
-
-def test_a_pod_without_assignment_gets_one():
-    assert plan([observed("p", None, "b")], ["b"]) == [Correction("p", on("b"), first=True)]
-
-
-def test_two_pods_that_swapped_stay_charged_until_both_are_written():
-    assert shown(plan([observed("p", "a", "b"), observed("q", "b", "a")], [])) == [
-        ("p", {"b": 2, "a": 2}, True),
-        ("q", {"a": 2}, True),
-        ("p", {"b": 2}, False),
-    ]
-
-
-def test_a_pod_that_took_a_card_somebody_waits_for_is_left_alone_until_then():
-    swapped = observed("p", "b", "a")
-    assert plan([swapped], ["a"]) == []
-    assert shown(plan([swapped, observed("q", "a", "b")], [])) == [
-        ("p", {"b": 2, "a": 2}, True),
-        ("q", {"b": 2}, True),
-        ("p", {"a": 2}, False),
-    ]
-
-
-def test_a_pod_without_assignment_is_counted_on_every_card_until_the_others_are_written():
-    writes = plan([observed("p", None, "a"), observed("q", "a", "b")], [])
-    assert shown(writes) == [("q", {"a": 2, "b": 2}, True), ("p", {"a": 2}, True), ("q", {"b": 2}, False)]
-    assert plan([observed("p", None, "a"), observed("q", "a", "b")], ["b"]) == []
-
-
-def test_a_card_stays_charged_for_a_pod_on_it_that_has_to_wait():
-    assert shown(plan([observed("p", "b", "a"), observed("q", "a", "c")], ["a"])) == [("q", {"a": 2, "c": 2}, True)]
-
-
-def test_what_was_left_moving_by_a_run_that_was_cut_off_is_dropped():
-    written = on("b", **{MOVING: (Share("a", 2),)})
-    assert plan([ObservedPod("p", written, on("b"))], []) == [Correction("p", on("b"), first=False)]
-
-
-def test_what_is_moving_stays_while_the_other_pod_has_to_wait():
-    written = on("b", **{MOVING: (Share("a", 2),)})
-    pods = [ObservedPod("p", written, on("b")), observed("q", "b", "a")]
-    assert plan(pods, ["a"]) == []
+@pytest.mark.parametrize(("pods", "awaited", "writes"), PLANS.values(), ids=PLANS)
+def test_corrections_leave_no_card_uncharged_that_somebody_holds(pods, awaited, writes):
+    assert shown(plan(pods, awaited)) == writes
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,18 @@ def observe(assigned, *, order=(("c", Kind.APP),), unit_bytes=1, **held):
     return None if found is None else found.containers
 
 
-def test_the_kubelets_choice_is_what_the_pod_holds():
-    assert observe({"c": shares("aa")}, c=ids("bb")) == {"c": shares("bb")}
-
-
-def test_a_container_over_several_cards_is_shown_as_it_is():
-    assert observe({"c": shares("aabb")}, c=ids("abbc")) == {"c": shares("abbc")}
+@pytest.mark.parametrize(
+    ("assigned", "held", "expected"),
+    [
+        (shares("aa"), ids("bb"), shares("bb")),
+        (shares("aabb"), ids("abbc"), shares("abbc")),
+        ((Share("a", 2, 300),), ids("bb"), (Share("b", 2, 300),)),
+        ((Share("a", 16, 1000, whole=True),), cards("b"), (Share("b", 16, 1000, whole=True),)),
+    ],
+    ids=["another card", "several cards", "compute goes with the container", "a whole card is all of its memory"],
+)
+def test_the_kubelets_choice_is_what_the_pod_holds(assigned, held, expected):
+    assert observe({"c": assigned}, c=held) == {"c": expected}
 
 
 def test_a_pod_without_assignment_is_charged_what_it_holds():
@@ -47,16 +53,6 @@ def test_a_pod_without_assignment_is_charged_what_it_holds():
 def test_devices_are_worth_the_unit_of_the_pods_day_whatever_was_assigned():
     for assigned in (shares("aa", 4), (Share("a", 7),)):
         assert observe({"c": assigned}, unit_bytes=4, c=ids("bb")) == {"c": shares("bb", 4)}
-
-
-def test_compute_goes_with_the_container():
-    assert observe({"c": (Share("a", 2, 300),)}, c=ids("bb")) == {"c": (Share("b", 2, 300),)}
-
-
-def test_whole_cards_are_all_of_their_memory():
-    assert observe({"c": (Share("a", 16, 1000, whole=True),)}, c=cards("b")) == {
-        "c": (Share("b", 16, 1000, whole=True),)
-    }
 
 
 def test_a_container_that_the_kubelet_does_not_show_keeps_its_assignment():

@@ -77,12 +77,6 @@ async def test_a_deleted_config_map_is_made_again(api, now, writer):
     assert is_whole(api)
 
 
-async def test_a_config_map_that_exists_without_our_labels_gets_them(api, writer):
-    api.store(build_config_maps_path("accelkit"), {"metadata": {"name": "n"}, "data": {}})
-    await writer.write(EMPTY)
-    assert is_whole(api)
-
-
 async def test_allocations_that_could_not_be_written_are_written_at_the_next_call(api, writer):
     api.fail(ApiError("no answer"), path=PATH, times=1)
     await writer.write(EMPTY)

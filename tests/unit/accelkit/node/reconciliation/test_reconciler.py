@@ -3,108 +3,45 @@ from __future__ import annotations
 import msgspec
 import pytest
 from device_names import unit
-from fake_api.server import FakeApi
-from support.pods import build_container, build_pod
+from support.pods import build_container
+from support.reconciled_nodes import ReconciledNode
 
 from accelkit.errors import ApiError
-from accelkit.kube.events import Events
-from accelkit.kube.paths import PODS
 from accelkit.model.assignment import (
-    ASSIGNMENT_ANNOTATION,
     MOVING,
     Assignment,
     Share,
-    decode_assignment,
-    encode_assignment,
 )
-from accelkit.model.card import Card
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.devices import DeviceIds
-from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards
-from accelkit.node.pods import NodePods
 from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
-from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.vendors.dialects import load_dialect
 
 NATIVE = load_dialect("native")
 
 
-class PodsApi(FakeApi):
-    """Pods by name, with the assignments that were patched and the events that were written."""
-
-    def __init__(self):
-        super().__init__()
-        self.patches, self.events = [], []
-        self.after.append(self._note)
-
-    @property
-    def pods(self):
-        return {path.rpartition("/")[2]: each for path, each in self.objects.items() if "/pods/" in path}
-
-    def _note(self, request):
-        if request.method == "PATCH":
-            name = request.path.rpartition("/")[2]
-            self.patches.append(
-                (name, decode_assignment(self.pods[name]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]))
-            )
-        else:
-            body = request.body
-            self.events.append((body["involvedObject"]["name"], body["reason"], body["message"]))
-
-
-class World:
-    def __init__(self):
-        self.api = PodsApi()
-        self.metrics = Metrics()
-        self.now = 0.0
-        self.node = NodeCards({name: Card(name, "v", "m", 16, minor=5) for name in "ab"}, 1)
-        self.held = {}
-        self.use("native")
-
-    def use(self, name):
-        """Have the agent serve a dialect."""
-        dialect = load_dialect(name)
-        self.resource = dialect.resources.memory
-        self.pods = NodePods(self.api, "n", dialect)
-        self.pods.learn_cards(self.node)
-        self.reconciler = Reconciler(
-            self.api,
-            pods=self.pods,
-            cards=lambda: self.node,
-            events=Events(self.api, "agent", "n"),
-            metrics=self.metrics,
-            clock=lambda: self.now,
-        )
-
+class World(ReconciledNode):
     def annotate(self, name, annotations):
-        self.api.pods[name]["metadata"]["annotations"] |= annotations
-        self.pods.take(msgspec.convert(self.api.pods[name], Pod))
+        self.find(name)["metadata"]["annotations"] |= annotations
+        self.show(name)
 
     def pod(self, name, assigned, held, *, admitted=True, request="{}", amount=2, **ghosts):
         """A pod with two units on `assigned` that holds them on `held`."""
-        assignment = None if assigned is None else Assignment({"c": (Share(assigned, amount),), **ghosts})
-        annotations = {"accelkit.io/request": request}
-        if assignment:
-            annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(assignment)
-        status = {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})}
-        container = build_container({self.resource: "2"})
-        pod = build_pod(name, container, metadata={"annotations": annotations}, status=status)
-        self.api.store(PODS, pod)
-        self.pods.take(msgspec.convert(self.api.pods[name], Pod))
+        shares = None if assigned is None else {"c": (Share(assigned, amount),), **ghosts}
+        container, annotations = build_container({self.resource: "2"}), {"accelkit.io/request": request}
+        self.put(name, container, assigned=shares, admitted=admitted, annotations=annotations)
+        self.show(name)
         if held:
             number = name.encode()[0]
             self.held["d", name] = {"c": ContainerDevices(memory=[unit(held, 2 * number), unit(held, 2 * number + 1)])}
 
-    async def reconcile(self):
-        return await self.reconciler.reconcile(self.held)
-
-    def cards(self, name):
-        text = self.api.pods[name]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
-        return {k: [share.card for share in shares] for k, shares in decode_assignment(text).containers.items()}
+    def count_patches(self, name=""):
+        """Count the requests that were to change a pod, refused ones too."""
+        return sum(each.method == "PATCH" and each.path.endswith(name) for each in self.api.writes)
 
     def count(self, name, **labels):
         return self.metrics.registry.get_sample_value(f"accelkit_{name}_total", labels)
@@ -119,32 +56,22 @@ def world():
     return World()
 
 
-async def test_an_assignment_that_is_true_is_left_alone(world):
-    world.pod("p", "a", "a")
-    assert await world.reconcile()
-    assert (world.api.patches, world.api.events) == ([], [])
-
-
 async def test_the_kubelets_choice_is_written_in_one_patch_told_and_counted(world):
     world.pod("p", "a", "b")
     assert await world.reconcile()
-    assert [name for name, _ in world.api.patches] == ["p"]
-    assert world.cards("p") == {"c": ["b"]}
-    assert world.api.events == [
-        ("p", "AssignmentCorrected", "assigned c 2 B of card a; the kubelet gave c 2 B of card b")
-    ]
+    assert [name for name, _ in world.written] == ["p"]
+    assert world.find_cards("p") == {"c": ["b"]}
+    assert world.events == [("p", "AssignmentCorrected", "assigned c 2 B of card a; the kubelet gave c 2 B of card b")]
     assert world.count("assignment_corrections") == 1
     assert await world.reconcile()
-    assert len(world.api.patches) == 1
+    assert len(world.written) == 1
 
 
 async def test_a_pod_bound_past_us_gets_the_assignment_it_holds(world):
     world.pod("p", None, "b")
     assert await world.reconcile()
-    assert world.cards("p") == {"c": ["b"]}
-    assert world.api.events == [
-        ("p", "AssignmentRecorded", "bound past the scheduler; the kubelet gave c 2 B of card b")
-    ]
+    assert world.find_cards("p") == {"c": ["b"]}
+    assert world.events == [("p", "AssignmentRecorded", "bound past the scheduler; the kubelet gave c 2 B of card b")]
     assert (world.count("assignments_recorded"), world.count("assignment_corrections")) == (1, 0)
 
 
@@ -154,38 +81,32 @@ async def test_the_mark_of_a_pod_bound_past_us_stays_in_later_corrections(world)
     assert await world.reconcile()
     world.held["d", "past-us"] = {"c": ContainerDevices(memory=[unit("b", 1), unit("b", 2)])}
     assert await world.reconcile()
-    written = {(name, assignment.recorded is True) for name, assignment in world.api.patches}
+    written = {(name, assignment.recorded is True) for name, assignment in world.written}
     assert written == {("past-us", True), ("bound-by-us", False)}
-    assert world.cards("past-us") == {"c": ["b"]}
+    assert world.find_cards("past-us") == {"c": ["b"]}
 
 
 async def test_pods_that_swapped_are_corrected_without_a_gap(world):
     world.pod("p", "a", "b")
     world.pod("q", "b", "a")
     assert await world.reconcile()
-    assert [(name, MOVING in each.containers) for name, each in world.api.patches] == [
+    assert [(name, MOVING in each.containers) for name, each in world.written] == [
         ("p", True),
         ("q", False),
         ("p", False),
     ]
-    assert (world.cards("p"), world.cards("q")) == ({"c": ["b"]}, {"c": ["a"]})
-    assert len(world.api.events) == 2
-
-
-async def test_a_pod_that_is_not_admitted_yet_is_not_judged(world):
-    world.pod("p", "a", "b", admitted=False)
-    assert not await world.reconcile()
-    assert world.api.patches == []
+    assert (world.find_cards("p"), world.find_cards("q")) == ({"c": ["b"]}, {"c": ["a"]})
+    assert len(world.events) == 2
 
 
 async def test_the_swap_waits_for_the_pod_that_waits(world):
     world.pod("p", "b", "a")
     world.pod("q", "a", None, admitted=False)
     assert not await world.reconcile()
-    assert world.api.patches == []
+    assert world.written == []
     world.pod("q", "a", "b")
     assert await world.reconcile()
-    assert (world.cards("p"), world.cards("q")) == ({"c": ["a"]}, {"c": ["b"]})
+    assert (world.find_cards("p"), world.find_cards("q")) == ({"c": ["a"]}, {"c": ["b"]})
 
 
 async def test_pods_that_are_not_as_the_kubelet_shows_them_are_doubtful(world):
@@ -208,29 +129,22 @@ async def test_a_pod_that_is_not_as_it_is_known_is_doubtful(world, status):
     assert world.reconciler.doubtful
     assert await world.reconcile()
     assert not world.reconciler.doubtful
-    assert world.cards("p") == {"c": ["b"]}
-
-
-async def test_a_refused_pod_is_not_doubtful(world):
-    world.pod("p", "a", "b")
-    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
-    assert await world.reconcile()
-    assert not world.reconciler.doubtful
+    assert world.find_cards("p") == {"c": ["b"]}
 
 
 async def test_a_constraint_that_the_kubelet_broke_stays_visible(world):
     world.pod("p", "a", "b", request='{"c": {"model": "other"}}')
     assert await world.reconcile()
     sentence = "container c has cards of another model than other"
-    assert world.api.patches[0][1].broken == (sentence,)
-    assert ("p", "ConstraintBroken", sentence) in world.api.events
+    assert world.written[0][1].broken == (sentence,)
+    assert ("p", "ConstraintBroken", sentence) in world.events
 
 
 async def test_another_pod_of_the_same_name_is_left_alone(world):
     world.pod("p", "a", "b")
-    world.api.pods["p"]["metadata"]["uid"] = "another"
+    world.find("p")["metadata"]["uid"] = "another"
     assert await world.reconcile()
-    assert (world.api.patches, world.api.events) == ([], [])
+    assert (world.written, world.events) == ([], [])
 
 
 async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a_second_pod(world):
@@ -238,7 +152,7 @@ async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a
         world.pod(name, "a", "b")
     world.api.fail(ApiError("away"), "PATCH", times=None)
     assert not await world.reconcile()
-    assert (world.count("assignment_correction_failures", reason="unanswered"), world.api.events) == (2, [])
+    assert (world.count("assignment_correction_failures", reason="unanswered"), world.events) == (2, [])
     assert len(world.api.writes) == 2
     assert world.reconciler.uncounted == (Share("b", 6),)
     assert world.divergent == 3
@@ -246,7 +160,7 @@ async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a
     world.now += 15
     assert await world.reconcile()
     assert world.divergent == 0
-    assert ([world.cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
+    assert ([world.find_cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
 
 
 async def test_one_pod_that_is_not_answered_stops_no_other_one(world):
@@ -255,8 +169,8 @@ async def test_one_pod_that_is_not_answered_stops_no_other_one(world):
     world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
     for _ in range(3):
         assert await world.reconcile()
-    assert [world.cards(name) for name in "pqr"] == [{"c": ["a"]}, {"c": ["b"]}, {"c": ["b"]}]
-    assert [each.path.rpartition("/")[2] for each in world.api.writes if each.method == "PATCH"].count("p") == 1
+    assert [world.find_cards(name) for name in "pqr"] == [{"c": ["a"]}, {"c": ["b"]}, {"c": ["b"]}]
+    assert world.count_patches("/p") == 1
 
 
 async def test_two_pods_that_are_never_answered_stop_the_others_for_one_look(world):
@@ -266,7 +180,7 @@ async def test_two_pods_that_are_never_answered_stop_the_others_for_one_look(wor
         world.api.fail(ApiError("away"), "PATCH", f"/pods/{name}", times=None)
     assert not await world.reconcile()
     assert await world.reconcile()
-    assert world.cards("r") == {"c": ["b"]}
+    assert world.find_cards("r") == {"c": ["b"]}
 
 
 async def test_a_dialects_annotations_that_are_not_answered_stop_those_of_no_other_pod(world):
@@ -276,7 +190,7 @@ async def test_a_dialects_annotations_that_are_not_answered_stop_those_of_no_oth
         world.annotate(name, {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
     world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
     assert await world.reconcile()
-    assigned = [world.api.pods[name]["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] for name in "pq"]
+    assigned = [world.find(name)["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] for name in "pq"]
     assert assigned == ["false", "true"]
 
 
@@ -295,9 +209,9 @@ async def test_a_refused_correction_stops_no_other_one(world, error, reason):
     world.pod("stray", None, "b")
     world.api.fail(error, "PATCH", "/pods/p", times=None)
     assert await world.reconcile()
-    assert [world.cards(name) for name in ("q", "r")] == [{"c": ["b"]}] * 2
-    assert world.cards("stray")["c"] == ["b"]
-    assert world.cards("p") == {"c": ["a"]}
+    assert [world.find_cards(name) for name in ("q", "r")] == [{"c": ["b"]}] * 2
+    assert world.find_cards("stray")["c"] == ["b"]
+    assert world.find_cards("p") == {"c": ["a"]}
     assert world.count("assignment_correction_failures", reason=reason) == 1
 
 
@@ -307,17 +221,16 @@ async def test_a_refused_pod_is_left_alone_for_twice_as_long_each_time_and_told_
     tries = []
     for second in range(2000):
         world.now = float(second)
-        before = len(world.api.writes)
+        before = world.count_patches()
         assert await world.reconcile()
-        if [each for each in world.api.writes[before:] if each.method == "PATCH"]:
-            tries.append(second)
+        tries += [second] * (world.count_patches() - before)
     assert tries == [0, 15, 45, 105, 225, 465, 765, 1065, 1365, 1665, 1965]
-    assert [reason for _, reason, _ in world.api.events] == ["AssignmentNotCorrected"]
+    assert [reason for _, reason, _ in world.events] == ["AssignmentNotCorrected"]
     assert len([each for each in caplog.records if "assignment not corrected pod=d/p uid=uid-p" in each.message]) == 1
     world.api.recover()
     world.now += 300
     assert await world.reconcile()
-    assert (world.cards("p"), world.reconciler.uncounted) == ({"c": ["b"]}, ())
+    assert (world.find_cards("p"), world.reconciler.uncounted) == ({"c": ["b"]}, ())
 
 
 async def test_who_changes_a_refused_pod_again_and_again_keeps_no_agent_busy(world):
@@ -326,10 +239,9 @@ async def test_who_changes_a_refused_pod_again_and_again_keeps_no_agent_busy(wor
     for second in range(500):
         world.now = float(second)
         world.pod("p", "a", "b", request=f'{{"c": {{"gas-allow": ["card{second}"]}}}}')
-        before = len(world.api.writes)
+        before = world.count_patches()
         await world.reconcile()
-        if [each for each in world.api.writes[before:] if each.method == "PATCH"]:
-            tries.append(second)
+        tries += [second] * (world.count_patches() - before)
     assert tries == [0, 15, 45, 105, 225, 465]
 
 
@@ -339,8 +251,8 @@ async def test_what_a_refused_pod_holds_stays_counted(world):
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", "/pods/p", times=None)
     assert await world.reconcile()
     # On card b by the one that left it, as long as there is one.
-    assert (world.cards("q"), world.reconciler.uncounted) == ({"c": ["a"], MOVING: ["b"]}, ())
-    world.pods.take(msgspec.convert({**world.api.pods["q"], "status": {"phase": "Succeeded"}}, Pod))
+    assert (world.find_cards("q"), world.reconciler.uncounted) == ({"c": ["a"], MOVING: ["b"]}, ())
+    world.pods.take(msgspec.convert({**world.find("q"), "status": {"phase": "Succeeded"}}, Pod))
     del world.held["d", "q"]
     assert await world.reconcile()
     assert world.reconciler.uncounted == (Share("b", 2),)
@@ -353,7 +265,8 @@ async def test_without_the_right_every_difference_is_told_once_and_counted(world
     assert await world.reconcile()
     assert await world.reconcile()
     assert world.count("assignment_correction_failures", reason="forbidden") == 2
-    assert len(world.api.events) == 2
+    assert not world.reconciler.doubtful
+    assert len(world.events) == 2
     assert world.reconciler.uncounted == (Share("b", 4),)
 
 
@@ -361,7 +274,7 @@ async def test_nothing_is_corrected_before_the_cards_are_known(world):
     world.pod("p", "a", "b")
     world.node = None
     assert not await world.reconcile()
-    assert world.api.patches == []
+    assert world.written == []
 
 
 async def test_a_dialects_annotations_are_not_asked_for_again_at_once_where_they_are_refused(world, caplog):
@@ -378,30 +291,17 @@ async def test_a_dialects_annotations_are_not_asked_for_again_at_once_where_they
     assert (patched, len(caplog.records)) == (["p", "q"], 1)
 
 
-def test_devices_of_other_resources_are_left_out():
-    answer = resources.ListPodResourcesResponse()
-    pod = answer.pod_resources.add(namespace="d", name="p")
-    container = pod.containers.add(name="c")
-    container.devices.add(resource_name="accelkit.io/memory", device_ids=[unit("a", 1)])
-    container.devices.add(resource_name="accelkit.io/memory", device_ids=[unit("a", 2)])
-    container.devices.add(resource_name="example.com/nic", device_ids=["n"])
-    pod.containers.add(name="other").devices.add(resource_name="example.com/nic", device_ids=["m"])
-    assert group_devices_by_pod(answer, NATIVE) == {
-        ("d", "p"): {"c": ContainerDevices([unit("a", 1), unit("a", 2)], [])}
-    }
-
-
 async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
     world.use("gcushare")
     world.pod("p", "a", "a")
     world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
     assert await world.reconcile()
-    annotations = world.api.pods["p"]["metadata"]["annotations"]
+    annotations = world.find("p")["metadata"]["annotations"]
     assert (annotations["enflame.com/gcu-device-assigned"], annotations["enflame.com/gcu-device-id"]) == ("true", "5")
     assert annotations["enflame.com/gcu-device-memory-request"] == "2"
-    written = len(world.api.patches)
+    written = len(world.written)
     assert await world.reconcile()
-    assert len(world.api.patches) == written
+    assert len(world.written) == written
 
 
 @pytest.mark.parametrize(
@@ -416,10 +316,10 @@ async def test_what_is_not_believed_is_corrected_told_and_counted_once(world, as
     world.pod("p", assigned, "a", **forged)
     for _ in range(2):
         assert await world.reconcile()
-    ((_, written),) = world.api.patches
+    ((_, written),) = world.written
     assert written == Assignment({"c": (Share("a", 2),)})
     message = f"its assignment is not believed: {told}; the kubelet gave c 2 B of card a"
-    assert world.api.events == [("p", "AssignmentCorrected", message)]
+    assert world.events == [("p", "AssignmentCorrected", message)]
     assert (world.count("disbelieved_assignments"), world.count("assignment_corrections")) == (1, 1)
 
 
@@ -428,16 +328,16 @@ async def test_compute_that_was_changed_is_put_back(world):
     assert await world.reconcile()
     world.pod("p", "a", "a", c=(Share("a", 2, 1000),))
     assert await world.reconcile()
-    assert [written for _, written in world.api.patches] == [Assignment({"c": (Share("a", 2),)})]
+    assert [written for _, written in world.written] == [Assignment({"c": (Share("a", 2),)})]
     assert await world.reconcile()
-    assert len(world.api.patches) == 1
+    assert len(world.written) == 1
 
 
 async def test_a_pod_from_the_time_of_another_unit_holds_what_its_devices_were_worth(world):
     world.pod("p", "a", "b", amount=16)
     world.pods.learn_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
     assert await world.reconcile()
-    ((_, written),) = world.api.patches
+    ((_, written),) = world.written
     assert written == Assignment({"c": (Share("b", 16),)})
 
 
@@ -446,24 +346,26 @@ async def test_a_pod_of_a_dialect_that_is_not_served_any_more_is_corrected_in_it
     world.pod("p", "a", "b")
     world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
     assert await world.reconcile()
-    assert world.cards("p") == {"c": ["b"]}
-    assert world.api.pods["p"]["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
+    assert world.find_cards("p") == {"c": ["b"]}
+    assert world.find("p")["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
 
 
 def test_devices_of_all_dialects_are_shown():
     answer = resources.ListPodResourcesResponse()
     given = {
-        "p": ("enflame.com/gcu-memory", unit("a", 1)),
-        "q": ("aliyun.com/gpu-count", "b"),
-        "ours": ("nvidia.com/gpu", "a"),
-        "theirs": ("nvidia.com/gpu", "b"),
-        "others": ("aliyun.com/gpu-mem", "GPU-1-_-3"),
+        "p": (("enflame.com/gcu-memory", unit("a", 1)), ("enflame.com/gcu-memory", unit("a", 2)), ("x.com/nic", "n")),
+        "q": (("aliyun.com/gpu-count", "b"),),
+        "ours": (("nvidia.com/gpu", "a"),),
+        "theirs": (("nvidia.com/gpu", "b"),),
+        "others": (("aliyun.com/gpu-mem", "GPU-1-_-3"),),
+        "nic": (("x.com/nic", "n"),),
     }
-    for name, (resource, device_id) in given.items():
+    for name, devices in given.items():
         container = answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
-        container.devices.add(resource_name=resource, device_ids=[device_id])
+        for resource, device_id in devices:
+            container.devices.add(resource_name=resource, device_ids=[device_id])
     assert group_devices_by_pod(answer, NATIVE, {("d", "ours")}, DeviceIds("ab")) == {
-        ("d", "p"): {"c": ContainerDevices([unit("a", 1)], [])},
+        ("d", "p"): {"c": ContainerDevices([unit("a", 1), unit("a", 2)], [])},
         ("d", "q"): {"c": ContainerDevices([], ["b"])},
         ("d", "ours"): {"c": ContainerDevices([], ["a"])},
     }

@@ -70,6 +70,7 @@ def test_every_model_is_known_to_these_tests():
 def test_each_model_is_found_with_its_memory_its_driver_and_its_links(tmp_path, known):
     host = FakeHost(tmp_path).add(known.vendor, 3, known.name)
     found = find(host)
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink() and not path.exists()]
     cards = [each.card for each in found]
     assert [each.driver for each in found] == [known.driver] * 3
     assert {card.vendor for card in cards} == {known.vendor}

@@ -51,6 +51,11 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("n")
 
 
+@pytest.fixture
+def api():
+    return WatchedApi()
+
+
 @asynccontextmanager
 async def running(api, root, spec=SPEC):
     kubeconfig = write_kubeconfig(root, "https://fake")
@@ -82,8 +87,7 @@ def has_status(node):
     return "status" in node
 
 
-async def test_a_node_registers_with_its_labels_and_its_own_win(root):
-    api = WatchedApi()
+async def test_a_node_registers_with_its_labels_and_its_own_win(api, root):
     async with running(api, root):
         node = await follow(api, NODE, has_status)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -101,15 +105,13 @@ async def test_a_node_registers_with_its_labels_and_its_own_win(root):
     assert node["status"]["nodeInfo"]["architecture"] == arch
 
 
-async def test_a_node_without_cards_has_no_label_of_them(root):
-    api = WatchedApi()
+async def test_a_node_without_cards_has_no_label_of_them(api, root):
     async with running(api, root, NodeSpec(name="n")):
         node = await follow(api, NODE, has_status)
     assert "feature.node.kubernetes.io/pci-simulated.present" not in node["metadata"]["labels"]
 
 
-async def test_a_node_that_is_there_already_keeps_what_others_wrote(root):
-    api = WatchedApi()
+async def test_a_node_that_is_there_already_keeps_what_others_wrote(api, root):
     api.store("/api/v1/nodes", {"metadata": {"name": "n", "labels": {"ours": "x"}}, "spec": {"unschedulable": True}})
     async with running(api, root):
         node = await follow(api, NODE, has_status)
@@ -117,8 +119,7 @@ async def test_a_node_that_is_there_already_keeps_what_others_wrote(root):
     assert (node["metadata"]["labels"]["ours"], node["metadata"]["labels"]["zone"]) == ("x", "a")
 
 
-async def test_a_ready_node_says_what_it_has(root):
-    api = WatchedApi()
+async def test_a_ready_node_says_what_it_has(api, root):
     async with running(api, root):
         status = (await follow(api, NODE, has_status))["status"]
     own = {"cpu": "3", "memory": str(2**33), "pods": "7", "ephemeral-storage": "100Gi"}
@@ -144,8 +145,7 @@ async def test_a_ready_node_says_what_it_has(root):
     assert info["machineID"] == info["systemUUID"].replace("-", "") != info["systemUUID"]
 
 
-async def test_its_lease_is_held_and_renewed(root):
-    api = WatchedApi()
+async def test_its_lease_is_held_and_renewed(api, root):
     async with running(api, root):
         first = await follow(api, LEASE, lambda _: True)
         assert (first["kind"], first["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
@@ -157,8 +157,7 @@ async def test_its_lease_is_held_and_renewed(root):
         await follow(api, LEASE, lambda lease: lease["spec"]["renewTime"] > first["spec"]["renewTime"])
 
 
-async def test_everything_is_tried_again_while_the_api_server_is_away(root):
-    api = WatchedApi()
+async def test_everything_is_tried_again_while_the_api_server_is_away(api, root):
     for path in ("/nodes", "/leases", "/status"):
         api.fail(ApiError("away", status=503), path=path, times=2)
     async with running(api, root):
@@ -166,9 +165,8 @@ async def test_everything_is_tried_again_while_the_api_server_is_away(root):
         await follow(api, LEASE, lambda _: True)
 
 
-async def test_a_node_that_cannot_register_in_time_is_an_error(root, monkeypatch):
+async def test_a_node_that_cannot_register_in_time_is_an_error(api, root, monkeypatch):
     monkeypatch.setattr(kubelet, "_REGISTRATION_SECONDS", 0.05)
-    api = WatchedApi()
     api.fail(ApiError("away", status=503), times=None)
     async with running(api, root) as task:
         with pytest.raises(SandboxError, match="n cannot register at https://fake"):
@@ -182,8 +180,7 @@ async def test_a_root_that_cannot_be_made_is_an_error(root):
             await asyncio.wait_for(asyncio.shield(task), DEADLINE)
 
 
-async def test_a_nodes_folder_has_what_the_node_agent_looks_for_and_its_kubelet_listens(root):
-    api = WatchedApi()
+async def test_a_nodes_folder_has_what_the_node_agent_looks_for_and_its_kubelet_listens(api, root):
     pods = "/api/v1/namespaces/default/pods"
     body = {
         "metadata": {"name": "p", "namespace": "default", "uid": "u"},
@@ -215,9 +212,8 @@ def checkpoint_of(root, resource):
     save_checkpoint(folder / CHECKPOINT_NAME, manager)
 
 
-async def test_a_resource_from_before_a_restart_is_there_without_devices_until_its_grace_is_over(root):
+async def test_a_resource_from_before_a_restart_is_there_without_devices_until_its_grace_is_over(api, root):
     checkpoint_of(root, CARD)
-    api = WatchedApi()
     patches = []
     api.after.append(lambda request: patches.append(request.body) if request.path.endswith("/status") else None)
     async with running(api, root):

@@ -89,67 +89,39 @@ async def test_what_the_plugin_gave_is_kept_with_the_devices():
     assert node.plugin.allocate_calls == [["card-00"]]
 
 
-async def test_a_smaller_app_container_takes_its_devices_from_the_init_container():
-    node = Node()
-    first = await node.start("p", "init", INIT, 8)
-    second = await node.start("p", "main", APP, 4)
-    assert second < first
-    assert len(node.used()) == 8
+KINDS = {"init": INIT, "init2": INIT, "init3": INIT, "side": SIDECAR}
+# On so many devices, containers of a pod that ask for so many; how many are held in the end, and by which of them.
+REUSE = {
+    "a larger one takes all and some more": (16, {"init": 4, "main": 8}, 8, lambda init, main: init < main),
+    "two share": (8, {"init": 8, "a": 4, "b": 4}, 8, lambda init, a, b: a | b == init and not a & b),
+    "the second finds the rest": (10, {"init": 6, "a": 4, "b": 4}, 8, lambda init, a, b: a < init and init - a < b),
+    "plain init containers use the same": (
+        8,
+        {"init": 4, "init2": 8, "init3": 4, "main": 8},
+        8,
+        lambda init, init2, init3, main: init < init2 and init3 < init2 and main == init2,
+    ),
+    "a sidecar before an init container keeps its own": (
+        8,
+        {"side": 4, "init": 4, "main": 4},
+        8,
+        lambda side, init, main: not side & init and main == init,
+    ),
+    "a sidecar after an init container takes them": (
+        8,
+        {"init": 4, "side": 4, "main": 4},
+        8,
+        lambda init, side, main: side == init and not main & side,
+    ),
+}
 
 
-async def test_a_larger_app_container_takes_all_of_the_init_container_and_some_more():
-    node = Node()
-    first = await node.start("p", "init", INIT, 4)
-    second = await node.start("p", "main", APP, 8)
-    assert first < second
-    assert len(node.used()) == 8
-
-
-async def test_two_app_containers_share_what_one_init_container_left():
-    node = Node(8)
-    first = await node.start("p", "init", INIT, 8)
-    one = await node.start("p", "one", APP, 4)
-    two = await node.start("p", "two", APP, 4)
-    assert one | two == first
-    assert not one & two
-
-
-async def test_the_second_app_container_finds_only_the_rest_of_what_the_init_container_left():
-    node = Node(10)
-    first = await node.start("p", "init", INIT, 6)
-    one = await node.start("p", "one", APP, 4)
-    two = await node.start("p", "two", APP, 4)
-    assert one < first
-    assert first - one < two
-    assert len(node.used()) == 8
-
-
-async def test_plain_init_containers_use_the_same_devices_one_after_the_other():
-    node = Node(8)
-    first = await node.start("p", "one", INIT, 4)
-    second = await node.start("p", "two", INIT, 8)
-    third = await node.start("p", "three", INIT, 4)
-    assert first < second
-    assert third < second
-    assert await node.start("p", "main", APP, 8) == second
-
-
-async def test_a_sidecar_before_an_init_container_keeps_its_devices_to_itself():
-    node = Node(8)
-    sidecar = await node.start("p", "sidecar", SIDECAR, 4)
-    init = await node.start("p", "init", INIT, 4)
-    main = await node.start("p", "main", APP, 4)
-    assert not sidecar & init
-    assert main == init
-
-
-async def test_a_sidecar_after_an_init_container_takes_its_devices_out_of_the_pool():
-    node = Node(8)
-    init = await node.start("p", "init", INIT, 4)
-    sidecar = await node.start("p", "sidecar", SIDECAR, 4)
-    main = await node.start("p", "main", APP, 4)
-    assert sidecar == init
-    assert not main & sidecar
+@pytest.mark.parametrize(("devices", "containers", "used", "holds"), REUSE.values(), ids=REUSE)
+async def test_containers_take_what_init_containers_left(devices, containers, used, holds):
+    node = Node(devices)
+    held = {name: await node.start("p", name, KINDS.get(name, APP), count) for name, count in containers.items()}
+    assert holds(**held)
+    assert len(node.used()) == used
 
 
 async def test_another_pod_ends_the_reuse_of_an_earlier_pods_devices():
@@ -169,12 +141,6 @@ async def test_a_plugin_without_the_option_is_not_asked_for_a_preference():
     node = Node()
     await node.start("p", "main", APP, 4)
     assert node.plugin.preferred_calls == []
-
-
-async def test_the_preferred_devices_are_taken():
-    node = Node(plugin=Plugin(["card-03", "card-09"]), preferred=True)
-    assert await node.start("p", "main", APP, 2) == {"card-03", "card-09"}
-    assert node.plugin.preferred_calls == [(node.ids, [], 2)]
 
 
 async def test_the_plugin_hears_which_devices_are_taken_already_and_the_total():
@@ -201,16 +167,14 @@ async def test_a_preference_for_devices_in_use_is_ignored():
     assert await node.start("q", "main", APP, 3) == {"card-01", "card-02", "card-03"}
 
 
-async def test_a_preference_for_too_few_devices_is_filled_up():
-    node = Node(8, plugin=Plugin(["card-05"]), preferred=True)
-    chosen = await node.start("p", "main", APP, 3)
-    assert "card-05" in chosen
-    assert len(chosen) == 3
-
-
-async def test_a_preference_for_too_many_devices_is_cut():
-    node = Node(8, plugin=Plugin(["card-05", "card-06", "card-07"]), preferred=True)
-    assert await node.start("p", "main", APP, 2) < {"card-05", "card-06", "card-07"}
+@pytest.mark.parametrize("preference", ["05", "03 06", "05 06 07"], ids=["too few", "enough", "too many"])
+async def test_preferred_devices_are_taken_and_filled_up_or_cut(preference):
+    preferred = {f"card-{number}" for number in preference.split()}
+    node = Node(8, plugin=Plugin(sorted(preferred)), preferred=True)
+    chosen = await node.start("p", "main", APP, 2)
+    assert len(chosen) == 2
+    assert chosen <= preferred or chosen >= preferred
+    assert node.plugin.preferred_calls == [(node.ids, [], 2)]
 
 
 async def test_no_preference_is_asked_when_reusable_devices_suffice():
@@ -283,22 +247,14 @@ async def test_a_failed_call_leaves_nothing_allocated(step):
     assert len(await node.start("q", "main", APP, 4)) == 4
 
 
-async def test_a_released_pod_frees_its_devices():
-    node = Node(4)
-    await node.start("p", "main", APP, 4)
-    node.manager.release("p")
-    assert node.used() == frozenset()
-    assert len(await node.start("q", "main", APP, 4)) == 4
-    assert node.manager.list_holders() == {"q"}
-
-
 async def test_releasing_one_pod_leaves_the_other_its_devices():
     node = Node(8)
     await node.start("p", "main", APP, 4)
     kept = await node.start("q", "main", APP, 4)
     node.manager.release("p")
     node.manager.release("p")
-    assert node.used() == kept
+    assert (node.used(), node.manager.list_holders()) == (kept, {"q"})
+    assert len(await node.start("r", "main", APP, 4)) == 4
 
 
 async def test_restored_devices_are_in_use():
@@ -417,25 +373,14 @@ def test_devices_are_known_with_their_numa_nodes():
     assert node.manager.find_device(MEMORY, "x") is None
 
 
-@pytest.mark.parametrize("name", ["accelkit.io/memory", "nvidia.com/gpu", "a/b", "Enflame.com/x".lower()])
-def test_extended_resource_names(name):
-    assert is_extended_resource_name(name)
-
-
 @pytest.mark.parametrize(
-    "name",
+    ("names", "extended"),
     [
-        "cpu",
-        "kubernetes.io/x",
-        "a.kubernetes.io/x",
-        "requests.a.b/c",
-        "A.b/c",
-        "a/",
-        "/a",
-        "a/b/c",
-        "a/-",
-        "a" * 250 + "/b",
+        (("accelkit.io/memory", "nvidia.com/gpu", "a/b", "enflame.com/x"), True),
+        (("cpu", "kubernetes.io/x", "a.kubernetes.io/x", "requests.a.b/c", "A.b/c"), False),
+        (("a/", "/a", "a/b/c", "a/-", "a" * 250 + "/b"), False),
     ],
+    ids=["extended", "of Kubernetes or in capitals", "not names"],
 )
-def test_names_that_are_none(name):
-    assert not is_extended_resource_name(name)
+def test_extended_resource_names(names, extended):
+    assert {name: is_extended_resource_name(name) for name in names} == dict.fromkeys(names, extended)

@@ -121,6 +121,14 @@ class Kubelet:
             request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource)
             await RegistrationStub(channel).Register(request, timeout=DEADLINE)
 
+    @contextlib.asynccontextmanager
+    async def serving(self, devices, name="plugin.sock", **options):
+        """Serve a plugin that registers; yields it once its devices count."""
+        async with Plugin(self.folder, name, devices=devices, **options).serving() as plugin:
+            await self.register(name)
+            await self.until(devices, devices)
+            yield plugin
+
     async def allocate(self, number, pod="p"):
         container = DeviceRequest(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
         await self.manager.allocate(pod, container)
@@ -150,10 +158,8 @@ async def test_a_plugin_that_registers_is_dialled_and_its_devices_count(kubelet,
         await kubelet.until(2, 1)
 
 
-async def test_what_allocate_answers_reaches_the_container(kubelet, folder):
-    async with Plugin(folder, devices=1).serving():
-        await kubelet.register()
-        await kubelet.until(1, 1)
+async def test_what_allocate_answers_reaches_the_container(kubelet):
+    async with kubelet.serving(1):
         response = (await kubelet.allocate(1)).response
     assert response.environment == {"IDS": "card-0"}
     assert response.devices == ("/dev/sim0",)
@@ -161,10 +167,8 @@ async def test_what_allocate_answers_reaches_the_container(kubelet, folder):
     assert response.cdi_devices == ("a.io/card=0",)
 
 
-async def test_the_preferred_devices_are_asked_for_and_taken(kubelet, folder):
-    async with Plugin(folder, preferred=["card-2", "card-3"]).serving() as plugin:
-        await kubelet.register()
-        await kubelet.until(4, 4)
+async def test_the_preferred_devices_are_asked_for_and_taken(kubelet):
+    async with kubelet.serving(4, preferred=["card-2", "card-3"]) as plugin:
         held = await kubelet.allocate(2)
     assert held.device_ids == {"card-2", "card-3"}
     assert [(list(ask.available_deviceIDs), ask.allocation_size) for ask in plugin.asked] == [
@@ -172,19 +176,15 @@ async def test_the_preferred_devices_are_asked_for_and_taken(kubelet, folder):
     ]
 
 
-async def test_pre_start_is_called_when_the_plugin_requires_it(kubelet, folder):
-    async with Plugin(folder, devices=1, pre_start=True).serving() as plugin:
-        await kubelet.register()
-        await kubelet.until(1, 1)
+async def test_pre_start_is_called_when_the_plugin_requires_it(kubelet):
+    async with kubelet.serving(1, pre_start=True) as plugin:
         await kubelet.allocate(1)
         await kubelet.manager.pre_start("p", "main")
     assert plugin.started == [["card-0"]]
 
 
-async def test_a_refused_allocate_fails_with_the_words_of_grpc(kubelet, folder):
-    async with Plugin(folder, fail=True).serving():
-        await kubelet.register()
-        await kubelet.until(4, 4)
+async def test_a_refused_allocate_fails_with_the_words_of_grpc(kubelet):
+    async with kubelet.serving(4, fail=True):
         with pytest.raises(DevicePluginError, match="rpc error: code = FailedPrecondition desc = card is full"):
             await kubelet.allocate(1)
 
@@ -226,39 +226,23 @@ async def test_a_list_of_4194304_bytes_is_taken(kubelet, folder):
         await kubelet.until(len(devices), len(devices))
 
 
-async def test_a_list_of_one_byte_more_ends_the_plugin(kubelet, folder):
+async def test_a_list_of_one_byte_more_ends_the_plugin(kubelet):
     devices = message(LIMIT + 1)
-    async with Plugin(folder).serving() as plugin:
-        await kubelet.register()
-        await kubelet.until(4, 4)
+    async with kubelet.serving(4) as plugin:
         plugin.lists.put_nowait(devices)
         await kubelet.until(4, 0)
 
 
-async def test_the_end_of_the_stream_makes_all_devices_unhealthy(kubelet, folder):
-    async with Plugin(folder).serving() as plugin:
-        await kubelet.register()
-        await kubelet.until(4, 4)
-        plugin.lists.put_nowait(None)
-        await kubelet.until(4, 0)
-
-
-async def test_a_killed_plugin_can_come_back(kubelet, folder):
-    async with Plugin(folder).serving():
-        await kubelet.register()
-        await kubelet.until(4, 4)
+async def test_a_killed_plugin_can_come_back(kubelet):
+    async with kubelet.serving(4):
+        pass
     await kubelet.until(4, 0)
-    async with Plugin(folder, "again.sock", devices=6).serving():
-        await kubelet.register("again.sock")
-        await kubelet.until(6, 6)
+    async with kubelet.serving(6, "again.sock"):
+        pass
 
 
-async def test_the_end_of_an_earlier_stream_drops_the_newer_registration_as_the_real_kubelet_does(kubelet, folder):
-    async with Plugin(folder).serving() as old, Plugin(folder, "new.sock", devices=6).serving():
-        await kubelet.register()
-        await kubelet.until(4, 4)
-        await kubelet.register("new.sock")
-        await kubelet.until(6, 6)
+async def test_the_end_of_an_earlier_stream_drops_the_newer_registration_as_the_real_kubelet_does(kubelet):
+    async with kubelet.serving(4) as old, kubelet.serving(6, "new.sock"):
         old.lists.put_nowait(None)
         await kubelet.until(6, 0)
 

@@ -54,23 +54,15 @@ def entries(devices):
     return [(list(each.device_ids), [node.ID for node in each.topology.nodes]) for each in devices]
 
 
-async def test_list_has_sidecars_and_containers_but_no_plain_init_containers(lister):
+async def test_pods_are_listed_with_sidecars_and_an_entry_for_each_device_and_numa_node(lister):
     response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     assert [(each.namespace, each.name) for each in response.pod_resources] == [("team", "one"), ("team", "two")]
-    assert [each.name for each in response.pod_resources[0].containers] == ["side", "main"]
-
-
-async def test_each_device_and_numa_node_is_an_entry_of_its_own(lister):
-    response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     side, main = response.pod_resources[0].containers
+    assert (side.name, main.name) == ("side", "main")
+    assert [len(each.devices) for each in response.pod_resources[1].containers] == [0, 0]
     assert entries(side.devices) == [(["b"], [0]), (["b"], [1])]
     assert entries(main.devices) == [(["a"], [0]), (["c"], []), (["gone"], [])]
     assert {each.resource_name for each in main.devices} == {MEMORY}
-
-
-async def test_a_pod_without_devices_is_listed_too(lister):
-    response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
-    assert [len(each.devices) for each in response.pod_resources[1].containers] == [0, 0]
 
 
 async def test_healthy_devices_are_allocatable_whether_held_or_not(lister):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from aiohttp import web
 from fake_api.watches import WatchedApi
+from support.programs import write_accelkit
 from support.waiting import until
 
 from accelkit.errors import DevicePluginError
@@ -105,29 +104,6 @@ def manager_of(devices: int = 0, plugin: Plugin | None = None) -> DeviceManager:
         manager.connect_plugin(CARD, PluginOptions(pre_start=True), plugin or Plugin())
         manager.update_devices(CARD, [PluginDevice(id=f"card-{each}", healthy=True) for each in range(devices)])
     return manager
-
-
-def write_program(folder: Path, text: str) -> dict[str, str]:
-    """Put a program in the place of accelkit's own command; return the environment that finds it."""
-    package = folder / "program" / "accelkit"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(text)
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-@asynccontextmanager
-async def serve(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[int]:
-    """Serve HTTP requests by a function; yields the port."""
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
 
 
 def container(name: str = "main", image: str = "other", cards: int = 0, **fields: object) -> Json:
@@ -243,7 +219,7 @@ def ours(*args: str, name: str = "main", **fields: Any) -> Json:
 
 def node_of(folder: Path, *, manager: DeviceManager | None = None) -> Node:
     """A node on which containers of our image run `PROGRAM`."""
-    return Node(folder, environ=write_program(folder, PROGRAM), manager=manager)
+    return Node(folder, environ=write_accelkit(folder / "program", PROGRAM), manager=manager)
 
 
 def read_log(node: Node, pod: str, name: str = "main") -> list[Json]:

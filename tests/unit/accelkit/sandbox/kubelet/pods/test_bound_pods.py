@@ -13,23 +13,22 @@ from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
 from accelkit.sandbox.kubelet.pods.pods import Pods
 
 
-async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(tmp_path):
-    node = Node(tmp_path, manager=manager_of(2))
-    async with node.running():
-        node.bind("p", container(cards=2))
-        await node.phase("p", "Running")
-        assert node.given("p")["main"] == {
-            "environment": {"CARDS": "card-0,card-1"},
-            "devices": ["/dev/card"],
-            "mounts": [],
-            "device_ids": {CARD: ["card-0", "card-1"]},
-        }
-        assert node.list_kept() == {"uid-p"}
-        assert [pod.metadata.name for pod in node.pods.list_active()] == ["p"]
-        node.delete("p")
-        await node.until("p", lambda pod: pod is None)
-        assert (node.manager.list_holders(), node.list_kept()) == (set(), set())
-        assert node.pods.list_active() == []
+@pytest.mark.parametrize("cards", [2])
+async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(node):
+    node.bind("p", container(cards=2))
+    await node.phase("p", "Running")
+    assert node.given("p")["main"] == {
+        "environment": {"CARDS": "card-0,card-1"},
+        "devices": ["/dev/card"],
+        "mounts": [],
+        "device_ids": {CARD: ["card-0", "card-1"]},
+    }
+    assert node.list_kept() == {"uid-p"}
+    assert [pod.metadata.name for pod in node.pods.list_active()] == ["p"]
+    node.delete("p")
+    await node.until("p", lambda pod: pod is None)
+    assert (node.manager.list_holders(), node.list_kept()) == (set(), set())
+    assert node.pods.list_active() == []
     (deletion,) = (request for request in node.api.done if request.method == "DELETE")
     # Without the UID a pod that has the name by now would go.
     assert (deletion.body["gracePeriodSeconds"], deletion.body["preconditions"]) == (0, {"uid": "uid-p"})
@@ -65,71 +64,61 @@ async def test_the_oldest_pod_gets_the_last_device_and_the_other_fails_with_the_
         assert [pod.metadata.name for pod in node.pods.list_active()] == ["b"]
 
 
-async def test_a_pod_that_fails_admission_leaves_no_device_behind(tmp_path):
-    node = Node(tmp_path, manager=manager_of(2))
-    async with node.running():
-        node.bind("greedy", container("one", cards=1), container("two", cards=2))
-        await node.phase("greedy", "Failed")
-        assert node.manager.list_holders() == set()
-        node.bind("modest", container(cards=2))
-        await node.phase("modest", "Running")
-        # It says so once, and nothing of it ever runs.
-        assert [request.path for request in node.api.writes].count(f"{PODS}/greedy/status") == 1
+@pytest.mark.parametrize("cards", [2])
+async def test_a_pod_that_fails_admission_leaves_no_device_behind(node):
+    node.bind("greedy", container("one", cards=1), container("two", cards=2))
+    await node.phase("greedy", "Failed")
+    assert node.manager.list_holders() == set()
+    node.bind("modest", container(cards=2))
+    await node.phase("modest", "Running")
+    # It says so once, and nothing of it ever runs.
+    assert [request.path for request in node.api.writes].count(f"{PODS}/greedy/status") == 1
 
 
-async def test_a_quantity_that_nobody_understands_fails_the_pod(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
-    async with node.running():
-        node.bind("odd", {"name": "main", "resources": {"limits": {CARD: "many"}}})
-        assert "many" in (await node.phase("odd", "Failed"))["message"]
+async def test_a_quantity_that_nobody_understands_fails_the_pod(node):
+    node.bind("odd", {"name": "main", "resources": {"limits": {CARD: "many"}}})
+    assert "many" in (await node.phase("odd", "Failed"))["message"]
 
 
-async def test_an_init_containers_devices_are_given_on_and_a_sidecars_are_its_own(tmp_path):
-    node = Node(tmp_path, manager=manager_of(3))
-    async with node.running():
-        inits = [container("side", cards=1, restartPolicy="Always"), container("init", cards=2)]
-        node.bind("p", container(cards=2), initContainers=inits)
-        await node.phase("p", "Running")
-        given = {name: each["device_ids"][CARD] for name, each in node.given("p").items()}
+@pytest.mark.parametrize("cards", [3])
+async def test_an_init_containers_devices_are_given_on_and_a_sidecars_are_its_own(node):
+    inits = [container("side", cards=1, restartPolicy="Always"), container("init", cards=2)]
+    node.bind("p", container(cards=2), initContainers=inits)
+    await node.phase("p", "Running")
+    given = {name: each["device_ids"][CARD] for name, each in node.given("p").items()}
     assert given["init"] == given["main"]
     assert not set(given["side"]) & set(given["main"])
 
 
-async def test_a_pod_that_is_forced_away_frees_its_devices_at_once(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
-    async with node.running():
-        node.bind("first", container(cards=1))
-        await node.phase("first", "Running")
-        del node.api.objects[f"{PODS}/first"]
-        node.bind("second", container(cards=1), created="2026-01-01T00:00:09Z")
-        await node.phase("second", "Running")
-        assert node.list_kept() == {"uid-second"}
+async def test_a_pod_that_is_forced_away_frees_its_devices_at_once(node):
+    node.bind("first", container(cards=1))
+    await node.phase("first", "Running")
+    del node.api.objects[f"{PODS}/first"]
+    node.bind("second", container(cards=1), created="2026-01-01T00:00:09Z")
+    await node.phase("second", "Running")
+    assert node.list_kept() == {"uid-second"}
     assert not [request for request in node.api.requests if request.method == "DELETE"]
 
 
-async def test_a_pod_that_has_ended_keeps_its_place_and_holds_nothing(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
-    async with node.running():
-        node.bind("job", container(cards=1))
-        await node.phase("job", "Running")
-        node.annotate("job", "sandbox.accelkit.io/exit", "0")
-        await node.phase("job", "Succeeded")
-        node.bind("next", container(cards=1))
-        await node.phase("next", "Running")
-        assert [pod.metadata.name for pod in node.pods.list_active()] == ["next"]
-        node.delete("job")
-        await node.until("job", lambda pod: pod is None)
+async def test_a_pod_that_has_ended_keeps_its_place_and_holds_nothing(node):
+    node.bind("job", container(cards=1))
+    await node.phase("job", "Running")
+    node.annotate("job", "sandbox.accelkit.io/exit", "0")
+    await node.phase("job", "Succeeded")
+    node.bind("next", container(cards=1))
+    await node.phase("next", "Running")
+    assert [pod.metadata.name for pod in node.pods.list_active()] == ["next"]
+    node.delete("job")
+    await node.until("job", lambda pod: pod is None)
 
 
-async def test_a_phase_that_somebody_sets_ends_the_pod_without_another_word(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
-    async with node.running():
-        node.bind("p", container(cards=1))
-        await node.phase("p", "Running")
-        node.find("p")["status"] = {"phase": "Failed", "reason": "Evicted"}
-        node.bind("next", container(cards=1))
-        await node.phase("next", "Running")
-        assert node.find("p")["status"] == {"phase": "Failed", "reason": "Evicted"}
+async def test_a_phase_that_somebody_sets_ends_the_pod_without_another_word(node):
+    node.bind("p", container(cards=1))
+    await node.phase("p", "Running")
+    node.find("p")["status"] = {"phase": "Failed", "reason": "Evicted"}
+    node.bind("next", container(cards=1))
+    await node.phase("next", "Running")
+    assert node.find("p")["status"] == {"phase": "Failed", "reason": "Evicted"}
 
 
 async def test_a_pod_that_is_deleted_before_it_is_admitted_just_goes(tmp_path):
@@ -172,52 +161,44 @@ async def test_a_restarted_kubelet_keeps_the_devices_of_pods_that_are_still_ther
     assert before.given("kept") == given
 
 
-async def test_a_pod_of_the_same_name_is_another_pod(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
-    async with node.running():
-        node.bind("p", container(cards=1))
-        await node.phase("p", "Running")
-        del node.api.objects[f"{PODS}/p"]
-        node.bind("p", container(cards=1), meta={"uid": "uid-again"})
-        await node.phase("p", "Running")
-        assert node.manager.list_holders() == {"uid-again"}
+async def test_a_pod_of_the_same_name_is_another_pod(node):
+    node.bind("p", container(cards=1))
+    await node.phase("p", "Running")
+    del node.api.objects[f"{PODS}/p"]
+    node.bind("p", container(cards=1), meta={"uid": "uid-again"})
+    await node.phase("p", "Running")
+    assert node.manager.list_holders() == {"uid-again"}
 
 
-async def test_a_deletion_is_tried_until_the_api_server_takes_it(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
-        node.api.fail(ApiError("busy", status=503), "DELETE", times=2)
-        node.delete("p")
-        await node.until("p", lambda pod: pod is None)
+async def test_a_deletion_is_tried_until_the_api_server_takes_it(node):
+    node.bind("p")
+    await node.phase("p", "Running")
+    node.api.fail(ApiError("busy", status=503), "DELETE", times=2)
+    node.delete("p")
+    await node.until("p", lambda pod: pod is None)
     assert len([request for request in node.api.requests if request.method == "DELETE"]) == 3
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_deletion_that_finds_another_pod_or_none_is_over(tmp_path, status):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
-        node.api.fail(ApiError("it is not this one", status=status), "DELETE", times=None)
-        node.delete("p")
-        node.bind("next")
-        await node.phase("next", "Running")
-        await asyncio.sleep(0.05)
+async def test_a_deletion_that_finds_another_pod_or_none_is_over(node, status):
+    node.bind("p")
+    await node.phase("p", "Running")
+    node.api.fail(ApiError("it is not this one", status=status), "DELETE", times=None)
+    node.delete("p")
+    node.bind("next")
+    await node.phase("next", "Running")
+    await asyncio.sleep(0.05)
     # Once when its process has ended, and once more at most, when its last status comes back.
     assert len([request for request in node.api.requests if request.method == "DELETE"]) <= 2
 
 
-async def test_active_pods_are_in_the_order_of_namespace_and_name(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        for name, namespace in (("b", "default"), ("a", "default"), ("c", "abc")):
-            node.bind(name, meta={"namespace": namespace})
-            await node.until(name, lambda _: len(node.pods.list_active()) > 0)
-        async with asyncio.timeout(30):
-            while len(active := node.pods.list_active()) < 3:
-                await asyncio.sleep(0.005)
+async def test_active_pods_are_in_the_order_of_namespace_and_name(node):
+    for name, namespace in (("b", "default"), ("a", "default"), ("c", "abc")):
+        node.bind(name, meta={"namespace": namespace})
+        await node.until(name, lambda _: len(node.pods.list_active()) > 0)
+    async with asyncio.timeout(30):
+        while len(active := node.pods.list_active()) < 3:
+            await asyncio.sleep(0.005)
     assert [(pod.metadata.namespace, pod.metadata.name) for pod in active] == [
         ("abc", "c"),
         ("default", "a"),
@@ -225,12 +206,10 @@ async def test_active_pods_are_in_the_order_of_namespace_and_name(tmp_path):
     ]
 
 
-async def test_a_pod_that_was_refused_is_not_active_although_the_api_server_does_not_know_yet(tmp_path):
-    node = Node(tmp_path, manager=manager_of(1))
+async def test_a_pod_that_was_refused_is_not_active_although_the_api_server_does_not_know_yet(node):
     node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
-    async with node.running():
-        node.bind("greedy", container(cards=2))
-        node.bind("modest", container(cards=1))
-        await until(lambda: any(request.path == f"{PODS}/greedy/status" for request in node.api.requests))
-        assert node.find("greedy")["status"]["phase"] == "Pending"
-        assert [pod.metadata.name for pod in node.pods.list_active()] == ["modest"]
+    node.bind("greedy", container(cards=2))
+    node.bind("modest", container(cards=1))
+    await until(lambda: any(request.path == f"{PODS}/greedy/status" for request in node.api.requests))
+    assert node.find("greedy")["status"]["phase"] == "Pending"
+    assert [pod.metadata.name for pod in node.pods.list_active()] == ["modest"]

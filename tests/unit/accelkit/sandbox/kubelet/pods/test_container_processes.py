@@ -92,31 +92,21 @@ def test_little_of_our_own_environment_is_passed_on():
 
 
 def test_the_fields_of_the_pod_are_known():
-    paths = {
-        "NAME": "metadata.name",
-        "NAMESPACE": "metadata.namespace",
-        "UID": "metadata.uid",
-        "NODE": "spec.nodeName",
-        "HOST": "status.hostIP",
-        "IP": "status.podIP",
-        "ACCOUNT": "spec.serviceAccountName",
-        "LABEL": "metadata.labels['app']",
-        "NOTE": "metadata.annotations['a.io/b']",
-        "NONE": "metadata.labels['none']",
+    fields = {
+        "metadata.name": "agent-x",
+        "metadata.namespace": "accelkit",
+        "metadata.uid": "u-1",
+        "spec.nodeName": "n1",
+        "status.hostIP": "127.0.0.1",
+        "status.podIP": "127.0.0.1",
+        "spec.serviceAccountName": "agent",
+        "metadata.labels['app']": "agent",
+        "metadata.annotations['a.io/b']": "note",
+        "metadata.labels['none']": "",
     }
-    spec = spec_of(Container(name="c", env=[field(name, path) for name, path in paths.items()]))
-    assert {name: spec.environment[name] for name in paths} == {
-        "NAME": "agent-x",
-        "NAMESPACE": "accelkit",
-        "UID": "u-1",
-        "NODE": "n1",
-        "HOST": "127.0.0.1",
-        "IP": "127.0.0.1",
-        "ACCOUNT": "agent",
-        "LABEL": "agent",
-        "NOTE": "note",
-        "NONE": "",
-    }
+    # Each variable has the name of its field, which is no matter here.
+    spec = spec_of(Container(name="c", env=[field(path, path) for path in fields]))
+    assert {path: spec.environment[path] for path in fields} == fields
 
 
 @pytest.mark.parametrize("variable", [field("X", "spec.unknown"), EnvVar(name="X", value_from=EnvVarSource())])
@@ -147,29 +137,20 @@ def test_what_a_device_plugin_granted_is_in_the_environment_and_the_manifest_win
 
 def test_paths_to_mounts_and_above_them_are_those_of_this_machine():
     env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host"), EnvVar(name="OTHER", value="/hostage")]
-    args = [
-        "/host",
-        "--root=/host/",
-        "/host/sys/x",
-        "/host/proc",
-        "/var/host",
-        "--x=/hosts",
-        "--to=/var/log/accelkit",
-        "/",
-    ]
-    spec = spec_of(Container(name="c", env=env, args=args))
+    args = {
+        "/host": "/sandbox/c/host",
+        "--root=/host/": "--root=/sandbox/c/host",
+        "/host/sys/x": "/sandbox/c/host/sys/x",
+        "/host/proc": "/host/proc",
+        "/var/host": "/var/host",
+        "--x=/hosts": "--x=/hosts",
+        "--to=/var/log/accelkit": "--to=/sandbox/c/var/log/accelkit",
+        "/": "/",
+    }
+    spec = spec_of(Container(name="c", env=env, args=list(args)))
     assert spec.environment["ACCELKIT_HOST_ROOT"] == "/sandbox/c/host"
     assert spec.environment["OTHER"] == "/hostage"
-    assert spec.command[3:] == (
-        "/sandbox/c/host",
-        "--root=/sandbox/c/host",
-        "/sandbox/c/host/sys/x",
-        "/host/proc",
-        "/var/host",
-        "--x=/hosts",
-        "--to=/sandbox/c/var/log/accelkit",
-        "/",
-    )
+    assert spec.command[3:] == tuple(args.values())
 
 
 def script(text):

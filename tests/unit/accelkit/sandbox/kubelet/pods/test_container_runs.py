@@ -17,7 +17,6 @@ from simulated_pods import (
     Node,
     await_file,
     container,
-    manager_of,
     node_of,
     ours,
     read_conditions,
@@ -33,31 +32,28 @@ from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta
 from accelkit.sandbox.processes import identify
 
 
-async def test_a_process_has_a_log_its_devices_and_a_service_account(tmp_path):
-    node = node_of(tmp_path, manager=manager_of(2))
-    async with node.running():
-        started = tmp_path / "started"
-        node.bind("p", ours("wait", cards=2, env=variables(STARTED=started), **ACCOUNT_MOUNT), volumes=[ACCOUNT])
-        await await_file(started)
-        (said,) = read_log(node, "p")
-        assert said["arguments"] == ["wait"]
-        assert said["environment"]["CARDS"] == "card-0,card-1"
-        folder = Path(said["environment"]["ACCELKIT_SERVICE_ACCOUNT"])
-        assert {file.name for file in folder.iterdir()} == {"token", "ca.crt", "namespace"}
-        assert (folder / "token").read_text() == "granted"
-        token = (folder / "token").resolve()
-        node.annotate("p", "sandbox.accelkit.io/exit", "0")
-        await node.phase("p", "Succeeded")
-        assert not token.exists(), "the token outlives its pod"
+@pytest.mark.parametrize("cards", [2])
+async def test_a_process_has_a_log_its_devices_and_a_service_account(node, tmp_path):
+    started = tmp_path / "started"
+    node.bind("p", ours("wait", cards=2, env=variables(STARTED=started), **ACCOUNT_MOUNT), volumes=[ACCOUNT])
+    await await_file(started)
+    (said,) = read_log(node, "p")
+    assert said["arguments"] == ["wait"]
+    assert said["environment"]["CARDS"] == "card-0,card-1"
+    folder = Path(said["environment"]["ACCELKIT_SERVICE_ACCOUNT"])
+    assert {file.name for file in folder.iterdir()} == {"token", "ca.crt", "namespace"}
+    assert (folder / "token").read_text() == "granted"
+    token = (folder / "token").resolve()
+    node.annotate("p", "sandbox.accelkit.io/exit", "0")
+    await node.phase("p", "Succeeded")
+    assert not token.exists(), "the token outlives its pod"
 
 
 @pytest.mark.parametrize(("code", "phase", "reason"), [(0, "Succeeded", "Completed"), (3, "Failed", "Error")])
-async def test_without_restarts_a_pod_ends_as_its_container_does(tmp_path, code, phase, reason):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours(str(code)), restartPolicy="Never")
-        status = await node.phase("p", phase)
-        assert [pod.metadata.name for pod in node.pods.list_active()] == []
+async def test_without_restarts_a_pod_ends_as_its_container_does(node, code, phase, reason):
+    node.bind("p", ours(str(code)), restartPolicy="Never")
+    status = await node.phase("p", phase)
+    assert [pod.metadata.name for pod in node.pods.list_active()] == []
     (main,) = status["containerStatuses"]
     identity = "simulated://" + sha256(b"uid-p/main/0").hexdigest()
     assert main == {
@@ -88,11 +84,9 @@ async def test_without_restarts_a_pod_ends_as_its_container_does(tmp_path, code,
     }
 
 
-async def test_a_container_that_fails_is_restarted_until_it_succeeds(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours("once", env=variables(MARK=tmp_path / "mark")), restartPolicy="OnFailure")
-        (main,) = (await node.phase("p", "Succeeded"))["containerStatuses"]
+async def test_a_container_that_fails_is_restarted_until_it_succeeds(node, tmp_path):
+    node.bind("p", ours("once", env=variables(MARK=tmp_path / "mark")), restartPolicy="OnFailure")
+    (main,) = (await node.phase("p", "Succeeded"))["containerStatuses"]
     assert (main["restartCount"], main["state"]["terminated"]["exitCode"]) == (1, 0)
     # The last state is that of the process before.
     assert main["lastState"]["terminated"]["exitCode"] == 4
@@ -143,37 +137,31 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
     assert slept[: len(delays)] == delays
 
 
-async def test_a_container_that_has_ended_shows_while_others_go_on(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours("5"), container("other"), restartPolicy="Never")
-        main = await node.state("p", "terminated")
-        status = node.find("p")["status"]
+async def test_a_container_that_has_ended_shows_while_others_go_on(node):
+    node.bind("p", ours("5"), container("other"), restartPolicy="Never")
+    main = await node.state("p", "terminated")
+    status = node.find("p")["status"]
     assert (main["state"]["terminated"]["exitCode"], status["phase"]) == (5, "Running")
     assert "running" in status["containerStatuses"][1]["state"]
 
 
-async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_again(tmp_path):
-    node = node_of(tmp_path)
+async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_again(node, tmp_path):
     started = tmp_path / "started"
     init = ours("wait", name="init", env=variables(STARTED=started))
-    async with node.running():
-        since = "2025-01-01T00:00:00Z"
-        node.bind("p", container(), initContainers=[init], status={"phase": "Running", "startTime": since})
-        await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
-        await await_file(started)
-        status = node.find("p")["status"]
+    since = "2025-01-01T00:00:00Z"
+    node.bind("p", container(), initContainers=[init], status={"phase": "Running", "startTime": since})
+    await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
+    await await_file(started)
+    status = node.find("p")["status"]
     assert (status["phase"], status["startTime"]) == ("Running", since)
 
 
-async def test_a_deleted_pods_process_is_asked_to_end(tmp_path):
-    node = node_of(tmp_path)
+async def test_a_deleted_pods_process_is_asked_to_end(node, tmp_path):
     started = tmp_path / "started"
-    async with node.running():
-        node.bind("p", ours("wait", env=variables(STARTED=started)))
-        await await_file(started)
-        node.delete("p", grace=20)
-        await node.until("p", lambda pod: pod is None)
+    node.bind("p", ours("wait", env=variables(STARTED=started)))
+    await await_file(started)
+    node.delete("p", grace=20)
+    await node.until("p", lambda pod: pod is None)
     last = [request.body["status"] for request in node.api.done if request.method == "PATCH"][-1]
     # Its own exit code: it had the time to follow the signal.
     assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
@@ -202,14 +190,12 @@ async def test_a_process_that_will_not_end_is_killed_when_its_time_is_up(tmp_pat
         await until(lambda: not identify(pid))
 
 
-async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp_path):
-    node = node_of(tmp_path)
+async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(node, tmp_path):
     started = tmp_path / "started"
-    async with node.running():
-        node.bind("p", ours("wait", env=variables(STARTED=started)), container("side"))
-        await await_file(started)
-        node.annotate("p", "sandbox.accelkit.io/exit", "0")
-        status = await node.phase("p", "Succeeded")
+    node.bind("p", ours("wait", env=variables(STARTED=started)), container("side"))
+    await await_file(started)
+    node.annotate("p", "sandbox.accelkit.io/exit", "0")
+    status = await node.phase("p", "Succeeded")
     assert [each["state"]["terminated"]["exitCode"] for each in status["containerStatuses"]] == [0, 0]
 
 
@@ -222,11 +208,9 @@ async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp
         (("0",), "FallbackToLogsOnError", None),
     ],
 )
-async def test_what_a_process_says_last_is_in_its_status(tmp_path, arguments, policy, expected):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours(*arguments, terminationMessagePolicy=policy), restartPolicy="Never")
-        status = await node.phase("p", "Failed" if arguments == ("3",) else "Succeeded")
+async def test_what_a_process_says_last_is_in_its_status(node, arguments, policy, expected):
+    node.bind("p", ours(*arguments, terminationMessagePolicy=policy), restartPolicy="Never")
+    status = await node.phase("p", "Failed" if arguments == ("3",) else "Succeeded")
     (main,) = status["containerStatuses"]
     message = main["state"]["terminated"].get("message")
     assert message is None if expected is None else expected in message

@@ -16,90 +16,81 @@ from simulated_pods import (
     await_file,
     container,
     manager_of,
-    node_of,
     ours,
     read_conditions,
-    serve,
     variables,
 )
+from support.http_servers import serve_http
 from support.waiting import until
 
 from accelkit.errors import ApiError
 
 
-async def test_init_containers_run_one_after_the_other_before_the_others(tmp_path):
-    node = node_of(tmp_path)
+async def test_init_containers_run_one_after_the_other_before_the_others(node, tmp_path):
     started = tmp_path / "started"
     inits = [container("plain"), ours("wait", name="slow", env=variables(STARTED=started))]
-    async with node.running():
-        node.bind("p", container(), initContainers=inits)
-        await await_file(started)
-        pod = await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
-        pod = await node.until("p", lambda pod: "running" in pod["status"]["initContainerStatuses"][1]["state"])
-        status = pod["status"]
-        assert status["phase"] == "Pending"
-        assert read_conditions(status)["Initialized"] == "False"
-        assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
-        assert [each["ready"] for each in status["initContainerStatuses"]] == [True, False]
-        assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing", "message": ""}}
+    node.bind("p", container(), initContainers=inits)
+    await await_file(started)
+    pod = await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
+    pod = await node.until("p", lambda pod: "running" in pod["status"]["initContainerStatuses"][1]["state"])
+    status = pod["status"]
+    assert status["phase"] == "Pending"
+    assert read_conditions(status)["Initialized"] == "False"
+    assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+    assert [each["ready"] for each in status["initContainerStatuses"]] == [True, False]
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing", "message": ""}}
 
 
 @pytest.mark.parametrize(("policy", "phase", "restarts"), [("Never", "Failed", 0), ("OnFailure", "Running", 1)])
-async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restarted(tmp_path, policy, phase, restarts):
-    node = node_of(tmp_path)
+async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restarted(
+    node, tmp_path, policy, phase, restarts
+):
     init = ours("once", name="init", env=variables(MARK=tmp_path / "mark"))
-    async with node.running():
-        node.bind("p", container(), initContainers=[init], restartPolicy=policy)
-        status = await node.phase("p", phase)
+    node.bind("p", container(), initContainers=[init], restartPolicy=policy)
+    status = await node.phase("p", phase)
     (seen,) = status["initContainerStatuses"]
     assert (seen["restartCount"], seen["ready"]) == (restarts, phase == "Running")
     assert read_conditions(status)["Ready"] == str(phase == "Running")
 
 
-async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(tmp_path):
-    node = node_of(tmp_path)
+async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(node, tmp_path):
     started = tmp_path / "started"
     side = ours("wait", name="side", env=variables(STARTED=started), restartPolicy="Always")
-    async with node.running():
-        node.bind("p", ours("0"), initContainers=[side], restartPolicy="Never")
-        status = await node.phase("p", "Succeeded")
+    node.bind("p", ours("0"), initContainers=[side], restartPolicy="Never")
+    status = await node.phase("p", "Succeeded")
     (seen,) = status["initContainerStatuses"]
     # It may be ended before it heeds the signal; either way it is not its pod's failure.
     assert seen["state"]["terminated"]["exitCode"] in (7, 128 + 15)
 
 
-async def test_a_simulated_pod_is_initialized_with_its_sidecar(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p", initContainers=[container("side", restartPolicy="Always"), container("init")])
-        status = await node.phase("p", "Running")
+async def test_a_simulated_pod_is_initialized_with_its_sidecar(node):
+    node.bind("p", initContainers=[container("side", restartPolicy="Always"), container("init")])
+    status = await node.phase("p", "Running")
     assert [next(iter(each["state"])) for each in status["initContainerStatuses"]] == ["running", "terminated"]
     assert [each["ready"] for each in status["initContainerStatuses"]] == [True, True]
     assert {kind for kind, value in read_conditions(status).items() if value == "False"} == set()
 
 
-async def test_a_deleted_pods_simulated_containers_end_well(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p", initContainers=[container("side", restartPolicy="Always")])
-        await node.phase("p", "Running")
-        node.delete("p")
-        await node.until("p", lambda pod: pod is None)
+async def test_a_deleted_pods_simulated_containers_end_well(node):
+    node.bind("p", initContainers=[container("side", restartPolicy="Always")])
+    await node.phase("p", "Running")
+    node.delete("p")
+    await node.until("p", lambda pod: pod is None)
     last = [request.body["status"] for request in node.api.done if request.method == "PATCH"][-1]
-    ended = [*last["initContainerStatuses"], *last["containerStatuses"]]
-    assert [each["state"]["terminated"]["exitCode"] for each in ended] == [0, 0]
+    ended = [each["state"]["terminated"] for each in (*last["initContainerStatuses"], *last["containerStatuses"])]
+    assert [(each["exitCode"], each["finishedAt"]) for each in ended] == [(0, "2026-01-02T03:04:05Z")] * 2
     assert last["phase"] == "Succeeded"
 
 
-async def test_a_running_pod_says_where_it_is_and_since_when(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        status = await node.phase("p", "Running")
+async def test_a_running_pod_says_where_it_is_and_since_when(node):
+    resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
+    node.bind("p", container(resources=resources))
+    status = await node.phase("p", "Running")
     assert status["startTime"] == "2026-01-02T03:04:05Z"
     assert (status["hostIP"], status["podIP"]) == ("127.0.0.1", "127.0.0.1")
     assert status["hostIPs"] == status["podIPs"] == [{"ip": "127.0.0.1"}]
     (main,) = status["containerStatuses"]
+    assert main["resources"] == resources
     assert (main["state"], main["started"], main["ready"], main["restartCount"]) == (
         {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
         True,
@@ -124,58 +115,47 @@ async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_
     assert plugin.started == [["card-0"], ["card-0"]]
 
 
-async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours("0", command=["sh"]))
-        main = await node.state("p", "waiting", reason="CreateContainerError")
-        assert "the command of our image is accelkit" in main["state"]["waiting"]["message"]
+async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(node):
+    node.bind("p", ours("0", command=["sh"]))
+    main = await node.state("p", "waiting", reason="CreateContainerError")
+    assert "the command of our image is accelkit" in main["state"]["waiting"]["message"]
 
 
-async def test_a_pod_without_credentials_waits_for_them_and_says_why(tmp_path):
-    node = node_of(tmp_path)
+async def test_a_pod_without_credentials_waits_for_them_and_says_why(node):
     node.api.fail(ApiError("no such account", status=500), "POST", "token", times=None)
-    async with node.running():
-        node.bind("p", container("other"), ours("0", **ACCOUNT_MOUNT), restartPolicy="Never", volumes=[ACCOUNT])
-        main = await node.state("p", "waiting", reason="ContainerCreating")
-        assert main["state"]["waiting"]["message"] == "no such account"
-        assert read_log_names(node) == []
-        node.api.recover()
-        await node.until("p", lambda pod: "exitCode" in json.dumps(pod["status"]["containerStatuses"][1]))
+    node.bind("p", container("other"), ours("0", **ACCOUNT_MOUNT), restartPolicy="Never", volumes=[ACCOUNT])
+    main = await node.state("p", "waiting", reason="ContainerCreating")
+    assert main["state"]["waiting"]["message"] == "no such account"
+    assert read_log_names(node) == []
+    node.api.recover()
+    await node.until("p", lambda pod: "exitCode" in json.dumps(pod["status"]["containerStatuses"][1]))
 
 
 def read_log_names(node):
     return list(node.root.rglob("*.log"))
 
 
-async def test_simulated_pods_need_no_credentials(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
+async def test_simulated_pods_need_no_credentials(node):
+    node.bind("p")
+    await node.phase("p", "Running")
     assert not [request for request in node.api.requests if request.path.endswith("/token")]
 
 
-async def test_a_status_is_written_again_when_the_api_server_had_no_time(tmp_path):
-    node = Node(tmp_path)
+async def test_a_status_is_written_again_when_the_api_server_had_no_time(node):
     node.api.fail(ApiError("too many", status=429), "PATCH", times=2)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
+    node.bind("p")
+    await node.phase("p", "Running")
 
 
-async def test_a_status_that_is_refused_for_good_is_not_written_again(tmp_path):
-    node = Node(tmp_path)
+async def test_a_status_that_is_refused_for_good_is_not_written_again(node):
     node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
-    async with node.running():
-        node.bind("p")
-        await until(lambda: node.api.writes)
-        await asyncio.sleep(0.1)
-        assert len(node.api.writes) == 1
+    node.bind("p")
+    await until(lambda: node.api.writes)
+    await asyncio.sleep(0.1)
+    assert len(node.api.writes) == 1
 
 
-async def test_a_container_with_a_probe_is_ready_once_that_passes(tmp_path):
-    node = node_of(tmp_path)
+async def test_a_container_with_a_probe_is_ready_once_that_passes(node, tmp_path):
     passes, asked = asyncio.Event(), []
 
     async def answer(request):
@@ -183,9 +163,9 @@ async def test_a_container_with_a_probe_is_ready_once_that_passes(tmp_path):
         await passes.wait()
         return web.Response(status=204)
 
-    async with serve(answer) as port, node.running():
+    async with serve_http(answer) as url:
         probe = {"httpGet": {"port": "web", "path": "ready"}, "timeoutSeconds": DEADLINE}
-        ports = [{"name": "web", "containerPort": port}]
+        ports = [{"name": "web", "containerPort": url.port}]
         env = variables(STARTED=tmp_path / "started")
         node.bind("p", ours("wait", env=env, readinessProbe=probe, ports=ports))
         main = await node.state("p", "running")
@@ -196,11 +176,9 @@ async def test_a_container_with_a_probe_is_ready_once_that_passes(tmp_path):
     assert asked == ["/ready"]
 
 
-async def test_a_probe_of_another_kind_passes_and_one_that_makes_no_sense_never_does(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        env = variables(STARTED=tmp_path / "started")
-        node.bind("passes", ours("wait", env=env, readinessProbe={"exec": {"command": ["true"]}}))
-        node.bind("never", ours("wait", env=env, readinessProbe={"httpGet": {"port": "none"}}))
-        await node.until("passes", lambda pod: '"ready": true' in json.dumps(pod["status"].get("containerStatuses")))
-        assert (await node.state("never", "running"))["ready"] is False
+async def test_a_probe_of_another_kind_passes_and_one_that_makes_no_sense_never_does(node, tmp_path):
+    env = variables(STARTED=tmp_path / "started")
+    node.bind("passes", ours("wait", env=env, readinessProbe={"exec": {"command": ["true"]}}))
+    node.bind("never", ours("wait", env=env, readinessProbe={"httpGet": {"port": "none"}}))
+    await node.until("passes", lambda pod: '"ready": true' in json.dumps(pod["status"].get("containerStatuses")))
+    assert (await node.state("never", "running"))["ready"] is False

@@ -2,118 +2,54 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from datetime import UTC, datetime
+from simulated_pods import PODS, Node, read_conditions
 
-import msgspec
-
-from accelkit.model.pod import PodCondition
-from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.pods.containers import NodeContext
-from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec, PodStatus, ResourceRequirements
-
-DEADLINE = 30
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION
 
 
-class Api:
-    """Keeps each status that is written, as it is on the wire."""
-
-    server = "https://api"
-
-    def __init__(self):
-        self.statuses = asyncio.Queue()
-
-    async def patch(self, _path, body):
-        self.statuses.put_nowait(msgspec.json.decode(msgspec.json.encode(body))["status"])
-
-    async def follow(self, phase):
-        async with asyncio.timeout(DEADLINE):
-            while (status := await self.statuses.get())["phase"] != phase:
-                pass
-        return status
+def count_writes(node, name):
+    return sum((each.method, each.path) == ("PATCH", f"{PODS}/{name}/status") for each in node.api.requests)
 
 
-def pod_of(conditions=(), **metadata):
-    meta = PodMeta(name="p", namespace="default", uid="u", **metadata)
-    resources = ResourceRequirements(limits={"cpu": "1"}, requests={"cpu": "500m"})
-    spec = PodSpec(containers=[Container(name="main", image="other", resources=resources)])
-    return Pod(metadata=meta, spec=spec, status=PodStatus(conditions=tuple(conditions)))
+async def run_another(node):
+    """Run another pod, so that what came before it has been seen."""
+    node.bind("other")
+    await node.phase("other", "Running")
 
 
-def worker_of(folder, api):
-    node = NodeContext(
-        name="n",
-        root=folder,
-        image="accelkit",
-        api=api,
-        manager=DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1)),  # noqa: S311 - the choice is to be repeatable
-        authority=b"",
-        environ={},
-        now=lambda: NOW,
-    )
-    return PodWorker(node, pod_of())
-
-
-async def test_a_pod_runs_until_it_is_deleted(tmp_path):
-    api = Api()
-    worker = worker_of(tmp_path, api)
-    running = asyncio.create_task(worker.run())
-    status = await api.follow("Running")
-    assert status["startTime"] == "2026-01-02T03:04:05Z"
-    assert status["containerStatuses"][0]["state"] == {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
-    assert status["containerStatuses"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
-    worker.update(pod_of(deletion_timestamp="2026-01-02T03:04:06Z", deletion_grace_period_seconds=1))
-    status = await api.follow("Succeeded")
-    assert status["containerStatuses"][0]["state"]["terminated"]["finishedAt"] == "2026-01-02T03:04:05Z"
-    await asyncio.wait_for(running, DEADLINE)
-
-
-async def test_a_condition_that_another_changed_is_written_again(tmp_path):
-    api = Api()
-    worker = worker_of(tmp_path, api)
-    running = asyncio.create_task(worker.run())
-    written = {each["type"]: each["status"] for each in (await api.follow("Running"))["conditions"]}
+async def test_a_condition_that_another_changed_is_written_again(node):
+    node.bind("p")
+    written = read_conditions(await node.phase("p", "Running"))
     assert written["Ready"] == "True"
-    worker.update(pod_of(PodCondition(type=kind, status=status) for kind, status in written.items()))
-    await asyncio.sleep(0.2)
-    assert api.statuses.empty()
-    seen = {**written, "Ready": "False"}
-    worker.update(pod_of(PodCondition(type=kind, status=status) for kind, status in seen.items()))
-    again = await api.follow("Running")
-    assert {each["type"]: each["status"] for each in again["conditions"]} == written
-    running.cancel()
-    await asyncio.wait({running}, timeout=DEADLINE)
+    await run_another(node)
+    before = count_writes(node, "p")
+    next(each for each in node.find("p")["status"]["conditions"] if each["type"] == "Ready")["status"] = "False"
+    await node.until("p", lambda pod: read_conditions(pod["status"]) == written)
+    await run_another(node)
+    assert count_writes(node, "p") == before + 1
 
 
-async def test_the_exit_annotation_makes_a_pod_fail(tmp_path):
-    api = Api()
-    worker = worker_of(tmp_path, api)
-    running = asyncio.create_task(worker.run())
-    await api.follow("Running")
-    worker.update(pod_of(annotations={EXIT_ANNOTATION: "1"}))
-    status = await api.follow("Failed")
+async def test_the_exit_annotation_makes_a_pod_fail(node):
+    node.bind("p")
+    await node.phase("p", "Running")
+    node.annotate("p", EXIT_ANNOTATION, "1")
+    status = await node.phase("p", "Failed")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
-    await asyncio.wait_for(running, DEADLINE)
 
 
-async def test_a_pod_that_vanished_gets_no_further_status(tmp_path):
-    api = Api()
-    worker = worker_of(tmp_path, api)
-    running = asyncio.create_task(worker.run())
-    await api.follow("Running")
-    worker.mark_vanished()
-    await asyncio.wait_for(running, DEADLINE)
-    assert api.statuses.empty()
+async def test_a_pod_that_vanished_gets_no_further_status(node):
+    node.bind("p")
+    await node.phase("p", "Running")
+    before = count_writes(node, "p")
+    del node.api.objects[f"{PODS}/p"]
+    await run_another(node)
+    assert [pod.metadata.name for pod in node.pods.list_active()] == ["other"]
+    assert count_writes(node, "p") == before
 
 
 async def test_a_node_that_ends_leaves_the_status_of_its_pods(tmp_path):
-    api = Api()
-    running = asyncio.create_task(worker_of(tmp_path, api).run())
-    await api.follow("Running")
-    running.cancel()
-    done, _ = await asyncio.wait({running}, timeout=DEADLINE)
-    assert [task.cancelled() for task in done] == [True]
-    assert api.statuses.empty()
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p")
+        status = await node.phase("p", "Running")
+    assert node.find("p")["status"] == status

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 from ports import free_port
-from simulated_pods import DEADLINE, serve
+from simulated_pods import DEADLINE
+from support.http_servers import serve_http
 
 from accelkit.sandbox.kubelet.pods import probes
 from accelkit.sandbox.kubelet.pods.probes import follow_readiness
@@ -65,19 +66,19 @@ async def test_readiness_changes_after_as_many_answers_as_the_thresholds_say(
     monkeypatch, thresholds, statuses, changes
 ):
     following = Following(monkeypatch, statuses)
-    async with serve(following.answer) as port:
-        await following.follow(port, **thresholds)
+    async with serve_http(following.answer) as url:
+        await following.follow(url.port, **thresholds)
     assert following.changes == changes
 
 
 async def test_the_pauses_are_the_probes_and_a_second_at_least(monkeypatch):
     following = Following(monkeypatch, [200, 200])
-    async with serve(following.answer) as port:
-        await following.follow(port, initial_delay_seconds=5)
+    async with serve_http(following.answer) as url:
+        await following.follow(url.port, initial_delay_seconds=5)
     assert following.paused == [5, 10, 10]
     following = Following(monkeypatch, [200, 200])
-    async with serve(following.answer) as port:
-        await following.follow(port, period_seconds=0)
+    async with serve_http(following.answer) as url:
+        await following.follow(url.port, period_seconds=0)
     assert following.paused == [0, 1, 1]
 
 
