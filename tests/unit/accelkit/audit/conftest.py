@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 from fake_api.server import FakeApi
+from support.requests import build_inventory
 
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -32,7 +32,7 @@ class AuditedCluster(FakeApi):
         super().__init__()
         self.cards, self.namespace = cards, namespace
         for node, card in cards.items():
-            inventory = encode_inventory(Inventory(GIB, (Card(card, "v", "m", 16 * GIB),)))
+            inventory = encode_inventory(build_inventory(card, memory=16 * GIB, unit_bytes=GIB))
             self.store(NODES, {"metadata": {"name": node, "annotations": {INVENTORY_ANNOTATION: inventory}}})
             self.configure(node)
         for node, pod in pods.items():

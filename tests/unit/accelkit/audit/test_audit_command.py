@@ -17,7 +17,6 @@ from accelkit.errors import ApiError
 from accelkit.inspection.inspection import assemble, inspect_cluster
 from accelkit.model.observed_allocations import HeldDevices, HeldPod
 
-GIB = 2**30
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 NO_EXTENDER = (
@@ -65,12 +64,6 @@ def cluster(hostile_registry, tmp_path, audited_cluster):
     return Cluster(hostile_registry, tmp_path, audited_cluster({"n": "a"}, {"n": "p"}))
 
 
-def test_where_nothing_differs_the_exit_code_is_0(cluster):
-    cluster.count(asyncio.run(inspect_cluster(cluster.api)))
-    result = cluster.audit("--extender", cluster.server.url)
-    assert (result.exit_code, result.stdout) == (0, "Nothing differs.\n")
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -89,16 +82,12 @@ def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
 
 
 def test_without_the_ledger_the_exit_code_is_0(cluster):
-    result = cluster.audit("--no-ledger")
+    result = cluster.audit("--no-ledger", ACCELKIT_EXTENDER=cluster.server.url)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "note  the ledger is not compared, because the extender was not asked",
         "Nothing differs.",
     ]
-
-
-def test_no_ledger_takes_precedence_over_an_address_in_the_environment(cluster):
-    assert cluster.audit("--no-ledger", ACCELKIT_EXTENDER=cluster.server.url).exit_code == 0
 
 
 def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
@@ -120,21 +109,6 @@ def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
     ]
 
 
-def test_differences_are_counted(cluster):
-    cluster.observe(STRANGER)
-    assert cluster.audit("--wait", "0").stdout.splitlines()[-1] == "2 differences."
-
-
-def test_a_terminal_shows_which_kind_differs_in_red_and_notes_in_grey(cluster):
-    cluster.observe(STRANGER, AGREED)
-    shown = cluster.audit("--wait", "0", "--no-ledger", FORCE_COLOR="1", NO_COLOR="", TERM="xterm").stdout
-    assert shown.splitlines() == [
-        f"\x1b[31munknown_pod  \x1b[0m\x1b[39m{UNKNOWN_POD}\x1b[0m",
-        "\x1b[90mnote  the ledger is not compared, because the extender was not asked\x1b[0m",
-        "\x1b[1m1 difference.\x1b[0m",
-    ]
-
-
 def test_programs_read_json_or_yaml(cluster):
     cluster.observe(STRANGER, AGREED)
     result = cluster.audit("--wait", "0", "-o", "json")
@@ -151,7 +125,8 @@ def test_programs_read_json_or_yaml(cluster):
 
 def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
     cluster.count(asyncio.run(inspect_cluster(cluster.api)))
-    assert cluster.audit("--extender", cluster.server.url).stdout == "Nothing differs.\n"
+    result = cluster.audit("--extender", cluster.server.url)
+    assert (result.exit_code, result.stdout) == (0, "Nothing differs.\n")
     cluster.count(assemble([]))
     result = cluster.audit("--wait", "0", ACCELKIT_EXTENDER=cluster.server.url)
     assert result.exit_code == 3

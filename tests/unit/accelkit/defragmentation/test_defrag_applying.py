@@ -60,8 +60,12 @@ class World(PlannedCluster):
         return await Applier(self.api, self.said.append, wait).apply(plan)
 
 
-async def test_cards_are_held_before_the_eviction_and_until_the_pod_is_bound():
-    world = World()
+@pytest.fixture
+def world():
+    return World()
+
+
+async def test_cards_are_held_before_the_eviction_and_until_the_pod_is_bound(world):
     seen = []
     world.api.before.append(lambda request: seen.append(world.hold) if request.path.endswith("/eviction") else None)
     assert await world.apply()
@@ -72,8 +76,7 @@ async def test_cards_are_held_before_the_eviction_and_until_the_pod_is_bound():
     assert [each["type"] for each in world.high["status"]["conditions"]] == ["PodScheduled"]
 
 
-async def test_a_pod_that_is_not_bound_in_time_is_reported_with_what_kube_scheduler_says():
-    world = World()
+async def test_a_pod_that_is_not_bound_in_time_is_reported_with_what_kube_scheduler_says(world):
     world.binds = False
     world.high["status"]["conditions"][0]["message"] = "0/1 nodes are available"
     assert not await world.apply(wait=0)
@@ -81,16 +84,14 @@ async def test_a_pod_that_is_not_bound_in_time_is_reported_with_what_kube_schedu
     assert world.hold is None
 
 
-async def test_a_pod_that_waits_for_one_that_does_not_end_says_so():
-    world = World()
+async def test_a_pod_that_waits_for_one_that_does_not_end_says_so(world):
     world.api.reviews["/api/v1/namespaces/d/pods/p/eviction"] = lambda _: {}
     assert not await world.apply(wait=0)
     assert world.said[-1] == "d/high is not bound after 0 s: d/p has not ended"
 
 
 @pytest.mark.parametrize("uid", [None, "another"])
-async def test_a_pod_that_is_deleted_ends_the_wait(uid):
-    world = World()
+async def test_a_pod_that_is_deleted_ends_the_wait(world, uid):
 
     def delete(request):
         if world.deeds[-1:] == ["evicted"] and request.method == "GET":
@@ -105,8 +106,7 @@ async def test_a_pod_that_is_deleted_ends_the_wait(uid):
     assert world.said[-1] == "d/high was deleted before it was bound"
 
 
-async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_again():
-    world = World()
+async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_again(world):
     world.binds = False
 
     def bind(request):
@@ -120,8 +120,7 @@ async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_agai
     assert world.said[1] == "waiting for d/high: 60 s left"
 
 
-async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold():
-    world = World()
+async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold(world):
     refusal = ApiError("no. The disruption budget web needs 1 healthy pods", status=429)
 
     def refuse(request):
@@ -136,8 +135,7 @@ async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold():
 
 
 @pytest.mark.parametrize("error", [ApiError("no right", status=403), ApiError("the uid is x", status=409)])
-async def test_nobody_is_evicted_where_the_cards_cannot_be_held(error):
-    world = World()
+async def test_nobody_is_evicted_where_the_cards_cannot_be_held(world, error):
     world.api.fail(error, "PATCH", HIGH)
     with pytest.raises(ApiError, match="cannot hold cards of node n for pod d/high"):
         await world.apply()

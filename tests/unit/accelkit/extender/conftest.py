@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from extender_cluster import Cluster
 from fake_api.server import FakeApi
+from support.requests import build_inventory
 from support.tasks import running
 
 from accelkit.errors import AccelkitError, NotLeadingError
@@ -20,8 +21,6 @@ from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -29,18 +28,8 @@ from accelkit.vendors.dialects import load_dialects
 OTHERS = encode_assignment(Assignment({"c": (Share("b", 4),)}))
 
 
-def faults(method, *, answered):
-    """What a list of errors is assigned to, for the next requests of a method."""
-
-    def fail(self, errors):
-        for error in errors:
-            self.fail(error, method, answered=answered)
-
-    return property(fset=fail)
-
-
 class BindingApi(FakeApi):
-    """Pods by name; a POST waits for the gate, the answer to a GET for `answers`, and faults are raised once each."""
+    """Pods by name; a POST waits for the gate, the answer to a GET for `answers`."""
 
     def __init__(self):
         super().__init__()
@@ -65,17 +54,13 @@ class BindingApi(FakeApi):
     def gets(self):
         return sum(request.method == "GET" for request in self.requests)
 
-    before_post = faults("POST", answered=False)
-    after_post = faults("POST", answered=True)
-    before_get = faults("GET", answered=False)
-
 
 class World:
     def __init__(self, dialects=("native", "gcushare")):
         self.api = BindingApi()
         self.ledger = Ledger(unit_bytes=1)
         for node in ("n", "m"):
-            self.ledger.put_node(node, Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
+            self.ledger.put_node(node, build_inventory("a", "b"))
         loaded = load_dialects(dialects)
         self.feed = LedgerFeed(self.ledger, loaded)
         self.synced, self.silence, self.pods_current, self.leader = True, 0.0, True, ""

@@ -136,6 +136,12 @@ class World:
             await asyncio.sleep(0.005)
         return answer
 
+    async def reserve(self, names: str, **of_pods: Any) -> None:
+        """Create the pods of a group, and wait until all of them hold their cards."""
+        for name in names:
+            self.pod(name, size=len(names), **of_pods)
+        await self.until(lambda: set(names) <= self.held().keys())
+
     async def settled(self) -> None:
         """Wait until all that happened was looked at, and nothing more comes of it."""
         seen = self.turns

@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import pytest
+from support.requests import build_inventory
 from support.waiting import until
 
 from accelkit.errors import ApiError, BindingError
@@ -90,7 +91,7 @@ async def test_a_request_that_cannot_be_granted_is_refused_with_its_sentence(wor
 
 async def test_an_api_server_that_is_away_is_no_success(world):
     world.create(watched=False)
-    world.api.before_get = [LOST]
+    world.api.fail(LOST, "GET")
     assert await world.bind() == "no answer"
     assert world.used() == {}
 
@@ -127,9 +128,10 @@ async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
 
 async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
     world.create()
-    world.api.before_post = [ApiError("pods/binding is forbidden", status=403)]
-    assert "is forbidden" in await world.bind()
-    assert world.used() == {}
+    world.api.fail(ApiError("pods/binding is forbidden", status=403), "POST")
+    assert await world.bind() == "binding d/p to n: pods/binding is forbidden"
+    # So clear a refusal is not asked about.
+    assert (world.api.gets, world.used()) == (0, {})
     assert await world.bind() == ""
 
 
@@ -137,7 +139,7 @@ async def test_a_reservation_that_is_released_is_told_at_once(world, monkeypatch
     world.create()
     free = []
     monkeypatch.setattr(world.binder, "_on_released", lambda uid: free.append((uid, world.used())))
-    world.api.before_post = [ApiError("pods/binding is forbidden", status=403)]
+    world.api.fail(ApiError("pods/binding is forbidden", status=403), "POST")
     await world.bind()
     assert free == [("uid-p", {})]
 
@@ -204,7 +206,7 @@ async def test_pods_bound_at_once_never_share_more_than_a_card_has(world):
 
 async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(world):
     world = type(world)(("native", "aliyun"))
-    world.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16, index=0),)))
+    world.ledger.put_node("n", build_inventory("a", index=0))
     mine = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "1"}
     world.create(resource="aliyun.com/gpu-mem", **mine)
     assert await world.bind() == ""
@@ -214,13 +216,6 @@ async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(wo
         "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "",
     }
     assert ASSIGNMENT_ANNOTATION in annotations
-
-
-async def test_a_binding_that_may_not_be_sent_holds_nothing(world):
-    world.create()
-    world.leader = "another replica"
-    assert await world.bind() == "another replica leads"
-    assert (world.api.posts, world.used()) == ([], {})
 
 
 async def test_a_uid_may_be_anything(world):
@@ -233,24 +228,17 @@ async def test_a_uid_may_be_anything(world):
 async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(world, caplog):
     world = type(world)(("native", "aliyun"))
     # Without a number that the dialect could name.
-    world.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16),)))
+    world.ledger.put_node("n", build_inventory("a"))
     world.create(resource="aliyun.com/gpu-mem")
     assert await world.bind() == ""
     assert list(world.api.pods["p"]["metadata"]["annotations"]) == [ASSIGNMENT_ANNOTATION]
     assert "pod d/p is not written as aliyun does" in caplog.text
 
 
-async def test_a_refusal_that_is_clear_is_not_asked_about(world):
-    world.create()
-    world.api.before_post = [ApiError("denied", status=403)]
-    assert await world.bind() == "binding d/p to n: denied"
-    assert world.api.gets == 0
-
-
 @pytest.mark.parametrize("status", [404, 409])
 async def test_a_refusal_that_leaves_the_pod_unbound_releases_what_was_reserved(world, status):
     world.create()
-    world.api.before_post = [ApiError("node is gone", status=status)]
+    world.api.fail(ApiError("node is gone", status=status), "POST")
     assert await world.bind() == "binding d/p to n: node is gone"
     assert (world.api.gets, world.used()) == (1, {})
 

@@ -9,7 +9,6 @@ import pytest
 from support.tasks import running
 
 from accelkit.errors import ApiError
-from accelkit.extender import binder as module
 from accelkit.extender import binding_outcomes
 from accelkit.ledger.holding import Stage
 
@@ -21,43 +20,33 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.fixture
-async def _settling(world, clock, monkeypatch):
-    """Look whether a Binding that was lost exists, without an answer so far."""
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_late_unbound_does_not_free_what_a_retry_has_bound_or_is_binding(world, clock, monkeypatch, bound):
     monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     assert "no answer" in await world.bind()
     clock.now += 11
+    # The question whether that Binding exists is not answered so far.
     world.api.answers.clear()
     async with running(world.binder.outcomes.run()):
         await turns()
-        yield
-
-
-@pytest.mark.usefixtures("_settling")
-async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world):
-    assert await world.bind() == ""
-    world.api.answers.set()
-    await turns()
-    assert (world.used(), world.stage()) == ({"a": 16}, Stage.BOUND)
-
-
-@pytest.mark.usefixtures("_settling")
-async def test_a_late_unbound_does_not_free_what_is_being_bound(world):
-    world.api.gate.clear()
-    binding = asyncio.create_task(world.bind())
-    await turns()
-    world.api.answers.set()
-    await turns()
-    assert world.used() == {"a": 16}
-    world.api.gate.set()
-    assert await binding == ""
+        if not bound:
+            world.api.gate.clear()
+        binding = asyncio.create_task(world.bind())
+        await turns()
+        assert binding.done() is bound
+        world.api.answers.set()
+        await turns()
+        assert world.used() == {"a": 16}
+        world.api.gate.set()
+        assert await binding == ""
+    assert world.stage() is Stage.BOUND
 
 
 async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, settle):
     world.create()
-    world.api.after_post = [LOST]
+    world.api.fail(LOST, "POST", answered=True)
     world.api.answers.clear()
     binding = asyncio.create_task(world.bind())
     await turns()
@@ -67,26 +56,6 @@ async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, sett
     assert await binding == ""
     await settle()
     assert world.used() == {}
-
-
-async def test_binds_wait_for_what_a_predecessor_may_have_sent(world, monkeypatch):
-    waited, timeout = [], asyncio.timeout
-
-    def end_at_once(seconds):
-        waited.append(seconds)
-        world.binder._opens_at = 0
-        return timeout(0)
-
-    world.create()
-    world.binder._opens_at = module.time.monotonic() + 5
-    with monkeypatch.context() as patched:
-        patched.setattr(module.asyncio, "timeout", end_at_once)
-        binding = asyncio.create_task(world.bind())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    assert await binding == ""
-    assert len(waited) == 1
-    assert 4 < waited[0] <= 5
 
 
 @pytest.mark.parametrize(
@@ -105,7 +74,7 @@ async def test_a_refused_bind_that_nobody_waits_for_any_more_is_no_error_of_the_
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     world.create()
     world.api.gate.clear()
-    world.api.before_post = [ApiError("forbidden", status=403)]
+    world.api.fail(ApiError("forbidden", status=403), "POST")
     caller = asyncio.create_task(world.bind())
     await turns()
     caller.cancel()

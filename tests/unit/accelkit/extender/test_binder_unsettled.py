@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 from support.waiting import until
 
 from accelkit.errors import ApiError
@@ -14,16 +15,9 @@ from accelkit.model.pod import Pod
 LOST = ApiError("no answer")
 
 
-async def test_a_lost_answer_is_success_where_the_pod_turns_out_bound(world):
-    world.create()
-    world.api.after_post = [LOST]
-    assert await world.bind() == ""
-    assert (world.used(), world.stage()) == ({"a": 4}, Stage.BOUND)
-
-
 async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, clock, settle):
     world.create()
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     assert "no answer" in await world.bind()
     clock.now += 9
     await settle()
@@ -33,27 +27,23 @@ async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, cloc
     assert world.used() == {}
 
 
-async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound(world, clock, settle):
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound_or_gone(world, clock, settle, gone):
     world.create()
-    world.api.after_post, world.api.before_get = [LOST], [LOST]
+    world.api.fail(LOST, "POST", answered=True)
+    world.api.fail(LOST, "GET")
     assert "no answer" in await world.bind()
     assert world.stage() is Stage.RESERVED
+    if gone:
+        world.api.remove("p")
     await settle()
-    assert world.stage() is Stage.BOUND
-
-
-async def test_a_lost_answer_is_settled_when_the_pod_turns_out_gone(world, clock, settle):
-    world.create()
-    world.api.before_post, world.api.before_get = [LOST], [LOST]
-    await world.bind()
-    world.api.remove("p")
-    await settle()
-    assert world.used() == {}
+    assert world.stage() is (None if gone else Stage.BOUND)
 
 
 async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock, settle):
     world.create()
-    world.api.before_post, world.api.before_get = [LOST], [LOST] * 1000
+    world.api.fail(LOST, "POST")
+    world.api.fail(LOST, "GET", times=1000)
     await world.bind()
     clock.now += 3600
     await settle()
@@ -63,7 +53,7 @@ async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock
 async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clock, settle):
     world.create()
     world.bound_elsewhere("m")
-    world.api.before_get = [LOST]
+    world.api.fail(LOST, "GET")
     assert "already assigned" in await world.bind()
     assert world.stage() is Stage.RESERVED
     await settle()
@@ -72,7 +62,7 @@ async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clo
 
 async def test_a_second_lost_answer_starts_the_wait_anew(world, clock, settle):
     world.create()
-    world.api.before_post = [LOST, LOST]
+    world.api.fail(LOST, "POST", times=2)
     await world.bind()
     clock.now += 9
     await world.bind()
@@ -84,7 +74,7 @@ async def test_a_second_lost_answer_starts_the_wait_anew(world, clock, settle):
 
 async def test_a_retry_after_a_lost_answer_takes_the_same_cards(world):
     world.create()
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     await world.bind()
     assert await world.bind() == ""
     assert world.api.posts[0] == world.api.posts[1]
@@ -101,7 +91,7 @@ async def test_a_retry_of_what_succeeded_changes_nothing(world):
 
 async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_afterwards(world, clock):
     world.create()
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     await world.bind()
     assert await world.bind(node="m") == "pod is held on node n, whose binding is undecided"
     assert world.used("m") == {}
@@ -110,19 +100,22 @@ async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_af
     assert (world.used("n"), world.used("m")) == ({}, {"a": 4})
 
 
-async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clock, settle):
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, settle, gone):
     world.create()
     assert await world.bind() == ""
+    if gone:
+        world.api.remove("p")
     for held in world.feed.replace_pods([]):
         world.binder.outcomes.recheck(held)
     await settle()
-    assert world.stage() is Stage.BOUND
+    assert world.stage() is (None if gone else Stage.BOUND)
 
 
 async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(world):
     world.create()
     listed = [msgspec.convert(world.api.pods["p"], Pod)]
-    world.api.after_post = [LOST]
+    world.api.fail(LOST, "POST", answered=True)
     assert await world.bind() == ""
     world.feed.replace_pods(listed)
     assert world.used() == {"a": 4}
@@ -130,7 +123,7 @@ async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(
 
 async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserved(world):
     world.create()
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     await world.bind()
     world.leader = "another replica"
     assert await world.bind() == "another replica leads"
@@ -148,7 +141,7 @@ async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome
     assert await binding == ""
     assert not world.binder.unsettled
     world.create("q")
-    world.api.before_post = [LOST]
+    world.api.fail(LOST, "POST")
     await world.bind("q")
     assert world.binder.unsettled
     clock.now += 11
@@ -158,20 +151,11 @@ async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome
 
 async def test_a_lost_answer_that_the_watch_brings_is_asked_for_no_more(world, settle):
     world.create()
-    world.api.after_post, world.api.before_get = [LOST], [LOST]
+    world.api.fail(LOST, "POST", answered=True)
+    world.api.fail(LOST, "GET")
     await world.bind()
     world.show("p", "MODIFIED")
     assert world.stage() is Stage.CONFIRMED
     gets = world.api.gets
     await settle()
     assert (world.api.gets, world.binder.unsettled) == (gets, False)
-
-
-async def test_what_a_list_does_not_show_and_is_gone_holds_nothing(world, settle):
-    world.create()
-    assert await world.bind() == ""
-    world.api.remove("p")
-    for held in world.feed.replace_pods([]):
-        world.binder.outcomes.recheck(held)
-    await settle()
-    assert world.used() == {}

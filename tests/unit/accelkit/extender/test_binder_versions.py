@@ -27,13 +27,6 @@ def versions(world):
     return [post["metadata"].get("resourceVersion") for post in world.api.posts]
 
 
-async def test_a_binding_names_the_version_in_which_its_pod_was_seen(world):
-    world.create()
-    version = show(world)
-    assert await world.bind() == ""
-    assert versions(world) == [version]
-
-
 async def test_a_pod_that_is_not_seen_yet_is_bound_by_the_version_that_was_read(world):
     world.create(watched=False)
     assert await world.bind() == ""
@@ -92,7 +85,7 @@ async def test_a_reservation_stays_while_an_earlier_binding_may_take_effect(worl
     world.create()
     show(world)
     if lost:
-        world.api.before_post = [ApiError("lost")]
+        world.api.fail(ApiError("lost"), "POST")
         assert await world.bind() != ""
         assert world.binder.is_unsettled("uid-p")
     world.api.before.append(lambda request: change(world) if request.method == "POST" else None)

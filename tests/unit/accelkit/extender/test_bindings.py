@@ -47,27 +47,10 @@ async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api
     assert lost.value.unanswered
 
 
-async def test_whoever_binds_after_us_waits_a_second_longer_than_the_api_server_takes_to_write():
-    assert module.PREDECESSOR_SECONDS == 6
-
-
 async def test_the_pod_is_read_by_its_name_and_known_by_its_uid(api):
     assert (await read_pod(api, POD)).metadata.uid == "uid-p"
     with pytest.raises(PodGoneError, match=r"pod d/p is another one now \(UID uid-p, not uid-q\)"):
         await read_pod(api, PodRef("d", "p", "uid-q"))
-
-
-async def test_a_pod_that_is_not_there_is_gone(api):
-    api.objects.clear()
-    with pytest.raises(PodGoneError, match="pod d/p does not exist any more"):
-        await read_pod(api, POD)
-
-
-async def test_a_refusal_says_nothing_about_the_pod(api):
-    api.fail(ApiError("denied", status=403))
-    with pytest.raises(ApiError, match="denied") as refused:
-        await read_pod(api, POD)
-    assert refused.value.status == 403
 
 
 @pytest.mark.parametrize("text", [b"{", b'{"metadata": 1}', b'{"metadata": {"uid": "\xff"}}'])

@@ -11,7 +11,6 @@ from accelkit.errors import ApiError
 from accelkit.extender import endpoint as module
 from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 
-SERVICE = "/api/v1/namespaces/d/services/s"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/d/endpointslices"
 SLICE = f"{SLICES}/s"
 
@@ -67,12 +66,6 @@ async def test_every_version_knows_what_is_written(world, minor):
     await EndpointWriter(world.api, endpoint).write()
     for path in (SLICE, "/api/v1/namespaces/d/endpoints/s"):
         assert violations(world.api.objects[path], minor) == []
-
-
-async def test_what_is_right_is_not_written_again(world):
-    await world.write()
-    await world.write()
-    assert [request.method for request in world.api.writes] == ["POST"]
 
 
 async def test_a_successor_takes_the_place_of_its_predecessor_and_keeps_what_else_is_there(world):

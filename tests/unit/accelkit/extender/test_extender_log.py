@@ -81,7 +81,7 @@ async def test_what_a_list_does_not_show_any_more_is_released(world, told):
 
 async def test_a_bind_that_fails_tells_why_once_a_minute(world, told):
     world.create()
-    world.api.before_post = [ApiError("x" * 3000, status=403), ApiError("x" * 3000, status=403)]
+    world.api.fail(ApiError("x" * 3000, status=403), "POST", times=2)
     for _ in range(2):
         assert await world.bind() != ""
     ((event, values),) = told()

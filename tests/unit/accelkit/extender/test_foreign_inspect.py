@@ -92,11 +92,6 @@ def test_aliyun_is_answered_in_its_own_names(ledger):
     }
 
 
-def test_a_node_that_shares_nothing_is_a_sentence():
-    assert answers()["/gcushare-scheduler"].describe_unknown_node("n{}") == "node: n{} is not the gcushare node"
-    assert answers()["/gpushare-scheduler"].describe_unknown_node("n") == "node n is not known, or shares no cards"
-
-
 def test_cards_have_the_numbers_by_which_the_other_system_knows_them_else_their_places(ledger):
     cards = (Card("a", "v", "m", 16 * GIB, minor=5), Card("b", "v", "m", 16 * GIB))
     ledger.put_node("n", Inventory(GIB, cards))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.requests import ask_for
 
 from accelkit.extender.node_scores import NodeScores
 from accelkit.ledger.ledger import Ledger
@@ -12,7 +13,6 @@ from accelkit.model.card import Card
 from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.mix import TaskMix, describe_task
 from accelkit.placement.policies import Policy
 
@@ -20,10 +20,10 @@ HOST = HostAmounts(1000, 10)
 
 
 def share(memory):
-    return PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
+    return ask_for(memory)
 
 
-WHOLE = PodRequest((ContainerRequest("c", Kind.APP, 1, whole=True),))
+WHOLE = ask_for()
 
 
 class World:
@@ -52,18 +52,6 @@ class World:
 @pytest.fixture
 def world():
     return World()
-
-
-def test_a_card_that_is_filled_by_it_is_best(world):
-    for name in "abc":
-        world.node(name)
-    world.hold("a", 60)
-    world.hold("b", 30)
-    world.learn(*[WHOLE, share(40), share(60)] * 10)
-    scores = world.score("a", "b", "c")
-    assert scores["a"] == 10
-    assert min(scores.values()) == 0
-    assert scores["a"] > scores["b"]
 
 
 def test_a_node_without_cpu_for_others_is_used_by_who_needs_little(world):
@@ -126,7 +114,7 @@ def test_topology_chooses_by_the_scores_that_prioritize_tells():
         world.node(name)
         if place % 3:
             world.hold(name, 30 * (place % 3))
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 10),))
+    request = ask_for(10)
     scores = {each.Host: each.Score for each in world.scores.rank(names, request, Policy.TOPOLOGY, None)}
     assert len(set(scores.values())) > 1
     chosen = world.scores.choose(names, 5, request, Policy.TOPOLOGY, None)

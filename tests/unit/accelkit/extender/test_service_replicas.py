@@ -53,21 +53,6 @@ async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, 
         await cluster.bound()
 
 
-async def test_who_begins_to_lead_lets_the_bindings_of_its_predecessor_appear_first(cluster, monkeypatch):
-    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.3)
-    leases = cluster.hold(LEASES, "POST")
-    async with cluster.extender(replica=REPLICA):
-        await cluster.bind()
-        pods = cluster.hold(PODS)
-        leases.set()
-        await cluster.metric("accelkit_leader", "1.0")
-        cluster.pod()
-        binding = asyncio.create_task(cluster.bind())
-        await asyncio.sleep(0.05)
-        pods.set()
-        assert await binding == ""
-
-
 async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
     cluster.pod()
     cluster.lease("", 1)
@@ -83,35 +68,26 @@ async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
     assert FENCED_AT_ANNOTATION in cluster.api.objects[build_pod_path("d", "p")]["metadata"]["annotations"]
 
 
-async def test_leader_that_resumes_its_term_binds_without_another_fence(cluster, monkeypatch, caplog):
-    monkeypatch.setattr(leadership, "_TERM_SECONDS", 0.3)
-    monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.05)
-    cluster.pod()
-    cluster.lease("", 1)
-    async with cluster.extender(replica=REPLICA):
-        await until(lambda: _count_patches(cluster) == 1)
-        cluster.api.fail(ApiError("no answer"), "PUT", path=LEASES, times=None)
-        await until(lambda: "leads no longer" in caplog.text)
-        cluster.api.recover()
-        await cluster.metric("accelkit_leader", "1.0")
-        await cluster.bound()
-    assert _count_patches(cluster) == 1
-
-
-async def test_fence_that_a_lost_term_ended_begins_anew_when_it_resumes(cluster, monkeypatch, caplog):
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_leader_that_resumes_its_term_fences_again_only_where_the_fence_had_not_ended(
+    cluster, monkeypatch, caplog, fenced
+):
     monkeypatch.setattr(leadership, "_TERM_SECONDS", 0.3)
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.05)
     cluster.pod()
     cluster.lease("", 1)
     patched = cluster.hold("/pods/p", "PATCH")
+    if fenced:
+        patched.set()
     async with cluster.extender(replica=REPLICA):
         await until(lambda: _count_patches(cluster) == 1)
         cluster.api.fail(ApiError("no answer"), "PUT", path=LEASES, times=None)
         await until(lambda: "leads no longer" in caplog.text)
         patched.set()
         cluster.api.recover()
+        await cluster.metric("accelkit_leader", "1.0")
         await cluster.bound()
-    assert _count_patches(cluster) > 1
+    assert (_count_patches(cluster) == 1) is fenced
 
 
 def _count_patches(cluster):

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
+from support.requests import ask_for
 
 from accelkit.extender import node_scores as module
 from accelkit.extender.verbs import Verbs
@@ -17,7 +18,6 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import MAX_SCORE, Policy
 from accelkit.vendors.dialects import load_dialects
 
@@ -48,8 +48,7 @@ def cards(count):
 
 
 def take(ledger, node, count=1):
-    request = PodRequest((ContainerRequest("c", Kind.APP, count, whole=True),))
-    ledger.reserve(PodRef("d", node, node), node, request, Policy.TOPOLOGY)
+    ledger.reserve(PodRef("d", node, node), node, ask_for(cards=count), Policy.TOPOLOGY)
 
 
 def test_nodes_with_better_connections_are_better():

@@ -3,12 +3,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 from aiohttp import web
+from support.requests import build_inventory
 
 from accelkit.inspection.inspection import view
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 
@@ -19,7 +18,7 @@ GIB = 2**30
 def inspection():
     """What an extender holds: two cards of a node, one of them given whole."""
     ledger = Ledger(unit_bytes=GIB)
-    ledger.put_node("n", Inventory(GIB, (Card("a", "v", "m", 16 * GIB), Card("b", "v", "m", 16 * GIB))))
+    ledger.put_node("n", build_inventory("a", "b", memory=16 * GIB, unit_bytes=GIB))
     shares = {"c": (Share("a", 4 * GIB),), "w": (Share("b", 16 * GIB, whole=True),)}
     ledger.confirm(PodRef("d", "p", "u"), "n", Assignment(shares), [("c", Kind.APP), ("w", Kind.APP)])
     return view(ledger.list_nodes())

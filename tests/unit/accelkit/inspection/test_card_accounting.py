@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from support.requests import ask_for, build_inventory
 
 from accelkit.errors import InventoryError
 from accelkit.inspection.accounting import AccountingFinding, FindingKind, check
@@ -11,7 +12,7 @@ from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import Kind
 
 GIB = 2**30
 
@@ -30,12 +31,6 @@ def hold(ledger, name, card, memory, *, whole=False):
 
 def findings(ledger, min_free=0):
     return [(each.card, each.kind) for each in check(view(ledger.list_nodes()), min_free_bytes=min_free * GIB)]
-
-
-def test_a_cluster_in_order_has_no_findings(ledger):
-    hold(ledger, "p", "a", 16)
-    assert findings(ledger) == []
-    assert check(view(ledger.list_nodes())) == []
 
 
 def test_the_words_for_findings_are_those_that_programs_know():
@@ -104,8 +99,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4 * GIB),))
-    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", request, "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", ask_for(4 * GIB), "it has none"))
     message = "pod d/p holds cards of n, but which is not known: it has none"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "", FindingKind.UNASSIGNED_POD, message, 0, 4 * GIB, 0)
@@ -113,7 +107,7 @@ def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
 
 
 def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
-    ledger.put_node("m", Inventory(GIB, (Card("c", "v", "m", GIB), Card("b", "v", "m", GIB))))
+    ledger.put_node("m", build_inventory("c", "b", memory=GIB, unit_bytes=GIB))
     found = check(view(ledger.list_nodes()), min_free_bytes=20 * GIB)
     assert [(each.node, each.card) for each in found] == [("m", "c"), ("m", "b"), ("n", "a")]
 

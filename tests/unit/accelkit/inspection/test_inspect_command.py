@@ -12,13 +12,13 @@ from fake_api.kubeconfig import write_kubeconfig
 from registries.hostile import HostileRegistry
 from registries.tls import serving
 from ruamel.yaml import YAML
+from support.requests import build_inventory
 
 from accelkit.cli import main
 from accelkit.inspection.inspection import Inspection
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 
 GIB = 2**30
 
@@ -39,7 +39,7 @@ def kubeconfig(hostile_registry, answer, tmp_path):
     """The file that leads to an API server with two nodes, and a pod on one of them."""
 
     def node(name, card):
-        inventory = encode_inventory(Inventory(GIB, (Card(card, "v", "m", 16 * GIB),)))
+        inventory = encode_inventory(build_inventory(card, memory=16 * GIB, unit_bytes=GIB))
         return {"metadata": {"name": name, "annotations": {INVENTORY_ANNOTATION: inventory}}}
 
     assignment = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({"c": (Share("a", 4 * GIB),)}))}
@@ -103,14 +103,6 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
     assert f"Error: the extender at {registry.url} does not answer" in refused.stderr
 
 
-def test_a_key_that_is_not_the_certificates_is_an_error(tmp_path):
-    _, authority = serving(tmp_path)
-    given = ["--ca", authority, "--cert", tmp_path / "server.pem", "--key", authority]
-    result = run("--extender", "https://127.0.0.1:1", *given)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: the certificates cannot be used: ")
-
-
 def test_certificates_for_no_extender_are_an_error():
     result = run("--server-name", "x", KUBECONFIG="/none")
     assert result.stderr.startswith("Error: certificates are given for no extender; name it with --extender")
@@ -155,10 +147,3 @@ def test_without_options_the_extender_is_asked_through_the_api_server(hostile_re
 def test_the_extender_may_be_elsewhere_in_the_cluster(hostile_registry, answer, inspection, kubeconfig):
     serve_through_the_proxy(hostile_registry, answer, inspection, "x", "y")
     assert run("--namespace", "x", "--service", "y", "--kubeconfig", kubeconfig).exit_code == 0
-
-
-def test_a_cluster_without_an_extender_is_an_error(hostile_registry, kubeconfig):
-    hostile_registry.on("POST", ".*", lambda _: web.json_response({"reason": "NotFound"}, status=404))
-    result = run("--kubeconfig", kubeconfig)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: the cluster has no extender to ask in namespace accelkit")

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
 from fake_api.server import FakeApi
 from support.pods import make_ref
+from support.requests import ask_for, build_inventory
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (
     CardSetView,
     CardView,
-    Inspection,
     ShareView,
     Totals,
     UnassignedPodView,
@@ -31,10 +30,6 @@ GIB = 2**30
 INVENTORY = Inventory(GIB, (Card("a", "v", "m", 16 * GIB), Card("b", "v", "m", 16 * GIB), Card("c", "v", "m", None)))
 
 
-def wants(memory=0, cards=1):
-    return PodRequest((ContainerRequest("c", Kind.APP, cards, memory, whole=not memory),))
-
-
 @pytest.fixture
 def ledger():
     ledger = Ledger(unit_bytes=GIB)
@@ -48,7 +43,7 @@ def node_of(ledger, name="n"):
 
 def test_a_card_shows_its_shares_and_what_is_left(ledger):
     for name, memory in (("q", 4), ("p", 8)):
-        ledger.reserve(make_ref(name), "n", wants(memory * GIB), Policy.BINPACK)
+        ledger.reserve(make_ref(name), "n", ask_for(memory * GIB), Policy.BINPACK)
     ledger.accept("uid-p")
     card = node_of(ledger).cards[0]
     assert (card.id, card.used_bytes, card.free_bytes, card.whole, card.known) == ("a", 12 * GIB, 4 * GIB, False, True)
@@ -60,8 +55,8 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
 
 def test_a_container_with_several_cards_shows_what_connects_them(ledger):
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards, topology=("XDC", "DXC", "CCX")))
-    ledger.reserve(make_ref("p"), "n", wants(cards=2), Policy.TOPOLOGY)
-    ledger.reserve(make_ref("q"), "n", wants(cards=1), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("p"), "n", ask_for(cards=2), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("q"), "n", ask_for(cards=1), Policy.TOPOLOGY)
     assert node_of(ledger).sets == (CardSetView("d", "p", "uid-p", "c", ("a", "b"), {"link": 1}),)
     ledger.put_node("n", Inventory(GIB, ()))
     assert node_of(ledger).sets[0].links == {}
@@ -109,9 +104,9 @@ def test_what_no_assignment_says_is_not_free(ledger):
 
 
 def test_totals_are_the_sums_of_the_cards(ledger):
-    ledger.put_node("m", Inventory(GIB, (Card("a", "v", "m", 8 * GIB),)))
-    ledger.reserve(make_ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)
-    ledger.reserve(make_ref("q"), "m", wants(), Policy.BINPACK)
+    ledger.put_node("m", build_inventory("a", memory=8 * GIB, unit_bytes=GIB))
+    ledger.reserve(make_ref("p"), "n", ask_for(4 * GIB, cards=2), Policy.BINPACK)
+    ledger.reserve(make_ref("q"), "m", ask_for(), Policy.BINPACK)
     shown = view(ledger.list_nodes())
     assert [node.totals for node in shown.nodes] == [
         Totals(1, 8 * GIB, 8 * GIB, 0),
@@ -129,7 +124,7 @@ def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
 
 
 def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
-    ledger.reserve(make_ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", ask_for(4 * GIB), Policy.BINPACK)
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards[1:]))
     *_, lost = node_of(ledger).cards
     share = ShareView("d", "p", "uid-p", "c", 4 * GIB, 0, whole=False, stage="reserved")
@@ -148,8 +143,8 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
 
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
-    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", wants(4 * GIB), "it has none"))
-    ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", wants(), "it is garbled"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", ask_for(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", ask_for(), "it is garbled"))
     assert node_of(ledger).unassigned == [
         UnassignedPodView("d", "p", "uid-p", 4 * GIB, whole=False, problem="it has none"),
         UnassignedPodView("d", "q", "uid-q", 0, whole=True, problem="it is garbled"),
@@ -163,11 +158,6 @@ def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong
     assert [card.id for card in node.cards] == ["a", "b", "c"]
 
 
-def test_a_node_in_order_has_no_problem(ledger):
-    node = node_of(ledger)
-    assert (node.state, node.problem, node.unit_bytes, node.address) == ("shared", "", GIB, "")
-
-
 def test_a_node_in_another_unit_than_the_clusters_says_so(ledger):
     ledger.put_node("n", Inventory(2**28, INVENTORY.cards))
     node = node_of(ledger)
@@ -179,7 +169,7 @@ def test_nodes_without_cards_and_pods_are_left_out(ledger):
     ledger.put_node("bare", None)
     ledger.put_node("garbled", InventoryError("garbled"))
     ledger.put_node("held", None)
-    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "held", wants(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "held", ask_for(4 * GIB), "it has none"))
     assert [node.name for node in view(ledger.list_nodes()).nodes] == ["garbled", "held", "n"]
     held = node_of(ledger, "held")
     assert (held.state, held.problem, held.unit_bytes) == ("none", "node has no accelkit inventory", None)
@@ -192,23 +182,6 @@ def test_the_unit_is_the_clusters_or_else_the_first_nodes_that_has_one(ledger, g
     found = assemble([view_node(each) for each in ledger.list_nodes()], given)
     assert [node.name for node in found.nodes] == ["bare", "n", "o"]
     assert found.unit_bytes == expected
-
-
-def test_an_inspection_of_nothing_has_no_unit():
-    assert assemble([]) == Inspection(None, [], Totals(0, 0, 0, 0), version=1)
-
-
-def test_a_node_that_is_gone_is_shown_while_pods_hold_its_cards(ledger):
-    ledger.reserve(make_ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
-    ledger.drop_node("n")
-    node = node_of(ledger)
-    assert (node.state, [card.known for card in node.cards]) == ("none", [False])
-
-
-def test_an_inspection_reads_back_as_it_was_written(ledger):
-    ledger.reserve(make_ref("p"), "n", wants(), Policy.BINPACK)
-    shown = view(ledger.list_nodes())
-    assert msgspec.json.decode(msgspec.json.encode(shown), type=Inspection) == shown
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.requests import build_inventory
 
 from accelkit.inspection.inspection import assemble, view
 from accelkit.inspection.layouts import build_aliyun_table
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 
@@ -17,8 +16,8 @@ GIB = 2**30
 
 def test_the_table_of_kubectl_inspect_gpushare():
     ledger = Ledger(unit_bytes=GIB)
-    ledger.put_node("a", Inventory(GIB, (Card("x", "v", "m", 15 * GIB), Card("y", "v", "m", 15 * GIB))))
-    ledger.put_node("b", Inventory(GIB, (Card("z", "v", "m", 15 * GIB),)))
+    ledger.put_node("a", build_inventory("x", "y", memory=15 * GIB, unit_bytes=GIB))
+    ledger.put_node("b", build_inventory("z", memory=15 * GIB, unit_bytes=GIB))
     ledger.confirm(PodRef("d", "p", "u"), "a", Assignment({"c": (Share("y", 9 * GIB),)}), [("c", Kind.APP)])
     assert build_aliyun_table(view(ledger.list_nodes())).splitlines() == [
         "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)",
@@ -32,7 +31,7 @@ def test_the_table_of_kubectl_inspect_gpushare():
 
 def test_a_node_with_an_address_shows_it():
     ledger = Ledger(unit_bytes=GIB)
-    ledger.put_node("a", Inventory(GIB, (Card("x", "v", "m", 15 * GIB),)))
+    ledger.put_node("a", build_inventory("x", memory=15 * GIB, unit_bytes=GIB))
     (node,) = view(ledger.list_nodes()).nodes
     shown = build_aliyun_table(assemble([msgspec.structs.replace(node, address="10.0.0.1")]))
     assert shown.splitlines()[1].split() == ["a", "10.0.0.1", "0/15", "0/15"]
@@ -41,7 +40,7 @@ def test_a_node_with_an_address_shows_it():
 @pytest.mark.parametrize(("unit", "name", "amount"), [(GIB, "GiB", 8), (2**28, "256MiB", 32)])
 def test_amounts_are_counted_in_the_clusters_unit(unit, name, amount):
     ledger = Ledger(unit_bytes=unit)
-    ledger.put_node("a", Inventory(unit, (Card("x", "v", "m", 8 * GIB),)))
+    ledger.put_node("a", build_inventory("x", memory=8 * GIB, unit_bytes=unit))
     table = build_aliyun_table(view(ledger.list_nodes())).splitlines()
     assert table[0].endswith(f"GPU Memory({name})")
     assert (table[1].split()[-1], table[-1]) == (f"0/{amount}", f"0/{amount} (0%)")

@@ -1,26 +1,24 @@
 from __future__ import annotations
 
 import pytest
+from support.requests import ask_for, build_inventory
 
 from accelkit.ledger.claims import claim, is_blocked, reserve
 from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 P, Q, R = (PodRef("d", name, name) for name in "pqr")
-WANTS = PodRequest((ContainerRequest("c", Kind.APP, 1, 5),))
+WANTS = ask_for(5)
 
 
 @pytest.fixture
 def ledger():
     made = Ledger(unit_bytes=1)
     for name in "nm":
-        made.put_node(name, Inventory(1, (Card(f"{name}-a", "v", "m", 8),)))
+        made.put_node(name, build_inventory(f"{name}-a", memory=8))
     made.reserve(P, "n", WANTS, Policy.BINPACK)
     return made
 
@@ -60,15 +58,6 @@ def test_what_others_hold_is_no_claim(ledger):
     assert not is_blocked(ledger, ledger.find_holding(P.uid), WANTS, Policy.BINPACK)
     reserve(ledger, P, "n", WANTS, Policy.BINPACK)
     assert ledger.find_holding(P.uid).stage is Stage.RESERVED
-
-
-def test_a_claim_has_the_labels_of_its_pod_and_a_refused_reservation_keeps_all_of_it(ledger):
-    claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid}, labels=("app=x",))
-    before = ledger.find_holding(Q.uid)
-    assert before.labels == ("app=x",)
-    with pytest.raises(MisfitError):
-        reserve(ledger, Q, "n", WANTS, Policy.BINPACK, labels=("app=x",))
-    assert ledger.find_holding(Q.uid) == before
 
 
 def test_what_is_restored_is_held_as_it_was_beside_whatever_came_since(ledger):

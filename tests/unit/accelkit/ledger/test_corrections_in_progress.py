@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from support.clocks import Clock
 from support.pods import make_ref
+from support.requests import ask_for, build_inventory
 
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import CORRECTION_SECONDS, Ledger
@@ -16,7 +17,7 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import Kind
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -43,13 +44,11 @@ def confirm(ledger, name, card, memory=1, **more):
 
 
 def reserve(ledger, name, memory=1, node="n"):
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
-    return ledger.reserve(make_ref(name), node, request, Policy.BINPACK)
+    return ledger.reserve(make_ref(name), node, ask_for(memory), Policy.BINPACK)
 
 
 def judge(ledger, memory=1):
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
-    return ShapeVerdicts(ledger).judge(request, Policy.BINPACK)
+    return ShapeVerdicts(ledger).judge(ask_for(memory), Policy.BINPACK)
 
 
 def overfill(ledger):
@@ -94,12 +93,6 @@ def test_corrections_one_after_the_other_keep_the_node_closed_until_the_last(led
     assert judge(ledger).fits == {"n", "m"}
 
 
-def test_a_changed_label_does_not_open_the_node(ledger):
-    overfill(ledger)
-    confirm(ledger, "moved", "n0", labels=("a=b",))
-    assert judge(ledger).fits == {"m"}
-
-
 def test_a_pod_that_is_bound_past_the_extender_does_not_close_the_node(ledger):
     for name in ("one", "two", "past"):
         confirm(ledger, name, "n0")
@@ -139,7 +132,7 @@ def test_pods_that_are_listed_before_their_node_count_as_well(clock):
     for name in ("one", "two", "three"):
         confirm(ledger, name, "n0")
     ledger.keep_pods(["uid-one", "uid-two", "uid-three"])
-    ledger.put_node("n", Inventory(1, (Card("n0", "v", "m", 2), Card("n1", "v", "m", 2))))
+    ledger.put_node("n", build_inventory("n0", "n1", memory=2))
     assert judge(ledger).fits == set()
     ledger.release("uid-two")
     assert judge(ledger).fits == {"n"}

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
+from support.requests import ask_for
 
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed
@@ -15,7 +16,6 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, FormerUnit, Inventory, encode_inventory
 from accelkit.model.pod import Node, Pod
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
@@ -98,7 +98,7 @@ def test_containers_that_are_not_there_own_no_cards(world):
 def test_amounts_are_those_of_the_limits(world, units, said):
     world.pod(limits={MEMORY: str(units)}, containers={"c": [Share("a", said)]})
     assert world.held() == {"a": (units, 0)}
-    full = PodRequest((ContainerRequest("c", Kind.APP, 1, whole=True),))
+    full = ask_for()
     assert world.ledger.place(world.ledger.find_node("n"), full, Policy.BINPACK).containers["c"][0].card == "b"
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.requests import build_inventory
 
 from accelkit.ledger.host_rooms import HostRooms
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
 from accelkit.model.host_amounts import HostAmounts
-from accelkit.model.inventory import Inventory
 
 
 class Rooms(HostRooms):
@@ -21,7 +20,7 @@ class Rooms(HostRooms):
         super().__init__(self.ledger)
 
     def join(self, name):
-        self.ledger.put_node(name, Inventory(1, (Card(f"{name}-0", "v", "m", 16),)))
+        self.ledger.put_node(name, build_inventory(f"{name}-0"))
         self.put_node(name, HostAmounts(4000, 100))
 
     def free(self, name):
@@ -71,7 +70,7 @@ def test_a_node_that_returns_is_counted_anew(rooms):
 
 
 def test_a_node_that_says_nothing_has_no_bound(rooms):
-    rooms.ledger.put_node("b", Inventory(1, (Card("b-0", "v", "m", 16),)))
+    rooms.ledger.put_node("b", build_inventory("b-0"))
     rooms.put_pod("p", "b", HostAmounts(1000, 10))
     assert rooms.free("b") == (math.inf, math.inf)
 

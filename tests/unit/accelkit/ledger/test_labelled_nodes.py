@@ -7,7 +7,6 @@ import pytest
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.model.pod import Node, Pod
@@ -61,10 +60,14 @@ class World:
         return self.ledger.find_node("n")
 
 
+@pytest.fixture
+def world():
+    return World()
+
+
 @pytest.mark.parametrize("counts", ["i915", "xe"])
 @pytest.mark.parametrize("name", ["memory.max", "memory", "anything"])
-def test_three_pods_of_5_on_two_cards_of_8(counts, name):
-    world = World()
+def test_three_pods_of_5_on_two_cards_of_8(world, counts, name):
     world.node(**{counts: 20, name: 16 * 10**9})
     asked = {counts: 1, name: 5 * 10**9}
     assert [world.place("a", **asked), world.place("b", **asked)] == [["card0"], ["card1"]]
@@ -75,8 +78,7 @@ def test_three_pods_of_5_on_two_cards_of_8(counts, name):
     assert world.place("c", **asked) == ["card0"]
 
 
-def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_node_says():
-    world = World()
+def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_node_says(world):
     world.node(i915=4, foo=21)
     assert world.place("a", i915=2, foo=15) == ["card0", "card1"]
     # 7 of 10 are gone on each, and each may be given once more.
@@ -87,16 +89,14 @@ def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_
     assert (never.reason, never.resolvable) == (MisfitReason.AMOUNT, False)
 
 
-def test_a_card_whose_compute_is_gone_still_has_its_other_amounts():
-    world = World()
+def test_a_card_whose_compute_is_gone_still_has_its_other_amounts(world):
     world.node(i915=4, millicores=2000, foo=20)
     assert world.place("a", i915=2, millicores=2000, foo=14) == ["card0", "card1"]
     assert world.place("b", i915=1, foo=3) == ["card0"]
     assert world.place("c", i915=1, millicores=1).reason is MisfitReason.COMPUTE
 
 
-def test_what_a_node_does_not_have_no_card_has():
-    world = World()
+def test_what_a_node_does_not_have_no_card_has(world):
     world.node(i915=2, little=1)
     assert world.place("a", i915=1, bar=1) == Misfit(MisfitReason.AMOUNT, 1, "gpu.intel.com/bar", resolvable=False)
     # Less than one for each card.
@@ -105,8 +105,7 @@ def test_what_a_node_does_not_have_no_card_has():
     assert world.place("a", i915=1) == ["card0"]
 
 
-def test_init_containers_hand_their_amounts_on():
-    world = World()
+def test_init_containers_hand_their_amounts_on(world):
     world.node(i915=20, foo=20)
     assert world.place("a", init=[{"i915": 1, "foo": 8}], i915=1, foo=4) == ["card0"]
     assert world.entry.uses["card0"].used_amounts == (("gpu.intel.com/foo", 8), (I915, 1))
@@ -114,8 +113,7 @@ def test_init_containers_hand_their_amounts_on():
     assert world.entry.uses == {}
 
 
-def test_the_cards_of_labels_follow_labels_status_and_agent():
-    world = World()
+def test_the_cards_of_labels_follow_labels_status_and_agent(world):
     world.node(labels={})
     assert world.entry.problem.reason is MisfitReason.NO_INVENTORY
     world.node(labels={"gpu.intel.com/cards": "0"})
@@ -132,8 +130,7 @@ def test_the_cards_of_labels_follow_labels_status_and_agent():
     assert [(card.id, card.amounts) for card in world.entry.list_cards()] == [("uuid", ((I915, 4),))]
 
 
-def test_pods_are_charged_by_their_limits_whatever_they_write():
-    world = World()
+def test_pods_are_charged_by_their_limits_whatever_they_write(world):
     world.node(i915=20, foo=20)
     share = '{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}'
     lie = f'{{"version": 1, "containers": {{"c": [{share}]}}}}'
@@ -152,25 +149,14 @@ def test_pods_are_charged_by_their_limits_whatever_they_write():
     assert left == {"card0": 2, "card1": -4}
 
 
-def test_a_card_of_our_agent_is_not_counted_where_nobody_says_how_often_it_can_be_given():
-    world = World()
+def test_a_card_of_our_agent_is_not_counted_where_nobody_says_how_often_it_can_be_given(world):
     world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
     assert world.place("a", i915=1, **{"memory.max": 8}) == ["uuid"]
     assert world.place("b", xe=1, millicores=500) == ["uuid"]
     assert world.entry.list_card_states()[0].free_compute == WHOLE_COMPUTE - 500
 
 
-def test_a_placed_pod_says_which_amounts_it_has():
-    world = World()
-    world.node(i915=2, foo=4)
-    pod = world.read("a", i915=1, foo=2)
-    placed = world.ledger.reserve(pod.ref, "n", world.feed.read_pending(pod).request, Policy.BINPACK)
-    assert isinstance(placed, Assignment)
-    assert dict(placed.containers["c"][0].amounts) == {I915: 1, "gpu.intel.com/foo": 2}
-
-
-def test_a_card_that_a_pod_holds_whole_takes_nobody_who_asks_for_no_amount_either():
-    world = World()
+def test_a_card_that_a_pod_holds_whole_takes_nobody_who_asks_for_no_amount_either(world):
     world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
     limits = {"name": "c", "resources": {"limits": {"accelkit.io/cards": "1"}}}
     metadata = {"name": "w", "namespace": "d", "uid": "w"}

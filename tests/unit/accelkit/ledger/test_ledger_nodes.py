@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import make_ref
+from support.requests import ask_for, build_inventory
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.feed import DEFAULT_UNIT_BYTES
@@ -14,12 +15,13 @@ from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.units import MAX_AMOUNT
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 P, Q = (make_ref(name) for name in "pq")
 CARD = Card("a", "v", "m", 16)
-WANTS = PodRequest((ContainerRequest("c", Kind.APP, 1, 4),))
+WANTS = ask_for(4)
 
 
 @pytest.fixture
@@ -160,3 +162,57 @@ def test_a_pod_that_nobody_wrote_down_holds_the_most_that_it_can(ledger):
 
 def test_the_unit_is_a_gibibyte_where_nobody_says_another():
     assert DEFAULT_UNIT_BYTES == 1073741824
+
+
+def refuse(ledger, request):
+    with pytest.raises(MisfitError) as raised:
+        ledger.reserve(make_ref("refused"), "n", request, Policy.BINPACK)
+    return raised.value.misfit.reason
+
+
+def free(ledger):
+    return [state.free_bytes for state in ledger.find_node("n").list_card_states()]
+
+
+def test_what_the_agent_says_is_held_beyond_assignments_is_not_given_away(ledger):
+    shown = msgspec.structs.replace(build_inventory("a", "b"), uncounted=(Share("a", 6, 300),))
+    ledger.put_node("n", shown)
+    ledger.reserve(P, "n", WANTS, Policy.BINPACK)
+    assert free(ledger) == [6, 16]
+    assert [state.free_compute for state in ledger.find_node("n").list_card_states()] == [700, 1000]
+    ledger.put_node("n", msgspec.structs.replace(shown, uncounted=(Share("a", 0, 0, whole=True),)))
+    assert free(ledger) == [0, 16]
+    ledger.put_node("n", msgspec.structs.replace(shown, uncounted=()))
+    assert free(ledger) == [12, 16]
+
+
+@pytest.mark.parametrize("unassigned", [False, True])
+def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassigned):
+    for pod in (P, Q):
+        if unassigned:
+            ledger.confirm_unassigned(UnassignedPod(pod, "n", ask_for(MAX_AMOUNT), "it has none"))
+        else:
+            ledger.confirm(pod, "n", Assignment({"c": (Share("a", MAX_AMOUNT),)}), WANTS.order)
+    assert refuse(ledger, ask_for(1)) is MisfitReason.MEMORY
+    ledger.release(P.uid)
+    ledger.release(Q.uid)
+    assert free(ledger) == [16]
+
+
+def test_a_whole_card_that_nobody_wrote_down_may_be_any_empty_one(ledger):
+    ledger.put_node("n", build_inventory("a", "b"))
+    ledger.confirm(P, "n", Assignment({"c": (Share("a", 4),)}), WANTS.order)
+    ledger.confirm_unassigned(UnassignedPod(Q, "n", ask_for(), "it has none"))
+    assert free(ledger) == [12, 0]
+
+
+@pytest.mark.parametrize("compute", [500, 0])
+def test_a_pod_without_memory_whose_cards_nobody_wrote_down_leaves_no_card_empty(ledger, compute):
+    ledger.confirm_unassigned(UnassignedPod(P, "n", ask_for(compute=compute, whole=False), "it has none"))
+    assert refuse(ledger, ask_for()) is MisfitReason.WHOLE_CARDS
+    assert free(ledger) == [16]
+
+
+def test_a_node_that_cannot_take_its_next_unit_still_shares_in_the_present_one(ledger):
+    ledger.put_node("n", Inventory(1, (CARD,), problem="too many devices", next_unit_bytes=2))
+    assert ledger.reserve(P, "n", WANTS, Policy.BINPACK)

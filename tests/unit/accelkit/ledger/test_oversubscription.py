@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.requests import ask_for, build_inventory
 
 from accelkit.audit.comparison import AuditEvidence, audit
 from accelkit.errors import InventoryError
@@ -16,17 +17,13 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.card_reasons import CardReason, find_card_reason
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 CARD = Card("a", "v", "m", 20, reserved_bytes=4, memory_factor=1.5)
-
-
-def wants(memory, cards=1, **more):
-    return PodRequest((ContainerRequest("c", Kind.APP, cards, memory, whole=not memory, **more),))
 
 
 @pytest.fixture
@@ -43,31 +40,19 @@ def reserve(ledger, name, request):
 def test_shares_together_take_the_factor_and_no_single_one_more_than_the_card_has(ledger):
     assert (CARD.own_bytes, CARD.capacity_bytes) == (16, 24)
     with pytest.raises(MisfitError) as raised:
-        reserve(ledger, "p", wants(17))
+        reserve(ledger, "p", ask_for(17))
     assert (raised.value.misfit.reason, raised.value.misfit.resolvable) == (MisfitReason.MEMORY, False)
-    reserve(ledger, "p", wants(16))
-    reserve(ledger, "q", wants(8))
+    reserve(ledger, "p", ask_for(16))
+    reserve(ledger, "q", ask_for(8))
     with pytest.raises(MisfitError):
-        reserve(ledger, "r", wants(1))
-
-
-def test_a_whole_card_stays_whole(ledger):
-    reserve(ledger, "p", wants(0))
-    with pytest.raises(MisfitError):
-        reserve(ledger, "q", wants(1))
-    (state,) = ledger.find_node("n").list_card_states()
-    assert (state.free_bytes, state.empty) == (0, False)
-    ledger.release("p")
-    reserve(ledger, "q", wants(1))
-    with pytest.raises(MisfitError):
-        reserve(ledger, "p", wants(0))
+        reserve(ledger, "r", ask_for(1))
 
 
 def test_a_card_says_what_one_container_could_have(ledger):
     (state,) = ledger.find_node("n").list_card_states()
     assert (state.free_bytes, state.room_bytes) == (24, 16)
-    assert find_card_reason(state, wants(17).containers[0]) is CardReason.MEMORY
-    assert find_card_reason(state, wants(16).containers[0]) is None
+    assert find_card_reason(state, ask_for(17).containers[0]) is CardReason.MEMORY
+    assert find_card_reason(state, ask_for(16).containers[0]) is None
 
 
 @given(st.data())
@@ -82,10 +67,10 @@ def test_columns_say_of_oversubscribed_cards_what_placement_says(data):
         ledger.put_node(name, Inventory(1, tuple(cards)))
     for step in range(data.draw(st.integers(0, 6))):
         node = ledger.find_node(data.draw(st.sampled_from("nm")))
-        request = wants(data.draw(st.integers(0, 12)))
+        request = ask_for(data.draw(st.integers(0, 12)))
         if isinstance(ledger.place(node, request, Policy.SPREAD), Assignment):
             ledger.reserve(PodRef("d", f"{step}", f"{step}"), node.name, request, Policy.SPREAD)
-    request = wants(data.draw(st.integers(0, 18)), data.draw(st.integers(1, 2)))
+    request = ask_for(data.draw(st.integers(0, 18)), cards=data.draw(st.integers(1, 2)))
     verdict = verdicts.judge(request, Policy.BINPACK)
     searched = PodRequest(tuple(msgspec.structs.replace(each, compute=1) for each in request.containers))
     if request.containers[0].whole:
@@ -111,7 +96,7 @@ def test_inspect_and_audit_show_it(ledger):
 
 
 def test_an_inventory_without_the_field_means_one_and_an_impossible_one_is_refused():
-    text = encode_inventory(Inventory(1, (Card("a", "v", "m", 16),)))
+    text = encode_inventory(build_inventory("a"))
     assert "memory_factor" not in text
     assert decode_inventory(text).cards[0].memory_factor == 1
     for factor in (0.5, 17, -1, "1e400"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
@@ -53,16 +51,12 @@ class World:
         )
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(["node", "pod"])))
-def test_a_pod_of_another_system_is_charged_on_its_card_in_any_order_of_events(order):
-    world = World()
-    for each in order:
-        getattr(world, each)()
-    assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
+@pytest.fixture
+def world():
+    return World()
 
 
-def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged():
-    world = World()
+def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged(world):
     world.pod()
     world.pod(kind="MODIFIED", phase="Succeeded")
     world.node()
@@ -72,24 +66,15 @@ def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged():
     assert world.used() == {}
 
 
-def test_what_does_not_fit_the_cards_is_charged_in_the_worst_way_with_the_reason():
-    world = World()
-    world.pod(device="7")
-    world.node()
-    assert world.unassigned() == ["container c was given card 7, which its node does not have"]
-
-
-def test_cards_that_come_later_are_understood_later():
-    world = World()
+def test_cards_that_come_later_are_understood_later(world):
     world.pod()
     world.node(inventory=encode_inventory(Inventory(1, CARDS[:1])))
-    assert len(world.unassigned()) == 1
+    assert world.unassigned() == ["container c was given card 2, which its node does not have"]
     world.node()
     assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
 
 
-def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes():
-    world = World()
+def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes(world):
     world.node()
     world.node(**{"accelkit.io/cordon": "0,id-2"})
     assert world.placeable() == ["id-1"]
@@ -101,8 +86,7 @@ def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes():
     assert len(world.placeable()) == 3
 
 
-def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more():
-    world = World()
+def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more(world):
     world.bad("0, 2")
     world.node()
     assert world.placeable() == ["id-1"]
@@ -112,8 +96,10 @@ def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more():
     world.bad("0", kind="DELETED")
     assert len(world.placeable()) == 3
     world.bad("1")
+    world.node(**{"accelkit.io/cordon": "0"})
+    assert world.placeable() == ["id-2"]
     world.feed.replace_config_maps([])
-    assert len(world.placeable()) == 3
+    assert world.placeable() == ["id-1", "id-2"]
 
 
 def test_lists_of_a_dialect_that_is_not_in_use_say_nothing():
@@ -123,18 +109,8 @@ def test_lists_of_a_dialect_that_is_not_in_use_say_nothing():
     assert len(world.placeable()) == 3
 
 
-def test_a_pod_that_a_list_does_not_show_any_more_is_not_charged_when_its_nodes_cards_come():
-    world = World()
+def test_a_pod_that_a_list_does_not_show_any_more_is_not_charged_when_its_nodes_cards_come(world):
     world.pod()
     world.feed.replace_pods([])
     world.node()
     assert (world.used(), world.unassigned()) == ({}, [])
-
-
-def test_cards_that_are_cordoned_and_cards_that_a_list_calls_bad_add_up():
-    world = World()
-    world.node(**{"accelkit.io/cordon": "0"})
-    world.bad("1")
-    assert world.placeable() == ["id-2"]
-    world.node(**{"accelkit.io/cordon": "2"})
-    assert world.placeable() == ["id-0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.requests import build_inventory
 
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdicts
@@ -90,8 +91,8 @@ def test_nodes_that_change_between_turns_are_judged_again_at_the_next_call(ledge
     turns = verdicts.judge_stale(verdict, ["n0", *(f"n{node}" for node in range(1, NODES))], Budget(10_000))
     next(turns)
     assert "n0" in verdict.fits
-    ledger.put_node("n0", Inventory(1, (Card("a", "v", "m", 4),)))
-    ledger.put_node("n299", Inventory(1, (Card("a", "v", "m", 4),)))
+    ledger.put_node("n0", build_inventory("a", memory=4))
+    ledger.put_node("n299", build_inventory("a", memory=4))
     assert all(turn is None for turn in turns)
     # One was judged before it changed, the other after.
     assert "n0" in verdict.fits

@@ -31,6 +31,9 @@ def cost(*steps):
         ([(INIT, 4), (INIT, 8), (APP, 2)], 8),
         ([(INIT, 8), (INIT, 4), (APP, 8)], 8),
         ([(APP, 4), (APP, 4)], 8),
+        # The whole card and its memory are devices of two resources: none is handed on as the other.
+        ([(INIT, WHOLE), (APP, 4)], 20),
+        ([(INIT, 4), (APP, WHOLE)], 20),
     ],
 )
 def test_a_pod_costs_a_card_the_different_devices_it_holds_there(steps, expected):
@@ -45,28 +48,9 @@ def test_a_whole_card_passed_on_costs_one_card():
     assert cost((INIT, WHOLE), (APP, WHOLE)) == Charge(16, 1000, whole=True)
 
 
-def test_a_whole_card_is_not_handed_to_a_container_that_asks_for_memory():
-    # They are devices of two resources, so nothing of the one is there to be taken for the other.
-    assert cost((INIT, WHOLE), (APP, 4)).memory_bytes == 20
-
-
-def test_memory_is_not_handed_to_a_container_that_asks_for_the_whole_card():
-    assert cost((INIT, 4), (APP, WHOLE)).memory_bytes == 20
-
-
-def test_cards_are_charged_one_by_one():
-    shares = {"i": (Share("a", 8), Share("b", 2)), "c": (Share("b", 4),)}
-    found = count_charges([("i", INIT), ("c", APP)], shares)
-    assert {card: charge.memory_bytes for card, charge in found.items()} == {"a": 8, "b": 4}
-
-
 def test_a_container_that_the_pod_does_not_name_is_charged_too():
     assert count_charges([("c", INIT)], {"c": (Share("a", 8),), "ghost": (Share("a", 10),)})["a"].memory_bytes == 10
     assert count_charges([], {"ghost": (Share("a", 3),), "other": (Share("a", 4),)})["a"].memory_bytes == 7
-
-
-def test_a_container_without_cards_costs_nothing():
-    assert count_charges([("c", APP), ("d", APP)], {"c": ()}) == {}
 
 
 class Kubelet:

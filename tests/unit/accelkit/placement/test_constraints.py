@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from support.requests import ask_for
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Link
@@ -34,6 +35,10 @@ def test_each_constraint_that_does_not_hold_is_named():
     assert check("ac", numa="single") == ("container c has cards of several NUMA nodes",)
     assert check("abc", link="any") == ("container c has cards that are not linked",)
     assert check("ab", link="XGMI") == ("container c has cards that are not linked",)
+    assert check("az", link="any") == ("container c has cards that are not linked",)
+    for unknown in ("d", "za"):
+        assert check(unknown, numa="single") == ("container c has cards of several NUMA nodes",)
+    assert check("z", model="big") == ("container c has cards of another model than big",)
 
 
 def test_cards_with_less_memory_than_asked_for_are_named():
@@ -68,11 +73,6 @@ def test_groups_that_are_no_groups_are_named(held, groups, holds):
     assert find_broken_constraints(PodRequest((container,)), assignment, CARDS) == ()
 
 
-def test_what_is_unknown_breaks_what_asks_for_it():
-    assert check("d", numa="single") == ("container c has cards of several NUMA nodes",)
-    assert check("z", model="big") == ("container c has cards of another model than big",)
-
-
 def test_a_container_off_the_cards_of_the_other_is_named():
     other = ContainerRequest("o", Kind.APP, 1, 1)
     container = ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o")
@@ -82,17 +82,12 @@ def test_a_container_off_the_cards_of_the_other_is_named():
     assert find_broken_constraints(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
 
 
-def test_a_link_to_a_card_that_is_not_there_does_not_count():
-    assert check("az", link="any") == ("container c has cards that are not linked",)
-    assert check("za", numa="single") == ("container c has cards of several NUMA nodes",)
-
-
 def test_a_container_without_cards_breaks_nothing():
     assert check("", cards=2, model="big", numa="single", link="any", same_card_as="o") == ()
 
 
 def test_a_container_may_use_some_of_the_cards_of_the_other_and_any_where_that_has_none():
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o"),))
+    request = ask_for(1, same_card_as="o")
     some = Assignment({"o": (Share("a", 1), Share("b", 1)), "c": (Share("b", 1),)})
     assert find_broken_constraints(request, some, CARDS) == ()
     assert find_broken_constraints(request, Assignment({"c": (Share("b", 1),)}), CARDS) == ()

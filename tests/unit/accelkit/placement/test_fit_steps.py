@@ -66,12 +66,6 @@ def test_compute_that_cannot_suffice_is_seen_as_memory_is():
     assert steps < 17 * 8
 
 
-def test_a_spent_budget_ends_a_search_at_its_first_step():
-    budget = Budget(0)
-    assert place(cards([40]), plain(20), Policy.BINPACK, budget).reason is MisfitReason.TOO_COMPLEX
-    assert budget.is_spent()
-
-
 def test_what_a_pod_wants_is_told_by_few_amounts():
     demands = list_demands(plain(*range(1, 101)).containers)
     assert all(len(memory.levels) <= 8 for memory, _ in demands)
@@ -104,3 +98,25 @@ def test_plain_containers_get_the_cards_that_a_search_through_every_choice_finds
         assert placed.reason is MisfitReason.MEMORY
     else:
         assert [int(shares[0].card) for shares in placed.containers.values()] == list(expected)
+
+
+@pytest.mark.parametrize(("steps", "lent"), [(100, 10), (4, 4)])
+def test_what_is_spent_of_what_was_lent_is_taken_off(steps, lent):
+    budget = Budget(steps)
+    with budget.lend(10) as trial:
+        assert trial.steps == lent
+        trial.steps -= 3
+    assert budget.steps == steps - 3
+
+
+def test_what_was_spent_before_an_error_is_taken_off_too():
+    budget = Budget(9)
+
+    def spend():
+        with budget.lend(5) as lent:
+            lent.steps = 0
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        spend()
+    assert budget.steps == 4

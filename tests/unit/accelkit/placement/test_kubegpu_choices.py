@@ -91,11 +91,6 @@ def test_three_cards_are_taken_of_the_machine_with_a_group_of_four():
     assert [share.card for share in assigned.containers["Run"]] == ["e", "f", "g"]
 
 
-def test_without_that_machine_two_of_a_switch_and_one_of_the_other_switch_of_its_socket_are():
-    assigned = fill(A=EVEN).reserve(PodRef("d", "p", "u"), "A", ask({"Run": 3}), Policy.BINPACK)
-    assert [share.card for share in assigned.containers["Run"]] == ["a", "b", "c"]
-
-
 def test_a_busy_machine_of_the_best_shape_keeps_no_pod_from_the_others():
     # KubeGPU asks for the best shape that any machine has, busy or not, and then fits nowhere else.
     ledger, eight, three = fill(A=EVEN, B=UNEVEN), ask({"Run": 8}), ask({"Run": 3})
@@ -157,11 +152,6 @@ def test_two_cards_of_one_group_with_so_much_memory_leave_the_others_their_group
     found = choose(GROUPS, request, MEMORY)
     assert {name: found[name] for name in ("Run0", "Run1", "Run2")} == {"Run0": [3, 4], "Run1": [2], "Run2": [0, 1]}
     assert set(found["Init0"]) <= {3, 4}
-
-
-def test_two_cards_of_an_inner_group_are_below_one_switch():
-    request = ask({"Run0": 2}, {"Run0": card("gpugrp0/A/gpu/a") | card("gpugrp0/A/gpu/b")})
-    assert choose(EVEN, request) == {"Run0": [0, 1]}
 
 
 def test_four_cards_of_an_outer_group_and_two_of_an_inner_one_are_on_different_sockets():

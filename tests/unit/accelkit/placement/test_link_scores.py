@@ -55,10 +55,6 @@ def test_a_single_card_goes_where_it_leaves_no_other_alone():
     assert score(PAIRS, 1, range(1, 8), 1 / 8) > score(PAIRS, 1, range(2, 8), 1 / 8)
 
 
-def test_a_node_without_enough_cards_scores_nothing():
-    assert score(QUADS, 4, range(3)) == 0
-
-
 def test_cards_that_others_share_break_nothing_up():
     links = connect(QUADS)
     assert score_set(links, 2, 0b11, 0b11111100) > score_set(links, 2, 0b11, 0b11111111)

@@ -97,13 +97,6 @@ def test_a_card_that_takes_no_shares_is_in_no_set():
     assert put(states, QUADS, wants(4)) == {"c": "efgh"}
 
 
-def test_without_connections_topology_fills_cards_as_binpack_does():
-    states = hold(QUADS)
-    states[6] = CardState(states[6].card, 8, 1000, empty=False)
-    placed = place(states, PodRequest((wants(2, 4),)), TOPOLOGY)
-    assert [share.card for share in placed.containers["c"]] == ["g", "a"]
-
-
 def test_a_search_for_linked_cards_costs_the_same_steps_each_time():
     def count():
         budget = Budget(10**6)
@@ -193,11 +186,6 @@ def test_groups_are_judged_by_the_cards_where_the_node_says_no_more():
     assert [share.card for share in place(states, request, Policy.BINPACK).containers["c"]] == ["c", "d"]
     alone = [CardState(Card(name, "v", "m", 16), 16, 1000, empty=True) for name in "ab"]
     assert place(alone, request, Policy.BINPACK).reason is MisfitReason.CONSTRAINT
-
-
-def test_an_unknown_connection_is_not_near():
-    assert put(hold(FLAT), FLAT, grouped(CardGroup(Near.SOCKET, (0, 0)))) is MisfitReason.CONSTRAINT
-    assert put(hold(SWITCHED), SWITCHED, grouped(CardGroup(Near.SWITCH, (0,) * 8))) == {"c": "abcdefgh"}
 
 
 def test_a_container_with_groups_takes_over_what_an_init_container_held():

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from machines import QUADS, connect, draw_rows, make_cards
 
 from accelkit.model.card import Card
-from accelkit.model.topology import Nearness
 from accelkit.placement.topology.links import find_links, restrict
 
 ORDER = [
@@ -115,9 +114,3 @@ def test_whatever_a_node_says_a_connection_is_the_same_from_both_ends(rows, data
         for b in range(4):
             assert (found.weights[a][b], found.names[a][b]) == (found.weights[b][a], found.names[b][a])
             assert 0 <= found.weights[a][b] <= 288
-
-
-def test_every_nearness_has_a_weight_and_a_name():
-    for each in Nearness:
-        if each is not Nearness.SAME:
-            assert pair(each.value, 0, "")[1]

@@ -60,10 +60,6 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
     }
 
 
-def test_a_misfit_is_of_one_card_without_detail_and_may_be_resolved_unless_it_says_otherwise():
-    assert Misfit(MisfitReason.MEMORY) == Misfit(MisfitReason.MEMORY, cards=1, detail="", resolvable=True)
-
-
 def test_the_error_of_a_misfit_carries_it_and_says_it():
     found = MisfitError(Misfit(MisfitReason.MODEL, detail="x"))
     assert (str(found), found.misfit) == ("does not fit: NoCardOfModel x", Misfit(MisfitReason.MODEL, detail="x"))
@@ -183,8 +179,3 @@ def test_nodes_score_one_for_the_first_share_and_ten_when_full(used, packed):
 def test_cards_are_ranked_by_what_is_free_and_then_by_their_place():
     assert rank_card(Policy.BINPACK, 7, 2) == (7, 2)
     assert rank_card(Policy.SPREAD, 7, 2) == (-7, 2)
-
-
-def test_a_node_that_nobody_uses_has_all_of_its_cards_free():
-    card = Card("a", "v", "m", 16, reserved_bytes=2)
-    assert build_empty_states([card]) == [CardState(card, 14, 1000, empty=True)]

@@ -7,10 +7,10 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import PAIRS, QUADS, SWITCHED, connect, draw_rows, draw_tree
+from machines import SWITCHED, connect, draw_rows
 
 from accelkit.placement.topology.exchange import seek_set
-from accelkit.placement.topology.links import CardLinks, restrict
+from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.wanted import Wanted, list_cards
 
@@ -74,25 +74,6 @@ def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
     assert list(rank_sets(links, wanted, ranks)) == list_plainly(links, wanted, ranks)
 
 
-@given(st.data(), machines())
-def test_a_card_by_another_number_changes_nothing_but_the_number(data, links):
-    wanted = data.draw(wishes(len(links.weights)))
-    order = tuple(data.draw(st.permutations(range(len(links.weights)))))
-    places = {card: place for place, card in enumerate(order)}
-
-    def move(cards):
-        return mask(places[card] for card in list_cards(cards))
-
-    together = tuple(move(wanted.together[card]) for card in order) if wanted.together else ()
-    moved = Wanted(wanted.count, move(wanted.free), move(wanted.empty), move(wanted.required), together)
-    one, other = next(rank_sets(links, wanted), None), next(rank_sets(restrict(links, order), moved), None)
-    assert (one is None) == (other is None)
-    if one is not None:
-        named = tuple(sorted(order[place] for place in other))
-        assert measure(links, named, wanted.empty) == measure(links, one, wanted.empty)
-        assert is_possible(named, wanted)
-
-
 @given(st.data(), machines(most=10))
 def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(data, links):
     wanted = data.draw(wishes(len(links.weights)))
@@ -124,28 +105,6 @@ def test_few_free_cards_of_many_are_compared_in_all_sets():
     free = mask((3, 9, 15, 22, 24))
     assert next(rank_sets(links, Wanted(2, free, free))) == (9, 22)
     assert len(list(rank_sets(links, Wanted(2, free, free), range(26)))) == 10
-
-
-@pytest.mark.parametrize(
-    ("rows", "free", "count", "chosen"),
-    [
-        (QUADS, range(8), 4, (0, 1, 2, 3)),
-        (QUADS, range(1, 8), 4, (4, 5, 6, 7)),
-        (QUADS, range(1, 8), 2, (1, 2)),
-        (QUADS, (0, 1, 2, 4, 5, 6, 7), 3, (0, 1, 2)),
-        (QUADS, (1, 2, 3, 5, 6, 7), 4, (1, 2, 3, 5)),
-        (QUADS, (0, 4, 5, 6, 7), 1, (0,)),
-        (PAIRS, range(8), 2, (0, 1)),
-        (PAIRS, range(1, 8), 1, (1,)),
-        (PAIRS, range(1, 8), 2, (2, 3)),
-        (PAIRS, range(8), 3, (0, 1, 2)),
-        (draw_tree([2, 4]), range(6), 2, (0, 1)),
-        (draw_tree([4, 2]), range(6), 2, (4, 5)),
-        (SWITCHED, (2, 3, 5), 2, (2, 3)),
-    ],
-)
-def test_linked_cards_are_taken_and_larger_groups_left_whole(rows, free, count, chosen):
-    assert next(rank_sets(connect(rows), Wanted(count, mask(free), mask(free)))) == chosen
 
 
 def test_two_links_are_better_than_one():

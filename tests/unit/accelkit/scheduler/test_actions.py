@@ -56,7 +56,3 @@ def test_an_outcome_shows_each_file_before_and_after_and_no_private_key():
             {"before_header": "/c", "after_header": "/c", "before": "\ufffd", "after": ""},
         ],
     }
-
-
-def test_an_outcome_without_changes_says_so():
-    assert summarize(SwitchOutcome()) == {"changed": False, "restored": True, "problems": [], "diff": []}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from random import Random
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from small_trace import write_trace
 
 from accelkit.cli import main
 from accelkit.errors import ConfigurationError
-from accelkit.simulator.cluster import Cluster
+from accelkit.ledger.priorities import FragmentationCosts
+from accelkit.placement.mix import TaskMix
+from accelkit.simulator.cluster import Cluster, make_type
 from accelkit.simulator.rankings import RANKINGS, make_ranking
 from accelkit.simulator.replay import replay
 from accelkit.simulator.trace import Task, TraceNode
@@ -119,3 +122,24 @@ def test_a_wrong_file_is_one_line(tmp_path):
     done = CliRunner().invoke(main, ["simulate", "--nodes", str(nodes), "--pods", str(nodes), "--policy", "fgd"])
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {nodes} has no column num_gpu, gpu_milli")
+
+
+def test_what_is_scarce_is_looked_at_anew_as_the_cluster_fills():
+    cluster = Cluster([TraceNode(f"n{number}", 64000, 1000, 4 - number % 3, "T4") for number in range(60)])
+    mix = TaskMix()
+    for task in (HALF, PAIR, Task(1000, 10, 4, 1000), HALF):
+        mix.observe(make_type(task))
+    costs, rows = FragmentationCosts(cluster.ledger.table, mix), np.arange(60)
+
+    def agrees_with_one_that_looks_now():
+        new = FragmentationCosts(cluster.ledger.table, mix).measure(make_type(HALF), rows)
+        return bool(np.array_equal(costs.measure(make_type(HALF), rows), new))
+
+    assert agrees_with_one_that_looks_now()
+    # Each place changes a node twice: its cards, and its host.
+    for row in range(40):
+        cluster.place(HALF, row, "binpack")
+    assert not agrees_with_one_that_looks_now()
+    for row in range(40):
+        cluster.place(HALF, row, "binpack")
+    assert agrees_with_one_that_looks_now()

@@ -62,12 +62,8 @@ def test_wrong_tasks_are_refused_with_their_line(tmp_path, text, sentence):
         read_tasks(tasks)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigurationError, match=re.escape(f"{tmp_path}/none cannot be read")):
-        read_nodes(tmp_path / "none")
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path):
-    (tmp_path / "nodes.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match=r"cannot be read"):
-        read_nodes(tmp_path / "nodes.csv")
+@pytest.mark.parametrize("name", ["none", "garbled"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+    (tmp_path / "garbled").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match=re.escape(f"{tmp_path}/{name} cannot be read")):
+        read_nodes(tmp_path / name)

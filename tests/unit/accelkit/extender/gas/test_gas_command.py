@@ -41,12 +41,7 @@ def test_nothing_is_served_without_certificates_unless_it_is_told_to(told, files
         assert DECLINED in str(start(*flags).exception)
     assert told == []
     assert start("--unsafe").exit_code == 0
-    assert (told[0].listen.port, told[0].listen.tls) == (9001, None)
-
-
-def test_pods_that_were_refused_too_early_are_woken(told):
-    assert start("--unsafe").exit_code == 0
-    assert told[0].wake
+    assert (told[0].listen.port, told[0].listen.tls, told[0].wake) == (9001, None, True)
 
 
 def test_clients_need_a_certificate_of_a_name(told, files):

@@ -127,9 +127,7 @@ async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_a
 
 async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(world):
     world.node("n")
-    for name in "ab":
-        world.pod(name, size=2)
-    await world.until(lambda: len(world.held()) == 2)
+    await world.reserve("ab")
     world.delete("a")
     await world.until(lambda: not world.held())
     await world.until(lambda: ("b", "PodGroupReleased", "pod group d/g waits: 1 of 2 pods are there") in world.events())
@@ -139,9 +137,7 @@ async def test_a_replica_that_leads_no_more_reserves_nothing(world):
     world.node("n")
     # Their gates stay, so that whoever decides would reserve for them again.
     world.api.fail(ApiError("no", status=403), "PATCH", times=None)
-    for name in "ab":
-        world.pod(name, size=2)
-    await world.until(lambda: len(world.held()) == 2)
+    await world.reserve("ab")
     world.leads = False
     await world.until(lambda: not world.held())
     await world.settled()
@@ -193,13 +189,3 @@ async def test_the_group_of_another_namespace_is_another_one(world):
     world.pod("b", size=2, namespace="e")
     await world.until(lambda: len(world.events()) == 2)
     assert world.gated() == ["a", "b"]
-
-
-async def test_a_refused_patch_is_tried_again(world):
-    world.node("n")
-    world.api.fail(ApiError("no", status=403), "PATCH")
-    world.pod("a", size=1)
-    await world.settled()
-    assert (world.gated(), world.held()) == (["a"], {"a": "n"})
-    world.pass_time(1)
-    await world.until(lambda: not world.gated())

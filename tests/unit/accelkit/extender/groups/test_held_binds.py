@@ -7,7 +7,6 @@ from groups_world import World
 from support.tasks import running
 
 from accelkit.extender.groups import binds
-from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.ledger.claims import claim
 from accelkit.placement.policies import Policy
@@ -41,13 +40,6 @@ async def test_a_bind_waits_for_pods_that_are_still_to_come(world):
     pods(world, "d", size=4)
     assert await asyncio.gather(*first, world.bind("c", "m"), world.bind("d", "m")) == [""] * 4
     assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
-
-
-async def test_binds_whose_group_does_not_come_together_fail_and_hold_nothing(world):
-    pods(world, "abc", size=4)
-    found = await world.bind_for(5, a="n", b="n")
-    assert set(found) == {"pod group d/g waits: 3 of 4 pods are there"}
-    assert world.held() == {}
 
 
 async def test_a_bind_is_held_for_its_time_and_no_longer(world):
@@ -350,19 +342,14 @@ async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(
     assert await asyncio.gather(world.bind("u", "n"), world.bind("v", "m")) == ["", ""]
 
 
-async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(world, monkeypatch):
-    joined, judged, join, judge = [], [], binds.HeldBinds._join, Batches._judge
+async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(world, judged, monkeypatch):
+    joined, join = [], binds.HeldBinds._join
 
     def note_join(held, ref, node):
         joined.append(ref.name)
         return join(held, ref, node)
 
-    def note_judge(batches, group):
-        judged.append(group.key.name)
-        return judge(batches, group)
-
     monkeypatch.setattr(binds.HeldBinds, "_join", note_join)
-    monkeypatch.setattr(Batches, "_judge", note_judge)
     pods(world, "abc", size=9)
     tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abc"]
     await world.settled()

@@ -9,7 +9,6 @@ from groups_world import World
 from support.tasks import running
 
 from accelkit.extender.groups import pacing
-from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.pacing import IN_VAIN_A_SECOND, Pace, Patience
 from accelkit.extender.groups.reserving import GroupReserver
 
@@ -87,14 +86,7 @@ async def test_changes_of_the_same_pods_do_not_have_their_group_tried_again(worl
     await world.until(lambda: len(tried.pods) == 2)
 
 
-async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried, monkeypatch):
-    judged, judge = [], Batches._judge
-
-    def note_judge(batches, group):
-        judged.append(group.key.name)
-        return judge(batches, group)
-
-    monkeypatch.setattr(Batches, "_judge", note_judge)
+async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried, judged):
     world.pod("a", "missing", size=2)
     world.pod("b", "large", size=1, memory=64)
     await world.until(lambda: tried.pods)

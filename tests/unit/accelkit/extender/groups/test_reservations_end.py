@@ -41,9 +41,7 @@ async def test_a_member_that_leaves_for_another_group_is_reserved_for_with_that_
 
 
 async def test_what_is_reserved_with_the_former_group_is_released(world):
-    for name in "ab":
-        world.pod(name, size=2)
-    await world.until(lambda: len(world.held()) == 2)
+    await world.reserve("ab")
     world.change("a", **{NAME: "h", SIZE: "2"})
     await world.until(lambda: world.held() == {})
     assert not world.groups.holds("uid-a")
@@ -52,9 +50,7 @@ async def test_what_is_reserved_with_the_former_group_is_released(world):
 
 
 async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, monkeypatch, caplog):
-    for name in "ab":
-        world.pod(name, size=2)
-    await world.until(lambda: len(world.held()) == 2)
+    await world.reserve("ab")
     monkeypatch.setattr(controller.GroupTeller, "note_released", lambda *_args: 1 / 0)
     world.pass_time(60)
     await world.until(lambda: "cannot be withdrawn" in caplog.text)
@@ -62,9 +58,7 @@ async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, mo
 
 
 async def test_who_joins_later_does_not_make_the_reservation_last(world):
-    for name in "ab":
-        world.pod(name, size=2)
-    await world.until(lambda: len(world.held()) == 2)
+    await world.reserve("ab")
     world.pass_time(59)
     world.pod("c", size=2)
     await world.until(lambda: len(world.held()) == 3)

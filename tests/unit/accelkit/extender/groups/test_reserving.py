@@ -56,12 +56,6 @@ def test_too_few_leave_nothing_behind():
     assert (held(ledger), ledger.find_node("n0").uses) == ({}, {})
 
 
-def test_as_many_as_fit_are_reserved_beyond_the_least():
-    ledger = ledger_of(1)
-    placed = reserver_of(ledger).reserve([wanted(name) for name in "abc"], 2)
-    assert [ref.name for ref in placed] == ["a", "b"]
-
-
 def test_a_pod_with_a_node_of_its_own_has_to_be_among_them():
     ledger = ledger_of(1, 1)
     ledger.reserve(PodRef("d", "x", "x"), "n0", wanted("x", 16).request, Policy.BINPACK)

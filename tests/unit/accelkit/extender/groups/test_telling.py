@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from accelkit.extender.groups.membership import Convention, GroupKey
@@ -52,15 +50,3 @@ async def test_of_what_was_released_some_pods_are_told(events):
     teller.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
     await teller.tell({}, 0)
     assert events.written == [(f"p{number}", "PodGroupReleased", "too late") for number in range(8)]
-
-
-async def test_the_log_names_pods_and_groups_by_themselves(events, caplog):
-    caplog.set_level(logging.INFO)
-    teller = GroupTeller(events)
-    teller.note_released([POD], "too late")
-    for now in (0, 2):
-        await teller.tell({key(): ("waits", POD)}, now)
-    assert [(record.msg.event, record.msg.values) for record in caplog.records] == [
-        ("released", {"pod": "d/p", "uid": "u", "reason": "too late"}),
-        ("group waits", {"group": "d/g", "pod": "d/p", "uid": "u", "reason": "waits"}),
-    ]

@@ -6,17 +6,18 @@ from typing import Any
 
 import msgspec
 from fake_api.server import FakeApi, Request
+from support.requests import build_inventory
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 from accelkit.model.pod import Node, Pod
 from accelkit.vendors.dialects import load_dialects
 
+CARDS = build_inventory("a", "b", memory=8)
 MEMORY = "accelkit.io/memory"
 REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
@@ -31,17 +32,13 @@ class PreemptingCluster:
         self.evicted: list[str] = []
         self.namespaces: dict[str, str] = {}
         self.lingering = False
-        cards = encode_inventory(Inventory(1, (Card("a", "v", "m", 8), Card("b", "v", "m", 8))))
         for name in nodes or ("n",):
-            metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: cards}}
-            allocatable = {"cpu": "8", "memory": "8Gi"}
-            self.feed.take_node_event(
-                "ADDED", self._read({"metadata": metadata, "status": {"allocatable": allocatable}})
-            )
+            self.feed.take_node_event("ADDED", self.build_node(name))
 
     @staticmethod
-    def _read(item: dict[str, Any]) -> Node:
-        return msgspec.convert(item, Node)
+    def build_node(name: str) -> Node:
+        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(CARDS)}}
+        return msgspec.convert({"metadata": metadata, "status": {"allocatable": {"cpu": "8", "memory": "8Gi"}}}, Node)
 
     def pod(self, name: str, memory: int, priority: int, card: str = "", **of: Any) -> dict[str, Any]:
         """A pod on a card of node `node`, `n` by default, or one that kube-scheduler has refused."""

@@ -7,13 +7,17 @@ import pytest
 from evicting_cluster import Evicting
 
 from accelkit.errors import ApiError
+from accelkit.extender.preemption import planning
 from accelkit.extender.preemption.claims import FREE_SECONDS, LEAVING_SECONDS
 from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pace
-from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
+from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS
+from accelkit.kube.disruptions.budgets import DisruptionBudgets
+from accelkit.kube.disruptions.evictions import list_evictable_pods
 from accelkit.ledger.holding import Stage
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS, MOST_LEAVING_SECONDS
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
+from accelkit.placement.policies import Policy
 
 
 @pytest.fixture
@@ -96,25 +100,14 @@ async def test_what_kube_scheduler_said_long_ago_does_not_count(cluster):
 NODE = {"ownerReferences": [{"kind": "Node", "controller": True}]}
 
 
-async def test_a_pod_that_names_a_node_as_its_owner_is_evicted_as_others_are():
+@pytest.mark.parametrize(
+    ("annotations", "evicted"), [({}, "low"), ({"kubernetes.io/config.mirror": "x"}, "middle")], ids=["owner", "static"]
+)
+async def test_static_pods_are_never_evicted_and_others_that_name_a_node_as_their_owner_are(annotations, evicted):
     cluster = Evicting()
-    cluster.pod("low", 5, 1, "a", metadata=NODE)
+    cluster.pod("low", 5, 1, "a", annotations=annotations, metadata=NODE)
     cluster.pod("middle", 5, 2, "b")
-    assert await cluster.look(cluster.pod("high", 5, 10)) == ["low"]
-
-
-async def test_static_pods_are_never_evicted():
-    cluster = Evicting()
-    cluster.pod("static", 5, 1, "a", annotations={"kubernetes.io/config.mirror": "x"}, metadata=NODE)
-    cluster.pod("middle", 5, 2, "b")
-    assert await cluster.look(cluster.pod("high", 5, 10)) == ["middle"]
-
-
-async def test_budgets_are_kept(cluster):
-    cluster.pod("low", 5, 1, "a", labels={"app": "x"})
-    cluster.budget(0, {"app": "x"})
-    high = cluster.pod("high", 5, 10)
-    assert await cluster.look(high) == ["middle"]
+    assert await cluster.look(cluster.pod("high", 5, 10)) == [evicted]
 
 
 async def test_a_budget_allows_so_many_and_no_more():
@@ -239,9 +232,20 @@ def test_evictions_are_paced():
     assert pauses == [120.0, 240.0, 480.0]
 
 
-def test_of_many_refused_pods_those_of_the_highest_priority_are_remembered(cluster):
-    refusals = Refusals(lambda: 0.0)
-    for number in range(MOST_PODS + 10):
-        refusals.note(msgspec.convert(cluster.pod(f"r{number}", 5, number), Pod), ["n"])
-    kept = [number for number in range(MOST_PODS + 10) if refusals.list_nodes(f"uid-r{number}")]
-    assert kept == list(range(10, MOST_PODS + 10))
+async def test_others_have_their_turn_after_each_pod_that_is_compared_with_budgets(monkeypatch):
+    cluster, rests = Evicting(), []
+
+    class Turns(planning.Turns):
+        async def rest(self):
+            rests.append(self)
+
+    monkeypatch.setattr(planning, "Turns", Turns)
+    for number in range(8):
+        cluster.pod(f"low{number}", 2, 1, "ab"[number % 2])
+    cluster.pod("high", 8, 10)
+    planner = planning.Planner(cluster.ledger, cluster.feed, Policy.BINPACK)
+    pods = await list_evictable_pods(cluster.api, "n")
+    plan = await planner.check(cluster.feed.pending["uid-high"], "n", pods, DisruptionBudgets())
+    assert len(plan.victims) == 4
+    # And after each question of the search.
+    assert len(rests) >= len(pods) + 8

@@ -16,7 +16,7 @@ from accelkit.extender.wire import Args
 from accelkit.ledger.claims import reserve
 from accelkit.ledger.holding import Stage
 from accelkit.model.hold import HOLD_CONDITION, MOST_HOLD_SECONDS, Hold
-from accelkit.model.pod import Node, Pod
+from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.policies import Policy
 
@@ -101,18 +101,13 @@ async def test_a_replica_that_starts_reads_the_hold_with_the_first_lists(nodes_f
     cluster.show(urgent | {"status": cluster.status(hold())})
     cluster.leave("one")
     again = cluster.waits("again", 6)
-    node = cluster.ledger.find_node("n").inventory
     fresh = Holding("elsewhere")
     stored = [cluster.api.objects[f"/api/v1/namespaces/d/pods/{name}"] for name in ("two", "again")]
     pods = [msgspec.convert(copy.deepcopy(each), Pod) for each in stored]
     pods.append(msgspec.convert(urgent | {"status": cluster.status(hold())}, Pod))
     for each in pods:
         fresh.feed.trim_pod(each)
-    from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory  # noqa: PLC0415
-
-    metadata = {"name": "n", "annotations": {INVENTORY_ANNOTATION: encode_inventory(node)}}
-    nodes = [msgspec.convert({"metadata": metadata, "status": {"allocatable": {"cpu": "8", "memory": "8Gi"}}}, Node)]
-    steps = [lambda: fresh.feed.replace_nodes(nodes), lambda: fresh.watch.replace(pods)]
+    steps = [lambda: fresh.feed.replace_nodes([fresh.build_node("n")]), lambda: fresh.watch.replace(pods)]
     for step in steps if nodes_first else steps[::-1]:
         step()
     if not nodes_first:

@@ -64,6 +64,8 @@ def test_victims_on_different_cards_are_exchanged(cluster):
     # The highest priority stands in front, as kube-scheduler reads it; whether q is protected is not known.
     assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["q", "p"], 1)}
     assert ask(cluster, high, {"n": ["r", "p"]}, violations=2) == {"n": (["q", "p"], 2)}
+    # A victim without cards stays.
+    assert ask(cluster, high, {"n": ["cpu", "r", "p"]}) == {"n": (["cpu", "q", "p"], 1)}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,7 @@ def test_victims_on_different_cards_are_exchanged(cluster):
         {"spec": {"affinity": {"podAntiAffinity": {}}}},
         {"spec": {"topologySpreadConstraints": [{}]}},
         {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]}},
+        {"spec": {"containers": [{"name": "c", "resources": {"limits": {MEMORY: "8"}}, "ports": [{"hostPort": 1}]}]}},
     ],
 )
 def test_those_that_kube_scheduler_may_need_for_something_else_leave_too(cluster, more):
@@ -82,21 +85,10 @@ def test_those_that_kube_scheduler_may_need_for_something_else_leave_too(cluster
     assert (set(names), violations) == ({"r", "p", "q"}, 1)
 
 
-def test_a_host_port_is_something_else(cluster):
-    container = {"name": "c", "resources": {"limits": {MEMORY: "8"}}, "ports": [{"containerPort": 1, "hostPort": 1}]}
-    high = cluster.pod("high", 8, 10, spec={"containers": [container]})
-    assert set(ask(cluster, high, {"n": ["r", "p"]})["n"][0]) == {"r", "p", "q"}
-
-
 def test_static_pods_are_not_chosen(cluster):
     cluster.pod("q", 4, 3, "a", annotations={"kubernetes.io/config.mirror": "x"})
     high = cluster.pod("high", 8, 10)
     assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["s", "r"], 1)}
-
-
-def test_victims_without_cards_stay(cluster):
-    high = cluster.pod("high", 8, 10)
-    assert ask(cluster, high, {"n": ["cpu", "r", "p"]}) == {"n": (["cpu", "q", "p"], 1)}
 
 
 def test_a_node_where_nobodys_leaving_frees_a_card_is_left_out(cluster):
@@ -115,14 +107,9 @@ def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
 
 
-def test_a_request_that_cannot_be_granted_frees_nothing(cluster):
-    high = cluster.pod("high", 8, 10, annotations={"accelkit.io/request": "{"})
-    assert ask(cluster, high, {"n": ["q", "p"]}) == {}
-
-
-def test_nobody_leaves_for_the_check_of_a_node(cluster):
-    check = cluster.pod("check", 8, 10, annotations={CHECK_RUN_ANNOTATION: "run"})
-    assert ask(cluster, check, {"n": ["q", "p"]}) == {}
+@pytest.mark.parametrize("annotations", [{"accelkit.io/request": "{"}, {CHECK_RUN_ANNOTATION: "run"}])
+def test_nobody_leaves_for_a_request_that_cannot_be_granted_or_the_check_of_a_node(cluster, annotations):
+    assert ask(cluster, cluster.pod("high", 8, 10, annotations=annotations), {"n": ["q", "p"]}) == {}
 
 
 def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):

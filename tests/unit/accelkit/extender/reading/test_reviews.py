@@ -62,11 +62,6 @@ async def test_each_verb_is_asked_about_once(api, reviewer):
         await Reviewer(api, "d", "s").check("good", "create")
 
 
-async def test_who_has_not_the_right_is_refused_by_name(reviewer):
-    sentence = "bob may not get services/proxy of https:s:read in namespace d"
-    assert await refusal(reviewer, "poor") == (403, sentence)
-
-
 @pytest.mark.parametrize("token", ["unknown", "other", "plain"])
 async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not_asked_for(api, reviewer, token):
     sentence = "the API server knows no such token for the audience accelkit.io/inspect"
@@ -119,14 +114,6 @@ async def test_answers_hold_for_some_seconds_whether_good_or_bad(api, reviewer, 
     clock.now += 0.2
     assert await outcome() == first
     assert len(api.requests) == 2 * asked
-
-
-async def test_a_right_that_was_taken_away_ends_with_what_is_remembered(api, reviewer, clock):
-    await reviewer.check("good")
-    api.allowed.clear()
-    await reviewer.check("good")
-    clock.now += 10.1
-    assert (await refusal(reviewer, "good"))[0] == 403
 
 
 async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, reviewer, monkeypatch):

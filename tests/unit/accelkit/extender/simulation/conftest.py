@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from simulated_cluster import SimulatedCluster
+from support.simulated_cluster import SimulatedCluster
 
 from accelkit.extender.simulation import turns
 

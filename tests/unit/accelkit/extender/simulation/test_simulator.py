@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_cluster import GIB, SimulatedCluster, make_pod
 from support.pods import make_ref
+from support.requests import ask_for, build_inventory
+from support.simulated_cluster import GIB, SimulatedCluster, make_pod
 
 from accelkit.errors import BadArgsError, InventoryError, NotReadyError
 from accelkit.extender.simulation import simulator as module
@@ -18,23 +19,11 @@ from accelkit.extender.wire import Args
 from accelkit.inspection.simulation import SimulationQuestion
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.model.asked_pod import AskedPod
-from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
 FULL = "insufficient accelkit.io/memory in one card"
-
-
-async def test_a_node_with_room_has_the_cards_that_bind_would_choose(cluster):
-    cluster.node("n", 6)
-    node = await cluster.look(make_pod(4), "n")
-    assert (node.fits, node.score, node.cards, node.changes) == (True, 3, (), ())
-    (share,) = node.assignment["c"]
-    assert (share.card, share.memory_bytes) == ("n.0", 4 * GIB)
-    pending = cluster.feed.read_pending(msgspec.convert(make_pod(4), Pod))
-    assert cluster.ledger.reserve(make_ref("p"), "n", pending.request, Policy.BINPACK).containers == node.assignment
 
 
 async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(cluster):
@@ -82,8 +71,8 @@ async def test_without_names_all_nodes_that_share_cards_are_judged_and_no_others
 async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
     cluster.ledger.put_node("bare", None)
     cluster.ledger.put_node("odd", InventoryError("garbled"))
-    cluster.ledger.put_node("fine", Inventory(GIB // 4, (Card("x", "v", "m", 16 * GIB),)))
-    cluster.ledger.put_node("small", Inventory(GIB // 4, (Card("y", "v", "m", 2 * GIB),)))
+    cluster.ledger.put_node("fine", build_inventory("x", memory=16 * GIB, unit_bytes=GIB // 4))
+    cluster.ledger.put_node("small", build_inventory("y", memory=2 * GIB, unit_bytes=GIB // 4))
     nodes = (await cluster.ask(make_pod(4), ["bare", "odd", "fine", "small", "stranger"])).nodes
     assert [(node.name, node.sentence, [change.kind for change in node.changes]) for node in nodes] == [
         ("bare", "node has no accelkit inventory", ["node_shared"]),
@@ -97,15 +86,6 @@ async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
     assert nodes[0].changes[0].sentence.startswith("once the node shares its cards (label accelkit.io/share=true)")
 
 
-async def test_a_request_that_cannot_be_granted_is_refused_in_the_words_of_filter(cluster):
-    cluster.node("n")
-    pod = make_pod(limits={"accelkit.io/memory": 4, "accelkit.io/cards": 1})
-    simulation = await cluster.ask(pod)
-    failed = (await cluster.filter(pod, ["n"])).FailedNodes
-    assert {node.name: node.sentence for node in simulation.nodes} == failed
-    assert simulation.refusal == failed["n"]
-
-
 async def test_a_pod_without_cards_fits_everywhere(cluster):
     cluster.node("n", 16, 16)
     simulation = await cluster.ask(make_pod(limits={"cpu": 1}))
@@ -115,8 +95,7 @@ async def test_a_pod_without_cards_fits_everywhere(cluster):
 async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(cluster):
     cluster.node("n")
     cluster.node("m")
-    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
-    cluster.ledger.reserve(make_ref("p"), "n", request, Policy.BINPACK)
+    cluster.ledger.reserve(make_ref("p"), "n", ask_for(16 * GIB), Policy.BINPACK)
     nodes = (await cluster.ask(make_pod(16))).nodes
     assert [(node.name, node.fits, node.sentence) for node in nodes] == [
         ("m", False, "pod is held on node n, whose binding is undecided"),
@@ -124,12 +103,6 @@ async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(clus
     ]
     # As if it were not there itself.
     assert [node.fits for node in (await cluster.ask(make_pod(16), without=("d/p",))).nodes] == [True, True]
-
-
-async def test_a_pod_that_does_not_exist_is_simulated_too(cluster):
-    cluster.node("n", 4)
-    node = await cluster.look(make_pod(4, uid=""), "n")
-    assert (node.fits, node.score) == (True, 2)
 
 
 @pytest.mark.parametrize("named", ["d/n-0", "uid-n-0"])
@@ -144,8 +117,7 @@ async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
 
 async def test_a_pod_without_an_assignment_can_be_gone(cluster):
     cluster.node("n")
-    asked = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
-    cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", asked, "it has none"))
+    cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", ask_for(16 * GIB), "it has none"))
     assert [change.sentence for change in (await cluster.look(make_pod(8), "n")).changes] == ["if pod d/lost ended"]
     assert (await cluster.look(make_pod(8), "n", without=("d/lost",))).fits
 
@@ -164,13 +136,6 @@ async def test_nodes_alike_are_searched_once_and_each_is_told_its_own_cards_and_
         assert (less.taken, ended.taken) == ((f"{node.name}.0",), (f"{node.name}.0",))
         assert ended.sentence == f"if pod d/{node.name}-0 ended"
     assert nodes[3].changes[1].sentence == "card d.0 uncordoned"
-
-
-async def test_nodes_alike_are_given_their_own_cards(cluster):
-    for name in ("a", "b"):
-        cluster.node(name, 10, 4)
-    nodes = (await cluster.ask(make_pod(8))).nodes
-    assert [node.assignment["c"][0].card for node in nodes] == ["a.1", "b.1"]
 
 
 async def test_constraints_of_another_system_are_those_that_its_pods_have(cluster):

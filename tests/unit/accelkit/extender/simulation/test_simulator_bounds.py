@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from simulated_cluster import GIB, make_pod
+from support.simulated_cluster import GIB, make_pod
 
 from accelkit.extender.simulation import outcomes as outcomes_module
 from accelkit.extender.simulation import simulator as module

@@ -86,20 +86,14 @@ def test_a_failure_has_its_reason_and_the_last_success_stays(cluster, outcome):
     assert shown[SUCCESS, "plugin-check"] == 1000
 
 
-def test_a_node_that_was_started_anew_is_not_green(cluster):
+@pytest.mark.parametrize(("boot", "cards"), [("boot-2", CARDS), ("boot-1", CARDS[:1])])
+def test_a_node_that_was_started_anew_or_has_other_cards_now_is_not_green(cluster, boot, cards):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     assert cluster.show()[READY, "plugin-check", "amd"] == 1
-    cluster.put({Stage.PLUGIN_CHECK: PASSED}, boot="boot-2")
+    cluster.put({Stage.PLUGIN_CHECK: PASSED}, boot=boot)
+    cluster.ledger.put_node("n", Inventory(1, cards))
     shown = cluster.show()
-    assert shown[READY, "plugin-check", "amd"] == 0
-    assert shown[FAILURE, "plugin-check", "StateChanged"] == 1
-
-
-def test_a_node_that_has_other_cards_now_is_not_green(cluster):
-    cluster.put({Stage.PLUGIN_CHECK: PASSED})
-    assert cluster.show()[READY, "plugin-check", "amd"] == 1
-    cluster.ledger.put_node("n", Inventory(1, CARDS[:1]))
-    assert cluster.show()[READY, "plugin-check", "amd"] == 0
+    assert (shown[READY, "plugin-check", "amd"], shown[FAILURE, "plugin-check", "StateChanged"]) == (0, 1)
 
 
 def test_a_node_on_which_nothing_was_checked_yet_has_the_stages_that_its_inventory_shows(cluster):

@@ -3,14 +3,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import UNSCHEDULABLE, build_container, build_pod
+from support.requests import build_inventory
 
 from accelkit.errors import RequestError
 from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
 from accelkit.ledger.claims import claim, reserve
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
@@ -28,15 +27,12 @@ def announced(announcements, now):
     return due
 
 
-def test_a_freed_node_is_due_at_once_and_once():
-    announcements = Announcements()
-    announcements.note_freed(["n", "m"], 10.0)
-    assert announced(announcements, 10.0) == ["n", "m"]
-    assert announced(announcements, 1000.0) == []
+@pytest.fixture
+def announcements():
+    return Announcements()
 
 
-def test_changes_within_the_pause_are_announced_together_at_its_end():
-    announcements = Announcements()
+def test_changes_within_the_pause_are_announced_together_at_its_end(announcements):
     written = []
     turns = [turn / 10 for turn in range(100)]
     for now in turns:
@@ -46,8 +42,7 @@ def test_changes_within_the_pause_are_announced_together_at_its_end():
     assert written == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_a_change_while_its_node_is_written_is_announced_again():
-    announcements = Announcements()
+def test_a_change_while_its_node_is_written_is_announced_again(announcements):
     announcements.note_freed(["n"], 0.0)
     announcements.note_begun("n", 0.0)
     announcements.note_freed(["n"], 0.1)
@@ -56,16 +51,14 @@ def test_a_change_while_its_node_is_written_is_announced_again():
     assert announcements.list_due(INTERVAL_SECONDS) == ["n"]
 
 
-def test_nodes_freed_first_come_first():
-    announcements = Announcements()
+def test_nodes_freed_first_come_first(announcements):
     announcements.note_freed(["b"], 0.0)
     announcements.note_freed(["a"], 1.0)
     announcements.note_freed(["c"], 0.5)
     assert announcements.list_due(1.0) == ["b", "c", "a"]
 
 
-def test_a_change_nobody_waited_for_is_forgotten_after_a_while():
-    announcements = Announcements()
+def test_a_change_nobody_waited_for_is_forgotten_after_a_while(announcements):
     announcements.note_freed(["n"], 0.0)
     assert announcements.list_due(REMEMBERED_SECONDS) == ["n"]
     assert announcements.list_due(REMEMBERED_SECONDS + 0.1) == []
@@ -98,8 +91,7 @@ def first_pause(announcements, now):
     return next(pause for pause in (1.0, 2.0, 4.0, 8.0) if announcements.list_due(now + pause))
 
 
-def test_failures_before_a_long_quiet_time_count_no_more():
-    announcements = Announcements()
+def test_failures_before_a_long_quiet_time_count_no_more(announcements):
     announcements.note_freed(["n"], 0.0)
     for _ in range(3):
         announcements.note_begun("n", 0.0)
@@ -109,15 +101,6 @@ def test_failures_before_a_long_quiet_time_count_no_more():
     assert first_pause(announcements, 1000.0) == 2.0
 
 
-def test_a_failure_is_forgotten_where_nobody_waits_any_more():
-    announcements = Announcements()
-    announcements.note_freed(["n"], 0.0)
-    announcements.note_begun("n", 0.0)
-    announcements.note_failed("n", 0.0)
-    assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS) == ["n"]
-    assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
-
-
 REFUSED = [UNSCHEDULABLE]
 BODY = build_pod("p", build_container({"accelkit.io/memory": 1}))
 
@@ -125,7 +108,7 @@ BODY = build_pod("p", build_container({"accelkit.io/memory": 1}))
 class Pods:
     def __init__(self):
         self.ledger = Ledger(unit_bytes=1)
-        self.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16),)))
+        self.ledger.put_node("n", build_inventory("a"))
         self.waiting = Waiting(self.ledger, Policy.BINPACK)
         self.pending = {}
 
@@ -140,8 +123,12 @@ class Pods:
         return self.waiting.fits("n")
 
 
-def test_a_pod_waits_that_is_pending_at_two_looks():
-    pods = Pods()
+@pytest.fixture
+def pods():
+    return Pods()
+
+
+def test_a_pod_waits_that_is_pending_at_two_looks(pods):
     pods.create("p", 4)
     assert not pods.looks()
     assert pods.looks()
@@ -149,8 +136,7 @@ def test_a_pod_waits_that_is_pending_at_two_looks():
     assert not pods.looks()
 
 
-def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake():
-    pods = Pods()
+def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake(pods):
     pods.create("large", 17)
     pods.create("refused", 0)
     assert [pods.looks(), pods.looks()] == [False, False]
@@ -159,14 +145,6 @@ def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake():
     pods.ledger.reserve(PodRef("d", "q", "q"), "n", pods.pending["p"].request, Policy.BINPACK)
     assert not pods.waiting.fits("n")
     assert not pods.waiting.fits("unknown")
-
-
-def test_a_pod_whose_binding_is_under_way_does_not_wait():
-    pods = Pods()
-    pods.create("p", 4)
-    pods.looks()
-    pods.ledger.reserve(PodRef("d", "p", "p"), "n", pods.pending["p"].request, Policy.BINPACK)
-    assert not pods.looks()
 
 
 @pytest.mark.parametrize(
@@ -182,22 +160,19 @@ def test_a_pod_whose_binding_is_under_way_does_not_wait():
         (None, False),
     ],
 )
-def test_only_a_pod_that_kube_scheduler_has_refused_waits(conditions, waits):
-    pods = Pods()
+def test_only_a_pod_that_kube_scheduler_has_refused_waits(pods, conditions, waits):
     pods.create("p", 4, conditions)
     pods.looks()
     assert pods.looks() is waits
 
 
-def test_a_request_that_needs_a_search_is_taken_to_fit():
-    pods = Pods()
+def test_a_request_that_needs_a_search_is_taken_to_fit(pods):
     pods.create("puzzle", 100, containers=("a", "b"))
     pods.looks()
     assert pods.looks()
 
 
-def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit():
-    pods = Pods()
+def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit(pods):
     for number in range(32):
         pods.create(f"p{number}", 100 + number)
     pods.looks()
@@ -207,8 +182,7 @@ def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit():
     assert pods.looks()
 
 
-def test_what_is_freed_for_a_pod_is_announced_where_it_is_kept():
-    pods = Pods()
+def test_what_is_freed_for_a_pod_is_announced_where_it_is_kept(pods):
     pods.create("p", 16)
     pods.looks()
     pods.looks()

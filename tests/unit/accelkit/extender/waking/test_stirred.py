@@ -5,13 +5,12 @@ import json
 import msgspec
 import pytest
 from support.pods import UNSCHEDULABLE, build_container, build_pod
+from support.requests import build_inventory
 
 from accelkit.extender.waking.announcements import Waiting
 from accelkit.extender.waking.stirred import StirredNamespaces
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.policies import Policy
@@ -26,7 +25,7 @@ class World:
         self.waiting = Waiting(self.ledger, Policy.BINPACK)
         self.stirred = StirredNamespaces(self.ledger, self.waiting)
         for number in range(12):
-            self.ledger.put_node(f"n{number}", Inventory(1, (Card("a", "v", "m", 16),)))
+            self.ledger.put_node(f"n{number}", build_inventory("a"))
         self.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": "10"}]}))
 
     def pod(self, name, memory=8, *, namespace="d", labels=None, request=None, refused=True):

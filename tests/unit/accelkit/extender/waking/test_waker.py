@@ -8,6 +8,7 @@ import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
 from support.pods import UNSCHEDULABLE, build_container, build_pod
+from support.requests import build_inventory
 
 from accelkit.errors import ApiError
 from accelkit.extender.waking import waker as module
@@ -15,13 +16,12 @@ from accelkit.extender.waking.waker import Waker
 from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
-CARDS = encode_inventory(Inventory(1, (Card("a", "v", "m", 16),)))
+CARDS = encode_inventory(build_inventory("a"))
 
 
 class World:
@@ -118,13 +118,6 @@ async def test_nobody_is_woken_where_nobody_waits(world):
     assert world.written() == []
 
 
-async def test_a_pod_that_shows_up_after_the_change_that_its_refusal_missed_is_woken(world):
-    world.cards()
-    await world.turns(3)
-    world.pod()
-    assert await world.turns(2) == ["n"]
-
-
 async def test_what_was_there_at_the_start_is_no_change(world):
     world = World()
     world.read = False
@@ -135,19 +128,6 @@ async def test_what_was_there_at_the_start_is_no_change(world):
     assert await world.turns(10) == []
     world.cards("m")
     assert await world.turns(2) == ["m"]
-
-
-async def test_churn_is_one_write_per_node_and_interval(world):
-    world.pod(memory=16)
-    await world.turns(2)
-    for _ in range(40):
-        world.cards(text=None)
-        await world.turns()
-        world.cards()
-        await world.turns()
-    # 40 changes in 40 s, each of which is gone again half a second later.
-    assert 15 <= len(world.written()) <= 20
-    assert len({str(patch.body) for patch in world.api.done}) == len(world.api.done)
 
 
 async def test_only_the_leader_writes_and_its_successor_writes_what_it_may_not_have(world):
@@ -231,7 +211,7 @@ async def test_a_node_that_is_gone_is_left_alone(world):
 
 @pytest.mark.parametrize("pauses", [(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (3, 2, 3)])
 async def test_only_the_node_that_a_waiting_pod_fits_is_written(world, pauses):
-    larger = encode_inventory(Inventory(1, (Card("a", "v", "m", 32),)))
+    larger = encode_inventory(build_inventory("a", memory=32))
     world.cards("n")
     world.cards("m")
     await world.turns(pauses[0])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
 from accelkit.inspection.explanation.explanation import Explanation
 from accelkit.inspection.explanation.groups import group_nodes
 from accelkit.inspection.explanation.pods import SchedulerWords
-from accelkit.inspection.explanation.sentences import describe_answer, describe_request, describe_smallest
+from accelkit.inspection.explanation.sentences import describe_smallest
 from accelkit.inspection.explanation.table import build_explanation_table
 from accelkit.inspection.simulation import CardRefusal, CardSimulation, ChangeView, NodeSimulation, Simulation
 from accelkit.model.request import ContainerRequest, Kind
@@ -81,65 +80,11 @@ def test_containers_are_named_on_a_card_where_several_cannot_have_it():
     ]
 
 
-def test_a_change_on_many_cards_names_some_of_them():
-    found = simulation(refused("a", change(taken=tuple(f"c{number}" for number in range(16)))))
-    assert describe_smallest(found) == (
-        "less_memory 1: cards c0, c1, c2, c3, c4, c5, c6, c7 and 8 more of a would take it"
-    )
-    assert describe_smallest(simulation(refused("a", change(taken=())))) == "less_memory 1 (node a)"
-
-
 def test_of_all_nodes_the_smallest_change_is_named_and_of_equal_ones_the_first():
     found = simulation(
         refused("a"), refused("b", change(order=(0, 0, 2, 0))), refused("c", change()), refused("d", change())
     )
     assert describe_smallest(found) == "less_memory 1: card a of c would take it"
-
-
-@pytest.mark.parametrize(
-    ("found", "sentence"),
-    [
-        (simulation(refused("a")), "none was found: no single one would let it in"),
-        (simulation(refused("a"), spent=True), "none was found before the search ended at its limit"),
-        (simulation(), ""),
-        (simulation(NodeSimulation("a", fits=True), refused("b", change())), ""),
-        (simulation(NodeSimulation("a", fits=True), request=()), ""),
-    ],
-)
-def test_without_a_change_it_is_said_why(found, sentence):
-    assert describe_smallest(found) == sentence
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"memory_bytes": 2**30}, "1 GiB of one card"),
-        ({"memory_bytes": 2**30, "cards": 2, "compute": 300}, "1 GiB and 30 % of the compute of each of 2 cards"),
-        ({"whole": True}, "one whole card"),
-        ({"whole": True, "cards": 4, "link": "any"}, "4 whole cards (link any)"),
-        (
-            {"compute": 500, "model": "H200", "numa": "single"},
-            "50 % of the compute of one card (model H200, numa single)",
-        ),
-        ({"allowed": frozenset({1})}, "a share of one card (not all cards allowed)"),
-    ],
-)
-def test_what_a_container_asks_for(asked, words):
-    assert describe_request(ContainerRequest(**{"container": "c", "kind": Kind.APP, "cards": 1, **asked})) == words
-
-
-def test_the_answer_counts_nodes():
-    full, free = refused("a"), NodeSimulation("b", fits=True)
-    many = simulation(*(refused(str(number)) for number in range(1200)))
-    assert describe_answer("Pod d/p", many, named=False) == (
-        "Pod d/p is pending: none of the 1,200 nodes that share cards has room for it."
-    )
-    assert describe_answer("Pod d/p", simulation(full, free), named=True).startswith(
-        "Pod d/p is pending, but 1 of 2 nodes that were named has room for it"
-    )
-    assert describe_answer("Pod d/p", simulation(full), named=True, without=["d/x", "d/y"]) == (
-        "Even without d/x and d/y, pod d/p would be pending: the only node that was named has no room for it."
-    )
 
 
 def test_the_group_that_a_pod_waits_with_is_told_before_the_nodes():

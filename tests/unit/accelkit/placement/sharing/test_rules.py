@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from support.requests import ask_for
 
 from accelkit.errors import ConfigurationError
 from accelkit.model.card import Card
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.sharing.quota_amounts import QuotaAmounts
 from accelkit.placement.sharing.rules import NO_RULES, judge_quota, read_rules
 
 GIB = 2**30
 CARDS = [Card("a", "v", "H100", 16), Card("b", "v", "H100", 16), Card("c", "v", "L4", 16)]
-REQUEST = PodRequest((ContainerRequest("c", Kind.APP, 1, 4),))
+REQUEST = ask_for(4)
 
 
 def reservation(**more):
@@ -20,11 +20,6 @@ def reservation(**more):
 
 def rules(*reservations):
     return read_rules({"reservations": reservations})
-
-
-@pytest.mark.parametrize("document", [None, {}, {"quotas": [], "reservations": []}])
-def test_nothing_is_no_rules(document):
-    assert read_rules(document) == NO_RULES
 
 
 def test_the_first_quota_that_names_a_namespace_counts():
@@ -112,12 +107,6 @@ def test_a_reservation_is_for_namespaces_and_priorities(whom, namespace, priorit
 def test_a_request_is_opened_again_where_no_rule_closes_it():
     closed = rules(reservation()).close(REQUEST, "x", 0)
     assert NO_RULES.close(closed, "x", 0) == REQUEST
-
-
-def test_for_whom_is_told_in_words():
-    whom = [{"namespaces": list("abcdef"), "priority": 5}, {"namespaces": ["ml"]}]
-    (found,) = rules(reservation(**{"for": whom})).reservations
-    assert found.whom == "namespaces a, b, c, d, … with priority 5 and above or namespace ml (training)"
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option, find_option_value, find_program, parse
 
 WORDS = ["kube-scheduler", "--a=1", "--b", "2", "--leader_elect", "-v=3", "--a=4"]
-
-
-def test_options_are_read_with_their_values():
-    line = parse(WORDS)
-    assert line.program == ("kube-scheduler",)
-    assert [(each.name, each.value) for each in line.options] == [
-        ("a", "1"),
-        ("b", "2"),
-        ("leader-elect", None),
-        ("v", "3"),
-        ("a", "4"),
-    ]
-    assert line.words == WORDS
 
 
 def test_the_last_of_two_holds_and_a_bare_option_is_true():
@@ -65,8 +51,3 @@ def test_what_is_taken_out_goes_back_to_its_place():
 )
 def test_ours_is_told_by_the_name_of_its_file(name, value, ours):
     assert Option(name, value, ()).is_ours is ours
-
-
-def test_a_word_that_is_no_option_is_refused():
-    with pytest.raises(ConfigurationError, match="'stray'"):
-        parse(["kube-scheduler", "stray"])

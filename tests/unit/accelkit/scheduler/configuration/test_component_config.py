@@ -131,12 +131,6 @@ def test_an_anchor_in_a_foreign_entry_survives():
     assert parse_yaml(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.build_entry()]
 
 
-def test_tls_is_part_of_the_entry():
-    tls = {"caFile": "/etc/accelkit/ca.crt"}
-    extender = Extender(url_prefix="https://a", enable_https=True, tls_config=tls)
-    assert parse_yaml(add_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
-
-
 def test_a_second_binder_is_refused():
     text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
     with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*take its entry"):

@@ -106,7 +106,8 @@ def test_the_pod_runs_once_on_its_node_with_the_rights_of_root_and_no_more():
 
 
 @pytest.mark.parametrize(
-    ("action", "writes"), [("apply", True), ("remove", True), ("compare", False), ("compare-removal", False)]
+    ("action", "writes"),
+    [("apply", True), ("remove", True), ("compare", False), ("check", False), ("compare-removal", False)],
 )
 def test_the_host_is_written_only_by_what_changes_it(action, writes):
     assert mounts(action) == [

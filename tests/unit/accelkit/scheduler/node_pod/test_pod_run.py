@@ -13,7 +13,7 @@ from accelkit.kube.ownership import OWNER_LABELS
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.scheduler.arguments import LaunchSpec, PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
-from accelkit.scheduler.node_pod.objects import build_objects, build_pod_name
+from accelkit.scheduler.node_pod.objects import build_pod_name
 from accelkit.scheduler.node_pod.run import compare_without_pod, run_in_pod
 
 NAME = build_pod_name("master")
@@ -94,12 +94,6 @@ def test_a_pod_of_another_run_that_cannot_start_is_deleted(api):
     assert run(api) == RESULT
 
 
-def test_what_a_killed_run_left_goes_before_the_pod_starts(api):
-    api.objects[POD] = {"metadata": {"name": NAME}}
-    assert run(api) == RESULT
-    assert api.deleted.count(POD) == 2
-
-
 @pytest.mark.parametrize(
     ("status", "log", "words"),
     [
@@ -174,22 +168,6 @@ def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):
 def test_a_pod_needs_its_node(api):
     with pytest.raises(ConfigurationError, match="the name of its node"):
         run(api, spec=Spec())
-
-
-@pytest.mark.parametrize("action", ["apply", "remove", "compare", "check", "compare-removal"])
-def test_only_what_writes_may_write_and_all_lies_in_mounts(action):
-    spec = Spec(node="master", dns_policy="ClusterFirstWithHostNet")
-    pod = build_objects(action, spec, PodImage("i", host_folders=("/opt/scheduler",)))[-1][1]["spec"]
-    mounts = {each["mountPath"]: each["readOnly"] for each in pod["containers"][0]["volumeMounts"]}
-    writes = action in {"apply", "remove"}
-    assert mounts == {
-        "/run/accelkit": True,
-        "/host/etc/kubernetes": not writes,
-        "/host/var/lib": not writes,
-        "/host/opt/scheduler": True,
-        "/host/etc/hosts": True,
-    }
-    assert pod["nodeName"] == "master"
 
 
 @pytest.mark.parametrize(("ours", "wanted", "changed"), [(0, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)])

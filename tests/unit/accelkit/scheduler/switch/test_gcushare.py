@@ -101,10 +101,6 @@ def test_files_without_effect_are_swept_all_the_same():
     assert left.files == (*CONFIGURATIONS, BACKUP)
 
 
-def test_a_host_without_it_is_left_alone():
-    assert find_leftovers(PLAIN, lambda _: None) is None
-
-
 def test_extenders_of_others_in_its_file_are_not_lost():
     text = SETTINGS + "- urlPrefix: http://other\n"
     with pytest.raises(ConfigurationError, match="also names the extender http://other"):

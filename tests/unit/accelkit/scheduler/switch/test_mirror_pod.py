@@ -127,16 +127,17 @@ def waited(monkeypatch):
     return wait
 
 
-def test_a_scheduler_has_read_its_configuration_when_it_has_run_for_a_while(waited):
-    assert waited(lambda _: pod(**RUNNING)) == 4
-
-
-def test_a_new_container_must_prove_itself_anew(waited):
-    assert waited(lambda seconds: pod(**RUNNING, container="a" if seconds < 3 else "b")) == 3 + 4
-
-
-def test_the_time_before_a_container_runs_proves_nothing(waited):
-    assert waited(lambda seconds: pod(**RUNNING, ready=seconds >= 10)) == 10 + 4
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (lambda _: pod(**RUNNING), 4),
+        (lambda seconds: pod(**RUNNING, container="a" if seconds < 3 else "b"), 3 + 4),
+        (lambda seconds: pod(**RUNNING, ready=seconds >= 10), 10 + 4),
+    ],
+    ids=["runs", "another container", "not ready"],
+)
+def test_a_scheduler_has_read_its_configuration_when_one_container_has_run_for_a_while(waited, answer, seconds):
+    assert waited(answer) == seconds
 
 
 def test_a_scheduler_whose_health_is_not_answered_is_not_taken_for_running(waited):

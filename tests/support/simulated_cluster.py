@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from support.pods import build_container, build_pod, make_ref
 
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
@@ -21,6 +20,7 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
+from support.pods import build_container, build_pod, make_ref
 
 GIB = 2**30
 
