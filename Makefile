@@ -135,7 +135,7 @@ undeploy-examples-nfd-rocm: .venv/demo ## Take them away again.
 example-images: .venv/dev ## The images that they name, made, signed and pushed to a registry of your own. IMAGES has its options.
 	@$(BIN)/python scripts/cache_example_images.py $(IMAGES)
 
-lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
+lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, prose, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python
 
 lint-python: .venv/dev
@@ -145,6 +145,7 @@ lint-python: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 	$(BIN)/vulture
+	$(BIN)/python scripts/check_prose.py
 
 lint-ansible: .venv/dev
 	$(BIN)/yamllint --strict .

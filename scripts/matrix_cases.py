@@ -82,7 +82,7 @@ def mount_whole_images(cluster: MatrixCluster, space: str, reference: str) -> No
 
 
 def try_namespace(cluster: MatrixCluster) -> None:
-    """A claim for many readers: kind's own class refuses it, a shared folder gives it."""
+    """Test a claim for many readers: kind's own class rejects it, a shared folder provides it."""
     space = "matrix-namespace"
     cluster.make_namespace(space)
     spec = {"delivery": "namespace", "accessModes": _MODES}
@@ -120,7 +120,7 @@ def share_local_paths(cluster: MatrixCluster) -> None:
 
 
 def try_node(cluster: MatrixCluster) -> None:
-    """The cache of vLLM on a node: by the claim, by annotation, and at another path than it was captured."""
+    """Mount the cache of vLLM on a node: by its claim, by annotation, and at another path than its own."""
     space = "matrix-node"
     cluster.make_namespace(space)
     cluster.make_cache(space, "vllm", VLLM)
@@ -139,7 +139,7 @@ def try_node(cluster: MatrixCluster) -> None:
 
 
 def try_incompatible(cluster: MatrixCluster) -> None:
-    """A node whose cards cannot load the cache, beside one whose cards can."""
+    """Test a node whose cards cannot load the cache beside one whose cards can."""
     space, (good, bad) = "matrix-incompatible", cluster.workers
     cluster.make_namespace(space)
     cluster.make_cache(space, "rocm", ROCM)
@@ -198,7 +198,7 @@ def await_events(cluster: MatrixCluster, space: str, pod: str, reason: str) -> s
 
 
 def try_private(cluster: MatrixCluster, registry: PrivateRegistry) -> None:
-    """A registry with a log-in, by the cache's pull secret, with each delivery whose files come another way."""
+    """Test a registry with a login, by the pull secret of the cache, with each delivery that fetches differently."""
     image = f"{registry.host}/team/cache:v1"
     with TemporaryDirectory() as work:
         folder = next(each.path for each in find_caches(Path(work)) if each.name.endswith("rocm"))

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/installation.md: each names what is there, and takes the options that it is given.
+"""Commands and links of README.md and of some pages name files, options and headings that exist.
 
 Those of accelkit and of ansible-playbook are parsed by these.
 """
@@ -18,7 +18,14 @@ from ruamel.yaml import YAML
 from accelkit.cli import main
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/installation.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/index.md",
+    "docs/installation.md",
+    "docs/requests.md",
+    "docs/style.md",
+    "docs/try-on-kind.md",
+)
 OURS = "accelkit.kubernetes"
 # What is not ours, and says itself what it does not know.
 FOREIGN = {".", "curl", "python3"}
@@ -94,6 +101,20 @@ def check_kubectl(words):
             assert is_made(word.rpartition("/")[2], made), f"nothing makes {word}"
 
 
+def check_docker(words):
+    """A script that a node runs is a file of the checkout."""
+    if "<" in words:
+        assert (ROOT / words[words.index("<") + 1]).is_file(), f"{words[-1]} is missing"
+
+
+def check_kind(words):
+    """Clusters have the name that inventories/kind expects, and their configuration is a file of the checkout."""
+    assert words[:2] in (["create", "cluster"], ["delete", "cluster"])
+    assert "--name" not in words
+    if "--config" in words:
+        assert (ROOT / words[words.index("--config") + 1]).is_file(), f"{words[-1]} is missing"
+
+
 def is_made(name, made):
     # Some names are put together of an account's and what may be done with it.
     return name in made or name.removesuffix("-user") in made
@@ -104,6 +125,8 @@ CHECKS = {
     "ansible-galaxy": check_ansible_galaxy,
     "ansible-playbook": check_ansible_playbook,
     "cp": check_cp,
+    "docker": check_docker,
+    "kind": check_kind,
     "kubectl": check_kubectl,
     "make": check_make,
     "pip": check_pip,

@@ -93,7 +93,7 @@ def card_options(command: _Command) -> _Command:
 
 
 def workload_options(command: _Command) -> _Command:
-    """What is to use the cache; arrives as `triton_version`, `torch_cuda_version` and `vllm_cache_hash`."""
+    """Add options for the versions that use the cache: `triton_version`, `torch_cuda_version`, `vllm_cache_hash`."""
     for option in (
         click.option(
             "--vllm-cache-hash",

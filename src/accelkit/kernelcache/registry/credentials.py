@@ -197,7 +197,7 @@ def _rank(key: str) -> tuple[int, bool]:
 
 
 def normalize_registry(host: str) -> str:
-    """A registry as references call it: in lower case, and Docker Hub by its one name."""
+    """Return a registry as references call it: in lower case, and Docker Hub by its one name."""
     lowered = host.lower()
     return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
 

@@ -122,6 +122,6 @@ def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
 
 
 def sanitize_message(text: str) -> str:
-    """A message without what others may have put into it: control characters, and length beyond reading."""
+    """Return a message without control characters, and cut to a readable length."""
     shown = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
     return shown if len(shown) <= MAX_MESSAGE_LENGTH else shown[:MAX_MESSAGE_LENGTH] + "…"

@@ -37,7 +37,7 @@ class FileContent:
 
     @classmethod
     def of(cls, data: bytes) -> FileContent:
-        """The content of a file that holds these bytes."""
+        """Return the content of a file that holds these bytes."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 

@@ -1,0 +1,193 @@
+"""scripts/check_prose.py finds what it has to find in pages, docstrings, errors and commit subjects, and no more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import check_prose
+from check_prose import check_files, check_page, check_source, check_subjects, find_base, list_subjects, read_phrases
+
+PHRASES = read_phrases(check_prose.PHRASES.read_text())
+LONG = "The agent publishes " + "one card and " * 13 + "stops."
+
+
+def list_problems(text, check=check_page):
+    return [problem.partition(": ")[2] for problem in check("a", text, PHRASES)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nobody reads it.",
+        "A program is\ntold the limit.",
+        "- nobody",
+        "# For whoever reads",
+        "| a | nobody |\n|---|---|",
+        "[nobody](page.md)",
+        "It is **nobody**.",
+        "1. Text.\n\n    What nobody reads.",
+        "This is no folder.",
+        "These are no cards.",
+    ],
+)
+def test_banned_phrase_is_found_in_prose(text):
+    assert len(list_problems(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`nobody`",
+        "``a nobody``",
+        "```text\nnobody\n```",
+        "Text.\n\n    nobody\n",
+        "[user](https://example.org/nobody)",
+        "<https://example.org/nobody>",
+        "<!-- nobody -->",
+        "The user nobody-1.",
+        "There is no folder, and the card is no longer free.",
+        "| `a | nobody` | b |",
+    ],
+)
+def test_code_and_addresses_are_not_prose(text):
+    assert list_problems(text) == []
+
+
+def test_problem_names_line_and_replacement():
+    [problem] = check_page(
+        "docs/a.md", "Title\n\nText.\n\nIt is done\nin vain.\n", read_phrases("in vain => without effect")
+    )
+    assert problem == "docs/a.md:5: 'in vain': write instead: without effect"
+
+
+@pytest.mark.parametrize(("text", "count"), [(LONG, 1), (LONG.replace(" and", ".", 7), 0), (f"`{LONG}`", 0)])
+def test_sentences_have_at_most_30_words(text, count):
+    problems = list_problems(text)
+    assert len(problems) == count
+    assert all("a sentence of 43 words" in each for each in problems)
+
+
+def test_sentences_of_different_items_and_cells_are_counted_separately():
+    half = " ".join(["word"] * 20)
+    assert list_problems(f"- {half}\n- {half}\n\n| {half} | {half} |\n") == []
+    assert len(list_problems(f"{half}\n{half}\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""What nobody reads."""',
+        'def f():\n    """Return what nobody reads."""',
+        'class A:\n    """A page that nobody reads."""',
+        'raise ValueError("nobody reads it")',
+        'raise ValueError(f"{name} is nobody")',
+        'raise ValueError("a " + name + " nobody")',
+        'raise MyError("x", next_step="ask somebody")',
+        '@click.option("--x", help="What nobody reads.")\ndef f(): ...',
+    ],
+)
+def test_docstrings_errors_and_help_are_checked(source):
+    assert len(list_problems(source, check_source)) == 1
+
+
+@pytest.mark.parametrize("source", ['nobody = "nobody"', '"""The user `nobody`."""', "raise nobody", "log(nobody=1)"])
+def test_other_names_and_strings_are_not_checked(source):
+    assert list_problems(source, check_source) == []
+
+
+@pytest.mark.parametrize("text", ["nobody", "nobody=>user", "(nobody => user"])
+def test_wrong_line_of_phrases_is_refused(text):
+    with pytest.raises(ValueError, match="cannot read the banned phrase"):
+        read_phrases(text)
+
+
+def test_exempt_and_generated_paths_are_not_checked(tmp_path):
+    for name in (
+        "docs/a.md",
+        "docs/adr/b.md",
+        "docs/commands.md",
+        "roles/x/README.md",
+        "src/accelkit/c.py",
+        "README.md",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('"""Nobody."""' if path.suffix == ".py" else "Nobody.")
+
+    def named(*exempt):
+        return [problem.partition(":")[0] for problem in check_files(tmp_path, PHRASES, exempt)]
+
+    assert named() == ["README.md", "docs/a.md", "docs/adr/b.md", "roles/x/README.md", "src/accelkit/c.py"]
+    assert named("docs/adr/*", "src/accelkit/c.py", "roles/*") == ["README.md", "docs/a.md"]
+
+
+@pytest.mark.parametrize(
+    "path", ["README.md", "docs/index.md", "docs/style.md", "docs/try-on-kind.md", "docs/requests.md"]
+)
+def test_pages_that_follow_the_guide_are_not_exempt(path):
+    exempt = check_prose.read_exempt(check_prose.EXEMPT.read_text())
+    assert not [each for each in exempt if fnmatch(path, each)]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "Add a page",
+        "node: ignore events older than the last read",
+        "audit, docs: process what kubelets report",
+        "scripts/roads.py: bring a registry",
+        "Pass the unit on",
+    ],
+)
+def test_imperative_subject_is_accepted(subject):
+    assert list(check_subjects([subject])) == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "problem"),
+    [
+        ("Added a page", "'added' is not an imperative verb"),
+        ("docs: adding a page", "'adding' is not an imperative verb"),
+        ("docs: adds a page", "'adds' is not an imperative verb"),
+        ("Add " + "x" * 69, "73 characters, at most 72"),
+    ],
+)
+def test_other_subject_is_reported(subject, problem):
+    [reported] = check_subjects([subject])
+    assert reported.endswith(problem)
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def test_only_commits_of_the_branch_are_checked(tmp_path):
+    git(tmp_path, "init", "--initial-branch=main")
+    git(tmp_path, "commit", "--allow-empty", "-m", "Added before")
+    git(tmp_path, "switch", "--create", "work")
+    git(tmp_path, "commit", "--allow-empty", "-m", "Add later")
+    base = find_base(tmp_path, ["origin/main", "main"])
+    assert base is not None
+    assert list_subjects(tmp_path, base) == ["Add later"]
+
+
+def test_clone_without_main_branch_has_no_base(tmp_path):
+    git(tmp_path, "init", "--initial-branch=work")
+    git(tmp_path, "commit", "--allow-empty", "-m", "Added")
+    assert find_base(tmp_path, ["origin/main", "main"]) is None
+    assert find_base(tmp_path / "absent", ["main"]) is None
+
+
+def test_missing_base_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(check_prose, "find_base", lambda *_: None)
+    monkeypatch.setattr(check_prose, "check_files", lambda *_: iter(()))
+    assert check_prose.main([]) == 0
+    assert "commit subjects are not checked: this clone has no main branch" in capsys.readouterr().out

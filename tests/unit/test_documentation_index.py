@@ -1,0 +1,45 @@
+"""README.md stays short, and docs/index.md lists each page, command and playbook once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from accelkit.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+INDEX = (ROOT / "docs/index.md").read_text()
+MAX_LINES = 120
+# Parts of site.yml, and the reading of inventories that all playbooks import.
+INNER_PLAYBOOKS = {"cluster.yml", "images.yml", "site.yml"}
+SIX_COMMANDS = {"site.yml", "playbooks/verify.yml", "playbooks/remove.yml", "inspect", "explain", "audit"}
+
+
+def test_readme_is_short():
+    assert len(README.splitlines()) <= MAX_LINES
+
+
+def test_readme_has_the_commands_of_a_new_user():
+    assert {name for name in SIX_COMMANDS if name not in README} == set()
+
+
+def test_index_lists_each_page_once():
+    counts = Counter(re.findall(r"\]\(([\w-]+\.md)\)", INDEX))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert counts == dict.fromkeys(pages, 1)
+
+
+def test_index_lists_each_command_once():
+    assert sorted(re.findall(r"^\| `accelkit ([\w-]+)` \|", INDEX, re.MULTILINE)) == sorted(COMMANDS)
+
+
+def test_index_lists_each_playbook_once():
+    named = re.findall(r"^\| `playbooks/([\w]+\.yml)` \|", INDEX, re.MULTILINE)
+    assert sorted(named) == sorted({path.name for path in (ROOT / "playbooks").glob("*.yml")} - INNER_PLAYBOOKS)
+
+
+def test_index_names_targets_of_make():
+    targets = set(re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([\w-]+)`", INDEX)) <= targets
