@@ -24,6 +24,7 @@ from accelkit.kernelcache.extraction.integrity.protection import (
 )
 
 LINK = "0123456789abcdef0123"
+pytestmark = pytest.mark.usefixtures("unable")
 
 
 @pytest.fixture
@@ -44,7 +45,6 @@ def unable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protection, "_set_immutable", refuse)
 
 
-@pytest.mark.usefixtures("unable")
 async def test_where_nothing_can_be_protected_that_is_said_once_and_counted(stand: ContentStand, caplog: Any) -> None:
     stand.put()
     for _ in range(3):
@@ -57,7 +57,6 @@ async def test_where_nothing_can_be_protected_that_is_said_once_and_counted(stan
     assert set(stand.store.stored) == {folder(A)}, "it serves all the same"
 
 
-@pytest.mark.usefixtures("unable")
 async def test_what_somebody_wrote_is_found_at_the_next_look_and_taken_out(stand: ContentStand) -> None:
     kernel, other = stand.put(), stand.put(B)
     await stand.look()
@@ -73,14 +72,12 @@ async def test_what_somebody_wrote_is_found_at_the_next_look_and_taken_out(stand
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
 
 
-@pytest.mark.usefixtures("unable")
 async def test_what_was_added_is_found_when_the_agent_starts(stand: ContentStand) -> None:
     (stand.put().parent / "evil.so").touch()
     await stand.look()
     assert stand.store.stored == {}
 
 
-@pytest.mark.usefixtures("unable")
 async def test_records_of_older_releases_say_from_the_first_look_on_what_the_cache_holds(stand: ContentStand) -> None:
     kernel = stand.put(content_digest="")
     await stand.look()
@@ -90,7 +87,6 @@ async def test_records_of_older_releases_say_from_the_first_look_on_what_the_cac
     assert stand.store.stored == {}
 
 
-@pytest.mark.usefixtures("unable")
 async def test_a_look_that_cannot_read_says_so_once_and_takes_nothing_out(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
@@ -107,7 +103,6 @@ async def test_a_look_that_cannot_read_says_so_once_and_takes_nothing_out(
     assert sum("may not be what was extracted" in each.getMessage() for each in caplog.records) == 2
 
 
-@pytest.mark.usefixtures("unable")
 async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +125,6 @@ async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
             await looking
 
 
-@pytest.mark.usefixtures("unable")
 async def test_another_folder_of_the_name_is_not_taken_out_for_its_former_one(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

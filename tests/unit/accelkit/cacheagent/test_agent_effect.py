@@ -81,9 +81,12 @@ def test_variables_count_of_the_containers_that_mount_the_cache_alone():
     assert find_differing([], wish(), recorded) == []
 
 
-def test_of_many_pods_five_are_named():
+def test_misses_are_added_up_for_a_pod_and_told_of_five():
     found = describe_effect([(f"team/p{number}", TRITON) for number in range(9)])
     assert found.message.count("team/p") == 5
+    assert TRITON.add(MissedFiles(2, {MissKind.TRITON: 1, MissKind.OTHER: 1}, 1, bounded=True)) == MissedFiles(
+        5, {MissKind.TRITON: 4, MissKind.OTHER: 1}, 1, bounded=True
+    )
 
 
 def test_copies_of_two_caches_in_one_pod_are_counted_apart():
@@ -111,9 +114,3 @@ def test_nothing_is_said_of_what_nobody_could_count(found):
         wish(), pods=(pod("p", accelkit_cache_1="add"),), stored={folder(A): stored()}, links={link(): folder(A)}
     )
     assert assign_missed(found, known.wishes, find_usage(known)) == {}
-
-
-def test_two_copies_of_one_pod_are_added_up():
-    assert TRITON.add(MissedFiles(2, {MissKind.TRITON: 1, MissKind.OTHER: 1}, 1, bounded=True)) == MissedFiles(
-        5, {MissKind.TRITON: 4, MissKind.OTHER: 1}, 1, bounded=True
-    )

@@ -51,12 +51,9 @@ def test_its_labels_are_read_and_nothing_else(known, step):
     assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.LEARN else [])
 
 
-def test_labels_of_several_are_read_at_once_and_those_of_one_digest_once():
+def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
     known = world(elsewhere(), elsewhere(key="team/same"), elsewhere(B, key="team/other"))
     assert [each.progress.wish.digest for each in make_plan(known).work] == [A, B]
-
-
-def test_a_full_disk_is_no_matter_to_it_and_it_takes_no_room_from_others():
     known = world(elsewhere(cache_bytes=1 << 40), wish(B, "team/here"), learned={B: learned()}, disk=Disk(1000))
     assert [each.progress.step for each in make_plan(known).work] == [Step.LEARN, Step.EXTRACT]
 
@@ -85,13 +82,10 @@ def test_why_its_labels_cannot_be_read_is_told():
     assert told.message == "no answer (failure 2; it is tried again)"
 
 
-def test_pods_of_its_claim_are_not_taken_for_pods_of_this_nodes_files():
+def test_what_lies_here_from_before_goes_once_no_pod_has_it():
     known = world(elsewhere(), learned={A: learned()}, pods=(pod("uses"),))
     assert (make_plan(known).usage, make_plan(known).uses) == ({}, {})
     assert report(known).counts.node_in_use_cnt == 0
-
-
-def test_what_lies_here_from_before_goes_once_no_pod_has_it():
     known = world(elsewhere(), stored={folder(A): stored()}, links={link(): folder(A)})
     plan = make_plan(known)
     assert [(each.link, each.target) for each in plan.moves] == [(link(), None)]

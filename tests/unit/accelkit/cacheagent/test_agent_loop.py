@@ -91,18 +91,22 @@ async def stand(hostile_registry: HostileRegistry, tmp_path: Path, monkeypatch) 
     delete_tree(stand.store.root)
 
 
-async def test_a_cache_is_learned_extracted_linked_reported_and_counted(stand):
+@pytest.fixture
+async def served(stand) -> Stand:
+    """The same, once the agent serves a cache."""
     stand.ask()
     await stand.until_ready()
-    assert Path(names.build_link_path("team/add", stand.store.root)).is_dir()
-    assert stand.count("accelkit_kernel_cache_extractions_total") == 1
-    assert stand.count("accelkit_kernel_caches_on_node", state="serve") == 1
-    assert stand.count("accelkit_kernel_cache_stored_bytes") > 0
+    return stand
 
 
-async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
-    stand.ask()
-    await stand.until_ready()
+async def test_a_cache_is_learned_extracted_linked_reported_and_counted(served):
+    assert Path(names.build_link_path("team/add", served.store.root)).is_dir()
+    assert served.count("accelkit_kernel_cache_extractions_total") == 1
+    assert served.count("accelkit_kernel_caches_on_node", state="serve") == 1
+    assert served.count("accelkit_kernel_cache_stored_bytes") > 0
+
+
+async def test_links_are_moved_before_folders_are_deleted(served, monkeypatch):
     done = []
     collect, move_link = Store.collect, Store.move_link
 
@@ -117,8 +121,8 @@ async def test_links_are_moved_before_folders_are_deleted(stand, monkeypatch):
     monkeypatch.setattr(Store, "collect", note_collect)
     monkeypatch.setattr(Store, "move_link", note_move)
     # Its link goes, and so does its folder.
-    stand.api.objects.pop(f"{CACHES}/add")
-    await until(lambda: not stand.store.stored)
+    served.api.objects.pop(f"{CACHES}/add")
+    await until(lambda: not served.store.stored)
     assert done[:2] == ["move", "collect"]
 
 
@@ -177,74 +181,59 @@ async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_told(
     await stand.until_ready("other")
 
 
-async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_ended(stand):
-    stand.ask()
-    await stand.until_ready()
+async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_ended(served):
     pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}, "status": {"phase": "Running"}}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "add"}}
-    stand.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
-    await until(lambda: stand.store.ledger.uses.get("p"))
-    stand.store.ledger.lost = True
-    await until(lambda: "" in stand.store.ledger.uses.get("p", {}))
-    stand.api.objects.pop(f"{CACHES}/add")
-    await until(lambda: REPORT not in stand.api.objects)
-    assert stand.store.stored
-    stand.api.objects.pop(f"{build_collection_path('v1', 'pods', 'team')}/p")
-    await until(lambda: not stand.store.stored)
-    await until(lambda: stand.count("accelkit_kernel_cache_collected_total") == 1)
+    served.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
+    await until(lambda: served.store.ledger.uses.get("p"))
+    served.store.ledger.lost = True
+    await until(lambda: "" in served.store.ledger.uses.get("p", {}))
+    served.api.objects.pop(f"{CACHES}/add")
+    await until(lambda: REPORT not in served.api.objects)
+    assert served.store.stored
+    served.api.objects.pop(f"{build_collection_path('v1', 'pods', 'team')}/p")
+    await until(lambda: not served.store.stored)
+    await until(lambda: served.count("accelkit_kernel_cache_collected_total") == 1)
 
 
-async def test_a_withdrawn_policy_takes_the_link_away_whatever_the_controller_says(stand):
-    stand.ask()
-    await stand.until_ready()
-    stand.api.objects.pop(f"{names.SIGNER_POLICIES}/p")
-    await until(lambda: stand.condition("Ready").get("reason") == "NotCovered")
-    assert not next((stand.store.root / "claims").iterdir()).exists()
-    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p2"}, "spec": stand.policy})
-    await stand.until_ready()
-
-
-async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(stand):
-    stand.ask()
-    await stand.until_ready()
-    asked = len(stand.registry.requests)
-    stand.registry.on("*", ".*", misbehaviour.failing(503))
-    changed = {**stand.policy, "verdictTtlSeconds": 3600}
-    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": changed})
-    await until(lambda: len(next(iter(stand.store.stored.values())).satisfied) == 2)
-    await until(lambda: stand.condition("Ready") and not stand.condition("Ready")["message"])
-    assert len(stand.registry.requests) == asked
-
-
-async def test_a_policy_that_nobody_satisfies_withdraws_the_digest(stand):
-    stand.ask()
-    await stand.until_ready()
+async def test_a_policy_that_goes_or_that_nobody_satisfies_withdraws_the_digest(served):
+    served.api.objects.pop(f"{names.SIGNER_POLICIES}/p")
+    await until(lambda: served.condition("Ready").get("reason") == "NotCovered")
+    assert not next((served.store.root / "claims").iterdir()).exists()
+    served.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p2"}, "spec": served.policy})
+    await served.until_ready()
     other = PrivateSigstore.new().key().key.public_pem.decode()
     signer = {"name": "else", "key": {"data": other}, "transparencyLog": "notRequired"}
-    stand.api.store(
-        names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": {**stand.policy, "signers": [signer]}}
+    served.api.store(
+        names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": {**served.policy, "signers": [signer]}}
     )
-    await until(lambda: stand.condition("Ready").get("reason") == "SignatureInvalid")
-    assert not next((stand.store.root / "claims").iterdir()).exists()
+    await until(lambda: served.condition("Ready").get("reason") == "SignatureInvalid")
+    assert not next((served.store.root / "claims").iterdir()).exists()
 
 
-async def test_cards_that_are_changed_change_the_verdict(stand):
-    stand.ask()
-    await stand.until_ready()
+async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(served):
+    asked = len(served.registry.requests)
+    served.registry.on("*", ".*", misbehaviour.failing(503))
+    changed = {**served.policy, "verdictTtlSeconds": 3600}
+    served.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": changed})
+    await until(lambda: len(next(iter(served.store.stored.values())).satisfied) == 2)
+    await until(lambda: served.condition("Ready") and not served.condition("Ready")["message"])
+    assert len(served.registry.requests) == asked
+
+
+async def test_cards_that_are_changed_change_the_verdict(served):
     other = Card("card-0", "simulated", "sim", GIB, index=0, target="hip:gfx942")
     annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (other,)))}
     node = {"metadata": {"name": "n", "uid": "n", "annotations": annotations}, "status": {}}
-    stand.api.store(NODES, node)
-    await until(lambda: stand.condition("Compatible").get("reason") == "Incompatible")
-    assert stand.condition("Ready")["status"] == "False"
-    assert not next((stand.store.root / "claims").iterdir()).exists()
+    served.api.store(NODES, node)
+    await until(lambda: served.condition("Compatible").get("reason") == "Incompatible")
+    assert served.condition("Ready")["status"] == "False"
+    assert not next((served.store.root / "claims").iterdir()).exists()
 
 
-async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(stand):
-    stand.ask()
-    await stand.until_ready()
-    stand.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
-    await until(lambda: "signer policy odd is wrong" in stand.condition("Ready")["message"])
-    assert stand.condition("Ready")["status"] == "True"
-    stand.ask("other")
-    await until(lambda: stand.condition("Ready", "other").get("reason") == "PolicyUnreadable")
+async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(served):
+    served.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
+    await until(lambda: "signer policy odd is wrong" in served.condition("Ready")["message"])
+    assert served.condition("Ready")["status"] == "True"
+    served.ask("other")
+    await until(lambda: served.condition("Ready", "other").get("reason") == "PolicyUnreadable")

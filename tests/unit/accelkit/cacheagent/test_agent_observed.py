@@ -73,7 +73,6 @@ def pod(status: dict[str, Any], *, init: bool = False, volumes: list[dict[str, A
 )
 def test_a_pod_starts_until_each_of_its_containers_was_created(status, init, starting):
     found = read_mounting_pod(read_pod(pod(status, init=init)))
-    assert found is not None
     assert (str(found), found.claims, found.starting) == ("team/p", frozenset({"add"}), starting)
 
 
@@ -83,7 +82,6 @@ def test_the_claim_of_an_ephemeral_volume_is_a_claim():
     digits = "a" * 12
     volumes = [{"name": digits, "ephemeral": template}, {"name": names.name_private_copy(digits), "emptyDir": {}}]
     found = read_mounting_pod(read_pod(pod({"phase": "Pending"}, volumes=volumes)))
-    assert found is not None
     assert found.claims == {f"p-{digits}"}
     own = wish(A, "team/p")
     made = make_plan(world(wish(B, "team/p"), stored={own.folder: stored()}, pods=(found,)))
@@ -111,8 +109,10 @@ def test_private_copies_are_known_by_the_volume_that_they_copy():
         {"name": "accelkit-cache-0123456789", "emptyDir": {}},
     ]
     found = read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes)))
-    assert found is not None
     assert found.copies == {copied: "add-0123456789ab", asked: "other-0123456789ab"}
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": "add"}} for each in ("kernels", copied)]
+    found = read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes)))
+    assert not found.copies
 
 
 def test_variables_are_known_of_containers_with_a_private_copy_as_far_as_the_pod_says_them():
@@ -138,7 +138,6 @@ def test_variables_are_known_of_containers_with_a_private_copy_as_far_as_the_pod
         {"name": "silent", "image": "x", "env": None, "volumeMounts": mounts},
     ]
     found = read_mounting_pod(read_pod(sent))
-    assert found is not None
     assert found.variables == {copied: ({"VLLM_USE_V1": "0", "VLLM_UNSET": ""},)}
 
 
@@ -150,17 +149,8 @@ def test_of_a_pods_variables_no_more_is_kept_than_a_bound():
     container = {"image": "x", "env": environment, "volumeMounts": [{"name": copied, "mountPath": "/c"}]}
     sent["spec"]["containers"] = [{"name": f"c{number}", **container} for number in range(50)]
     found = read_mounting_pod(read_pod(sent))
-    assert found is not None
     kept = [name + value for each in found.variables[copied] for name, value in each.items()]
     assert 0 < sum(map(len, kept)) <= 32 << 10
-
-
-def test_a_claim_named_like_the_copy_of_another_is_no_copy():
-    copied = name_private_copy("kernels")
-    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": "add"}} for each in ("kernels", copied)]
-    found = read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes)))
-    assert found is not None
-    assert not found.copies
 
 
 def read_node(annotations: dict[str, str] | None, labels: dict[str, str] | None = None):
@@ -178,6 +168,8 @@ def test_a_nodes_cards_come_from_its_inventory():
     assert [each.arch for each in node.facts.gpus] == ["90", None]
     assert node.facts.cpu_architecture == "arm64"
     assert node.number_of("gone") is None
+    node = read_node(None)
+    assert (node.facts.gpus, node.cards, node.problem) == (None, (), "")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 99}', "[]"])
@@ -185,8 +177,3 @@ def test_an_inventory_that_cannot_be_read_leaves_the_cards_unknown_and_says_so(t
     node = read_node({INVENTORY_ANNOTATION: text})
     assert node.facts.gpus is None
     assert "inventory cannot be used" in node.problem
-
-
-def test_without_an_inventory_the_cards_are_unknown():
-    node = read_node(None)
-    assert (node.facts.gpus, node.cards, node.problem) == (None, (), "")

@@ -15,7 +15,13 @@ from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Attempt,
 from accelkit.gkm import names
 
 REFUSED = Refusal("NoSignatures", "nothing is attached to it")
+
+
 BOTH = {folder(A): stored(), folder(B): stored()}
+AT_A = {"stored": BOTH, "links": {link(): folder(A)}}
+STARTING = (pod("p", starting=True),)
+
+
 REFUSED_B = wish(B, verified=False, refusal=REFUSED)
 
 
@@ -32,43 +38,27 @@ def move_of(made: Plan) -> tuple[str | None, ...]:
     [
         # Nothing is there yet, so nobody waits for anybody.
         (wish(B), {"stored": BOTH}, (folder(B),)),
-        (wish(B), {"stored": BOTH, "pods": (pod("p", starting=True),)}, (folder(B),)),
+        (wish(B), {"stored": BOTH, "pods": STARTING}, (folder(B),)),
         (wish(B), {"stored": BOTH, "links": {link(): folder(B)}}, ()),
-        (wish(B), {"stored": BOTH, "links": {link(): folder(A)}}, (folder(B),)),
-        (wish(B), {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p"),)}, (folder(B),)),
-        (wish(B), {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", starting=True),)}, ()),
+        (wish(B), AT_A, (folder(B),)),
+        (wish(B), {**AT_A, "pods": (pod("p"),)}, (folder(B),)),
+        (wish(B), {**AT_A, "pods": STARTING}, ()),
         # Of another cache, of another namespace, or pinned: none of them follows this link.
-        (
-            wish(B),
-            {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", "x", starting=True),)},
-            (folder(B),),
-        ),
-        (
-            wish(B),
-            {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", "add", namespace="x", starting=True),)},
-            (folder(B),),
-        ),
-        (
-            wish(B),
-            {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", f"add-{'a' * 12}", starting=True),)},
-            (folder(B),),
-        ),
+        (wish(B), {**AT_A, "pods": (pod("p", "x", starting=True),)}, (folder(B),)),
+        (wish(B), {**AT_A, "pods": (pod("p", "add", namespace="x", starting=True),)}, (folder(B),)),
+        (wish(B), {**AT_A, "pods": (pod("p", f"add-{'a' * 12}", starting=True),)}, (folder(B),)),
         # What was withdrawn held the pod back; it is not kept waiting.
-        (wish(B), {"stored": BOTH, "links": {link(): WITHDRAWN}, "pods": (pod("p", starting=True),)}, (folder(B),)),
+        (wish(B), {"stored": BOTH, "links": {link(): WITHDRAWN}, "pods": STARTING}, (folder(B),)),
         # It is not there yet.
-        (wish(B), {"stored": {folder(A): stored()}, "links": {link(): folder(A)}}, ()),
+        (wish(B), {**AT_A, "stored": {folder(A): stored()}}, ()),
         # Withdrawn, also from pods that are starting.
-        (
-            wish(A, verified=False, refusal=REFUSED),
-            {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", starting=True),)},
-            (WITHDRAWN,),
-        ),
+        (wish(A, verified=False, refusal=REFUSED), {**AT_A, "pods": STARTING}, (WITHDRAWN,)),
         (wish(A, verified=False, refusal=REFUSED), {"stored": BOTH}, ()),
         # A new digest is refused: pods keep the former one while the present policies accept it.
-        (REFUSED_B, {"stored": BOTH, "links": {link(): folder(A)}}, ()),
-        (REFUSED_B, {"stored": {folder(A): stored(policies="q")}, "links": {link(): folder(A)}}, (WITHDRAWN,)),
-        (wish(verified=None), {"stored": BOTH, "links": {link(): folder(A)}}, ()),
-        (wish(A), {"stored": {folder(A): stored(labels=FOREIGN)}, "links": {link(): folder(A)}}, (WITHDRAWN,)),
+        (REFUSED_B, AT_A, ()),
+        (REFUSED_B, {**AT_A, "stored": {folder(A): stored(policies="q")}}, (WITHDRAWN,)),
+        (wish(verified=None), AT_A, ()),
+        (wish(A), {**AT_A, "stored": {folder(A): stored(labels=FOREIGN)}}, (WITHDRAWN,)),
     ],
 )
 def test_where_a_link_is_led(known, changes, targets):
@@ -86,12 +76,6 @@ def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
     assert move_of(made) == targets
     assert made.progress["team/add"].step is Step.LEARN
     assert folder(A) not in made.collect
-
-
-def test_without_a_mount_path_files_name_each_other_by_where_they_lie():
-    here = wish(A, mount_path="", folder=names.name_folder(A, ""))
-    made = plan(here, stored={here.folder: stored(path=f"/store/{here.folder}/cache")})
-    assert move_of(made) == (here.folder,)
 
 
 def test_a_link_waits_for_pods_that_start_but_not_for_ever():
@@ -116,6 +100,9 @@ def test_links_that_no_cache_has_go_and_those_of_unreadable_caches_stay():
     made = plan(stored=BOTH, links=links, unreadable=frozenset({"team/odd"}))
     assert made.moves == (Move(None, link("team/gone"), None),)
     assert made.collect == (folder(A),)
+    here = wish(A, mount_path="", folder=names.name_folder(A, ""))
+    made = plan(here, stored={here.folder: stored(path=f"/store/{here.folder}/cache")})
+    assert move_of(made) == (here.folder,)
 
 
 @pytest.mark.parametrize(
@@ -149,15 +136,11 @@ def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
     assert plan(stored=BOTH, uses=before.uses).collect == (folder(A), folder(B))
 
 
-def test_for_a_pod_that_nobody_can_read_everything_stays():
+def test_a_pod_keeps_each_digest_that_it_may_have_been_given():
     odd = replace(pod("odd"), claims=frozenset(), readable=False)
     made = plan(wish(B), stored=BOTH, links={link(): folder(B)}, pods=(odd,))
     assert made.collect == ()
     assert made.uses["uid-odd"][""] == {folder(A), folder(B)}
-
-
-def test_a_pod_keeps_each_digest_that_it_may_have_been_given():
-    """Nobody sees which container was created before the link moved, and which after."""
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
     made = plan(wish(B), stored=BOTH, links={link(): folder(B)}, pods=(pod("p"),), uses=uses)
     assert made.uses["uid-p"]["team/add"] == {folder(A), folder(B)}
@@ -221,18 +204,12 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
         assert "come first" not in made.no_room["team/add"].message
 
 
-def test_an_extraction_may_take_what_is_left_of_the_budget_and_no_more():
+def test_work_fits_into_what_is_left_of_the_budget():
+    made = plan(wish(), stored={folder(A): stored()}, links={link(): folder(A)})
+    assert (made.work, made.progress["team/add"].step) == ((), Step.SERVE)
     made = plan(wish(), disk=Disk(100 * GIB, GIB), learned={A: learned(5)}, stored={folder(B): stored(size=GIB // 2)})
     assert made.work[0].room_bytes == GIB // 2
-
-
-def test_two_that_fit_alone_and_not_together_do_not_begin_together():
     one, two = wish(A, "team/one"), wish(B, "team/two")
     made = plan(one, two, disk=Disk(100 * GIB, 10 * GIB), learned={A: learned(6 * GIB), B: learned(6 * GIB)})
     assert [each.progress.wish.key for each in made.work] == ["team/one"]
     assert made.no_room["team/two"].reason == "OverBudget"
-
-
-def test_what_is_served_needs_no_work():
-    made = plan(wish(), stored={folder(A): stored()}, links={link(): folder(A)})
-    assert (made.work, made.progress["team/add"].step) == ((), Step.SERVE)

@@ -138,58 +138,12 @@ def test_an_extraction_may_take_what_there_is_room_for(tmp_path):
     assert build_request(tmp_path, replace(known, key="/add"), NONE).namespace is None
 
 
-class Secrets:
-    """An API server that has Secrets."""
-
-    def __init__(self, **found: object) -> None:
-        self.found, self.paths = found, []
-
-    async def get(self, path: str) -> bytes:
-        self.paths.append(path)
-        found = self.found.get(path.rpartition("/")[2], ApiError("secrets is forbidden", status=403))
-        if isinstance(found, Exception):
-            raise found
-        return json.dumps(found).encode()
-
-
-def secret(content: str, key: str = ".dockerconfigjson") -> dict:
-    return {"kind": "Secret", "data": {key: base64.b64encode(content.encode()).decode()}}
-
-
-AUTHS = json.dumps({"auths": {"q.io": {"auth": base64.b64encode(b"u:p").decode()}}})
-
-
 @pytest.mark.parametrize(("key", "place"), [("team/add", "team"), ("/add", "accelkit")])
-async def test_log_ins_come_from_the_caches_own_namespace(key, place):
-    api = Secrets(login=secret(AUTHS))
-    await read_logins(api, RegistryCredentials.from_documents([]), "accelkit")(wish(key=key, secrets=("login",)))
-    assert api.paths == [f"/api/v1/namespaces/{place}/secrets/login"]
-
-
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        ({}, "secrets is forbidden"),
-        ({"login": {"data": {"password": "eA=="}}}, "holds neither"),
-        ({"login": {"data": {".dockerconfigjson": "§"}}}, "not base64"),
-        ({"login": {"data": 5}}, "cannot be read"),
-        ({"login": secret("[1]")}, "cannot be read"),
-    ],
-)
-async def test_a_secret_that_is_none_is_said(found, words):
-    read = read_logins(Secrets(**found), RegistryCredentials.from_documents([]), "accelkit")
-    with pytest.raises(PullSecretError, match=words):
-        await read(wish(secrets=("login",)))
-
-
-async def test_an_api_server_that_does_not_answer_says_nothing_of_the_secret():
-    read = read_logins(Secrets(login=ApiError("no answer")), RegistryCredentials.from_documents([]), "accelkit")
-    with pytest.raises(ApiError):
-        await read(wish(secrets=("login",)))
-
-
-async def test_a_bounded_number_of_secrets_is_read():
-    api = Secrets(**{f"s{number}": secret(AUTHS) for number in range(50)})
-    read = read_logins(api, RegistryCredentials.from_documents([]), "accelkit")
-    await read(wish(secrets=tuple(f"s{number}" for number in range(50))))
-    assert len(api.paths) == 16
+async def test_log_ins_come_from_the_caches_own_namespace_a_bounded_number_of_them(api, key, place):
+    auths = json.dumps({"auths": {"q.io": {"auth": base64.b64encode(b"u:p").decode()}}})
+    data = {".dockerconfigjson": base64.b64encode(auths.encode()).decode()}
+    names = [f"s{number}" for number in range(50)]
+    for name in names:
+        api.store("/api/v1/secrets", {"metadata": {"name": name, "namespace": place}, "data": data})
+    await read_logins(api, RegistryCredentials.from_documents([]), "accelkit")(wish(key=key, secrets=tuple(names)))
+    assert [each.path for each in api.requests] == [f"/api/v1/namespaces/{place}/secrets/{name}" for name in names[:16]]

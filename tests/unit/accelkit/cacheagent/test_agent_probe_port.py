@@ -45,24 +45,18 @@ def kubeconfig(tmp_path) -> Path:
     return path
 
 
-async def test_probes_are_answered_while_the_loop_does_something_else():
+async def test_probes_are_answered_while_the_loop_does_something_else_on_a_port_of_its_own():
     metrics, port = Metrics(), free_port()
     async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
         # Not awaited: nothing else runs in this loop meanwhile.
         assert ask(port) == "ok\n"
     with pytest.raises(OSError, match="refused"):
         ask(port)
-
-
-async def test_a_port_that_is_taken_is_told_at_the_start():
     metrics, port = Metrics(), free_port()
     async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
         with pytest.raises(ConfigurationError, match="--metrics-port"):
             async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
                 pass
-
-
-async def test_without_a_port_there_is_no_thread():
     async with ProbePort(None) as port:
         assert port is not None
 

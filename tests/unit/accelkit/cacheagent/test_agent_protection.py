@@ -25,6 +25,7 @@ from accelkit.kernelcache.extraction.integrity.protection import (
 from accelkit.kernelcache.extraction.record import read_boot_id, write_record
 
 LINK = "0123456789abcdef0123"
+pytestmark = pytest.mark.usefixtures("able")
 
 
 @pytest.fixture
@@ -41,7 +42,6 @@ def able(tmp_path: Path) -> None:
         pytest.skip("no file can be made immutable here")
 
 
-@pytest.mark.usefixtures("able")
 async def test_what_lies_there_unprotected_is_protected_and_read_then(stand: ContentStand) -> None:
     kernel, poisoned = stand.put(), stand.put(B)
     poisoned.write_bytes(b"POISON")
@@ -55,7 +55,6 @@ async def test_what_lies_there_unprotected_is_protected_and_read_then(stand: Con
     assert stand.count("accelkit_kernel_cache_protection", state="protected") == 1
 
 
-@pytest.mark.usefixtures("able")
 async def test_what_is_protected_is_read_once_in_each_run_of_the_kernel(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +77,6 @@ async def test_what_is_protected_is_read_once_in_each_run_of_the_kernel(
     assert len(reads) == 2
 
 
-@pytest.mark.usefixtures("able")
 async def test_who_is_killed_between_protecting_and_reading_reads_at_the_next_start(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +95,6 @@ async def test_who_is_killed_between_protecting_and_reading_reads_at_the_next_st
     assert stand.store.stored == {}
 
 
-@pytest.mark.usefixtures("able")
 async def test_what_cannot_be_protected_is_read_all_the_same(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
@@ -110,16 +107,11 @@ async def test_what_cannot_be_protected_is_read_all_the_same(
     assert sum("cannot be protected: the disk is odd" in each.getMessage() for each in caplog.records) == 1
 
 
-@pytest.mark.usefixtures("able")
 async def test_protected_caches_are_collected(stand: ContentStand) -> None:
     stand.put()
     await stand.look()
     assert await stand.store.collect(folder(A))
     assert not (stand.root / folder(A)).exists()
-
-
-@pytest.mark.usefixtures("able")
-async def test_protected_leftovers_do_not_outlive_a_start(stand: ContentStand) -> None:
     kernel = stand.put()
     await stand.look()
     (stand.root / folder(A)).rename(stand.root / f".{folder(A)}.partial")
@@ -128,7 +120,6 @@ async def test_protected_leftovers_do_not_outlive_a_start(stand: ContentStand) -
     assert [each.name for each in stand.root.iterdir() if each.name.endswith(".partial")] == []
 
 
-@pytest.mark.usefixtures("able")
 def test_a_probe_that_was_killed_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / protection._PROBE
     path.touch()
@@ -137,7 +128,6 @@ def test_a_probe_that_was_killed_does_not_spoil_the_next_one(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("able")
 async def test_root_without_the_capability_cannot_write_what_the_agent_protected(stand: ContentStand) -> None:
     if os.geteuid() or not Path("/usr/bin/setpriv").exists():
         pytest.skip("no file can be made immutable here")

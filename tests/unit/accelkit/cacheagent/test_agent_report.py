@@ -50,97 +50,45 @@ def failed(known: World, reason: str = "RegistryUnavailable", **changes: Any) ->
 
 
 SERVED = world(wish(), stored=HERE, links=LINKED)
+UNDECIDED = {"team/add": Standing("q", undecided=BROKEN)}
+COMPATIBLE, UNJUDGED, EXTRACTED, READY = (
+    *(("True", "Compatible"), ("Unknown", "Pending"), ("True", "Extracted"), ("True", "Ready")),
+)
+
+
+def no(reason: str) -> tuple[str, str]:
+    return "False", reason
+
+
 OLD = {folder(A): stored(at=TODAY - 999_999)}
 
 
 @pytest.mark.parametrize(
     ("known", "compatible", "extracted", "ready"),
     [
-        (world(wish(verified=None)), ("Unknown", "Pending"), ("False", "Pending"), ("False", "Pending")),
-        (world(wish()), ("Unknown", "Pending"), ("False", "Extracting"), ("False", "Extracting")),
-        (
-            world(wish(), learned={A: learned()}),
-            ("True", "Compatible"),
-            ("False", "Extracting"),
-            ("False", "Extracting"),
-        ),
-        (world(wish(), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
-        (SERVED, ("True", "Compatible"), ("True", "Extracted"), ("True", "Ready")),
-        (
-            world(wish(), learned={A: learned(labels=FOREIGN)}),
-            ("False", "Incompatible"),
-            ("False", "Incompatible"),
-            ("False", "Incompatible"),
-        ),
-        (
-            world(wish(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))),
-            ("False", "NoCards"),
-            ("False", "NoCards"),
-            ("False", "NoCards"),
-        ),
-        (
-            world(wish(), learned={A: learned(9)}, disk=Disk(GIB, 5)),
-            ("True", "Compatible"),
-            ("False", "OverBudget"),
-            ("False", "OverBudget"),
-        ),
-        (
-            world(wish(), learned={A: learned(9)}, disk=Disk(5)),
-            ("True", "Compatible"),
-            ("False", "NodeFull"),
-            ("False", "NodeFull"),
-        ),
-        (
-            failed(world(wish(), learned={A: learned()})),
-            ("True", "Compatible"),
-            ("False", "RegistryUnavailable"),
-            ("False", "RegistryUnavailable"),
-        ),
+        (world(wish(verified=None)), UNJUDGED, no("Pending"), no("Pending")),
+        (world(wish()), UNJUDGED, no("Extracting"), no("Extracting")),
+        (world(wish(), learned={A: learned()}), COMPATIBLE, no("Extracting"), no("Extracting")),
+        (world(wish(), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
+        (SERVED, COMPATIBLE, EXTRACTED, READY),
+        (world(wish(), learned={A: learned(labels=FOREIGN)}), *[no("Incompatible")] * 3),
+        (world(wish(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
+        (world(wish(), learned={A: learned(9)}, disk=Disk(GIB, 5)), COMPATIBLE, no("OverBudget"), no("OverBudget")),
+        (world(wish(), learned={A: learned(9)}, disk=Disk(5)), COMPATIBLE, no("NodeFull"), no("NodeFull")),
+        (failed(world(wish(), learned={A: learned()})), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
         (
             world(wish(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
-            ("True", "Compatible"),
-            ("False", "NoSignatures"),
-            ("False", "NoSignatures"),
+            *(COMPATIBLE, no("NoSignatures"), no("NoSignatures")),
         ),
         # What was handed out stays so, whatever nobody can say now.
-        (
-            failed(world(wish(), stored=OLD, links=LINKED)),
-            ("True", "Compatible"),
-            ("True", "Extracted"),
-            ("True", "Ready"),
-        ),
-        (
-            world(wish(), stored=HERE, links=LINKED, standings={"team/add": Standing("q", undecided=BROKEN)}),
-            ("True", "Compatible"),
-            ("True", "Extracted"),
-            ("True", "Ready"),
-        ),
-        (
-            world(wish(verified=None), stored=HERE, links=LINKED),
-            ("True", "Compatible"),
-            ("True", "Extracted"),
-            ("True", "Ready"),
-        ),
+        (failed(world(wish(), stored=OLD, links=LINKED)), COMPATIBLE, EXTRACTED, READY),
+        (world(wish(), stored=HERE, links=LINKED, standings=UNDECIDED), COMPATIBLE, EXTRACTED, READY),
+        (world(wish(verified=None), stored=HERE, links=LINKED), COMPATIBLE, EXTRACTED, READY),
         # To another cache nothing was handed out yet.
-        (world(wish(verified=None), stored=HERE), ("True", "Compatible"), ("True", "Extracted"), ("False", "Pending")),
-        (
-            world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}),
-            ("True", "Compatible"),
-            ("True", "Extracted"),
-            ("False", "PolicyUnreadable"),
-        ),
-        (
-            failed(world(wish(), stored=OLD)),
-            ("True", "Compatible"),
-            ("False", "RegistryUnavailable"),
-            ("False", "RegistryUnavailable"),
-        ),
-        (
-            world(wish(), standings={"team/add": Standing("q", undecided=BROKEN)}),
-            ("Unknown", "Pending"),
-            ("False", "PolicyUnreadable"),
-            ("False", "PolicyUnreadable"),
-        ),
+        (world(wish(verified=None), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
+        (world(wish(), stored=HERE, standings=UNDECIDED), COMPATIBLE, EXTRACTED, no("PolicyUnreadable")),
+        (failed(world(wish(), stored=OLD)), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
+        (world(wish(), standings=UNDECIDED), UNJUDGED, *[no("PolicyUnreadable")] * 2),
     ],
 )
 def test_each_state_has_its_reasons(known, compatible, extracted, ready):
@@ -151,19 +99,15 @@ def test_each_state_has_its_reasons(known, compatible, extracted, ready):
     assert [each.type for each in found.conditions] == ["Compatible", "Extracted", "Ready", "Outdated", "Effective"]
 
 
-def test_a_failure_is_told_with_its_number_and_that_it_is_tried_again():
+def test_a_failure_is_told_with_its_number_and_no_other_that_runs():
     assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(wish()))), "Ready")
     found = entry(failed(world(wish(), stored=OLD, links=LINKED)))
     assert "it was verified before; RegistryUnavailable: no answer" in message(found, "Ready")
-
-
-def test_a_message_holds_no_running_number():
-    """Each report would be another one, and a write to the API server."""
     known = failed(world(wish()))
     assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
 
 
-def test_cards_are_told_by_number_and_unknown_ones_by_none():
+def test_cards_are_told_by_number_product_and_driver():
     cards = (
         Card("a", "simulated", "x", GIB, index=0, target="cuda:90"),
         Card("b", "simulated", "x", GIB, index=1, target="hip:gfx942"),
@@ -175,6 +119,10 @@ def test_cards_are_told_by_number_and_unknown_ones_by_none():
     assert (found.compatible_gpus, found.incompatible_gpus) == ([0], [1])
     assert told(found, "Compatible") == ("True", "PartlyCompatible")
     assert [(each.gpu_type, each.ids) for each in reports(known)["team"].gpus] == [("x", [0, 1]), ("y", [2])]
+    cards = tuple(Card(f"c{i}", "amd", "MI300X", GIB, index=i, driver_version=v) for i, v in enumerate("112"))
+    node = OwnNode(NodeFacts.from_inventory(cards), cards)
+    groups = reports(world(wish(), stored=HERE, links=LINKED, node=node))["team"].gpus
+    assert [(each.driver_version, each.ids) for each in groups] == [("1", [0, 1]), ("2", [2])]
 
 
 BUILT = (Target("cuda", "90", 32, ptx_version=84), Target("cuda", "90", 32, cuda_version="12.9"))
@@ -223,13 +171,6 @@ def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, la
     assert (group.gpu_type, group.driver_version, group.ids) == ("NVIDIA H100 80GB HBM3", shown, [0])
 
 
-def test_cards_of_one_product_under_two_drivers_are_two_groups():
-    cards = tuple(Card(f"c{i}", "amd", "MI300X", GIB, index=i, driver_version=v) for i, v in enumerate("112"))
-    node = OwnNode(NodeFacts.from_inventory(cards), cards)
-    groups = reports(world(wish(), stored=HERE, links=LINKED, node=node))["team"].gpus
-    assert [(each.driver_version, each.ids) for each in groups] == [("1", [0, 1]), ("2", [2])]
-
-
 def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has_them():
     """Images that others made have no label of ours for them."""
     labels = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": None})
@@ -252,11 +193,13 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
     assert "VLLM_X" not in message(found, "Effective")
 
 
-def test_pods_that_start_are_named_while_the_link_waits_for_them():
+def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_get():
     both = {**HERE, folder(B): stored()}
     found = entry(world(wish(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
     assert told(found, "Ready") == ("False", "Pending")
     assert "team/p" in message(found, "Ready")
+    known = world(wish(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
+    assert "pods get the former digest" in message(entry(known, B), "Ready")
 
 
 def test_a_former_digest_is_told_of_while_pods_have_it():
@@ -269,12 +212,6 @@ def test_a_former_digest_is_told_of_while_pods_have_it():
     assert entry(known, A).path == f"/store/{folder(A)}/cache"
     counts = reports(known)["team"].counts
     assert (counts.pod_running_cnt, counts.pod_outdated_cnt, counts.node_in_use_cnt) == (0, 1, 1)
-
-
-def test_of_a_refused_new_digest_it_is_said_that_pods_get_the_former_one():
-    both = {**HERE, folder(B): stored()}
-    known = world(wish(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
-    assert "pods get the former digest" in message(entry(known, B), "Ready")
 
 
 def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():

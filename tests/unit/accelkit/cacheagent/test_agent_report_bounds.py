@@ -33,9 +33,14 @@ def messages(found: NodeStatus, kind: ConditionType) -> set[str]:
     return {each.message for each in conditions if each is not None}
 
 
-def test_what_fits_stays_as_it_is():
+def test_no_cache_lists_more_pods_than_a_node_has_and_what_fits_stays():
     whole = status(30, 100, "x")
     assert bound_report(whole).status is whole
+    bounded = bound_report(NodeStatus(caches={"add": {A: entry(300), B: entry(260, former=True)}}))
+    assert [len(each.pods) for each in bounded.status.caches["add"].values()] == [250, 250]
+    assert messages(NodeStatus(caches={"b": {B: bounded.status.caches["add"][B]}}), ConditionType.OUTDATED) == {
+        "10 of its pods are not listed"
+    }
 
 
 def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_told():
@@ -64,14 +69,6 @@ def test_recorded_variables_go_before_pods_and_only_as_many_as_it_takes():
     assert (measure(bounded.status) <= 100_000, bounded.left_out) == (True, 0)
 
 
-def test_no_cache_lists_more_pods_than_a_node_has():
-    bounded = bound_report(NodeStatus(caches={"add": {A: entry(300), B: entry(260, former=True)}}))
-    assert [len(each.pods) for each in bounded.status.caches["add"].values()] == [250, 250]
-    assert messages(NodeStatus(caches={"b": {B: bounded.status.caches["add"][B]}}), ConditionType.OUTDATED) == {
-        "10 of its pods are not listed"
-    }
-
-
 def test_one_pod_stays_so_that_a_digest_is_known_to_be_in_use_and_messages_are_cut():
     bounded = bound_report(status(200, 50, "m" * 1000), 200_000)
     assert {len(each[A].pods) for each in bounded.status.caches.values()} == {1}
@@ -80,18 +77,14 @@ def test_one_pod_stays_so_that_a_digest_is_known_to_be_in_use_and_messages_are_c
     assert measure(bounded.status) <= 200_000
 
 
-def test_caches_are_left_out_last_and_counted():
+def test_caches_are_left_out_last_and_times_counted_before_they_are_there():
     bounded = bound_report(status(5000, 3, "m" * 1000))
     assert bounded.left_out == 5000 - len(bounded.status.caches)
     assert 1000 < len(bounded.status.caches) < 5000
     assert min(bounded.status.caches) == "c0000"
     assert measure(bounded.status) <= MAX_BYTES
-
-
-def test_times_are_counted_before_they_are_there():
     bounded = bound_report(status(400, 200)).status
     patch = build_status_patch(None, bounded, "2026-11-24T00:00:00Z")
-    assert patch is not None
     assert len(msgspec.json.encode(patch["status"])) <= MAX_BYTES
 
 

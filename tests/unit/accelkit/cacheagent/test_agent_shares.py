@@ -49,13 +49,10 @@ def test_where_several_ask_no_namespace_has_all_slots(others, most):
     assert len(begun(make_plan(replace(known, attempts=late, busy=busy, slots=1)))) == most - 3
 
 
-def test_work_under_way_was_a_turn():
+def test_work_under_way_was_a_turn_and_what_waits_takes_none():
     known = world(*caches("a", *range(1, 6)), *caches("z", 90, 91))
     made = make_plan(replace(known, busy={"a/c1": 0, "a/c2": 0, "a/c3": 0}, slots=1))
     assert begun(made) == ["z/c90"]
-
-
-def test_what_waits_for_its_time_takes_no_turn():
     known = world(*caches("a", 1), *caches("z", 90, 91))
     attempts = {
         "z/c90": Attempt(known.describe_work(known.wishes["z/c90"]), 1, "RegistryUnavailable", "away", 2000.0),

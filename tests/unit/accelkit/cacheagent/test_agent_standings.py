@@ -75,17 +75,11 @@ def test_only_a_change_of_what_covers_an_image_has_it_judged_anew():
     assert first != stand({"p": spec()}, other).policies
 
 
-def test_a_cache_of_the_cluster_needs_policies_for_all_namespaces():
+def test_policies_count_at_once_for_images_with_a_digest_and_all_namespaces():
     known = wish(key="/add", namespaces=("team",))
     assert stand({"p": spec(namespaces=["team"])}, known).refusal is not None
     assert stand({"p": spec()}, known).refusal is None
-
-
-def test_without_a_digest_there_is_nothing_to_stand_to():
     assert Standings(Path("/store")).stand([wish(image=None, folder="")]) == {}
-
-
-def test_withdrawn_policies_count_at_once():
     standings = Standings(Path("/store"))
     standings.take({"p": spec()})
     assert standings.narrow(wish()).policies

@@ -86,16 +86,13 @@ def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, ref
     assert (found.refusal is not None) is refused
 
 
-def test_work_is_about_digest_path_and_policies():
+def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
     known = world(wish())
     assert known.describe_work(wish()) == known.describe_work(wish(cache_bytes=5))
     for other in (wish("sha256:" + "b" * 64), wish(mount_path="/x")):
         assert known.describe_work(wish()) != known.describe_work(other)
     others = world(wish(), standings={"team/add": Standing("q")})
     assert known.describe_work(wish()) != others.describe_work(wish())
-
-
-def test_what_it_takes_is_what_is_known_best():
     assert assess(world(wish(cache_bytes=50), learned={A: learned(70)}), wish(cache_bytes=50)).needs_bytes == 70
     assert assess(world(wish(cache_bytes=50)), wish(cache_bytes=50)).needs_bytes == 50
 

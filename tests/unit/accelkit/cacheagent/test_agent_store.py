@@ -53,7 +53,7 @@ async def opened(root: Path, **limits: int) -> Store:
     return store
 
 
-async def test_what_lies_there_is_known_with_what_it_satisfied(tmp_path):
+async def test_what_lies_there_is_known_with_what_it_satisfied_also_after_a_restart(tmp_path):
     extracted(tmp_path)
     extracted(tmp_path, B, verified="long ago")
     store = await opened(tmp_path)
@@ -118,7 +118,6 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     await ContentLooks(store, Metrics(), on_change=lambda: None).look()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)
-    assert renewed is not None
     assert renewed.boot == read_boot_id()
     (cut / "complete.json").unlink()
     await store.refresh()
@@ -176,7 +175,7 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
     assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims"}
 
 
-async def test_a_lock_goes_with_its_folder_and_one_without_a_folder_at_the_next_start(tmp_path):
+async def test_a_lock_holds_its_folder_and_goes_with_it(tmp_path):
     path = extracted(tmp_path)
     stray, held, kept = (tmp_path / f".{name}.lock" for name in (folder(B), folder(C), folder(A)))
     stray.touch()
@@ -210,18 +209,6 @@ async def test_leftovers_that_cannot_be_deleted_do_not_keep_the_agent_from_start
     monkeypatch.setattr("accelkit.kernelcache.extraction.folder.Place.clear_leftovers", refuse)
     await opened(tmp_path)
     assert "cannot be deleted" in caplog.text
-
-
-async def test_a_folder_that_is_none_is_said_with_the_next_step(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="--folder"):
-        await opened(tmp_path / "file")
-
-
-async def test_limits_and_free_space_are_those_of_the_disk(tmp_path):
-    disk = (await opened(tmp_path, max_bytes=5, min_free_bytes=7)).measure_disk()
-    assert (disk.max_bytes, disk.min_free_bytes) == (5, 7)
-    assert disk.free_bytes > 0
 
 
 async def test_uses_that_cannot_be_written_are_written_when_that_works_again(tmp_path, monkeypatch):
@@ -258,19 +245,22 @@ async def test_a_ledger_that_is_gone_or_damaged_makes_every_use_possible(tmp_pat
     assert (await opened(tmp_path)).ledger.lost is lost
 
 
-async def test_of_an_empty_store_nothing_is_lost(tmp_path):
+async def test_a_folder_has_to_be_one_and_has_the_limits_of_its_disk(tmp_path):
     assert not (await opened(tmp_path / "new")).ledger.lost
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="--folder"):
+        await opened(tmp_path / "file")
+    disk = (await opened(tmp_path, max_bytes=5, min_free_bytes=7)).measure_disk()
+    assert (disk.max_bytes, disk.min_free_bytes) == (5, 7)
+    assert disk.free_bytes > 0
 
 
-def test_a_ledger_is_kept_whole_and_for_us_alone(tmp_path):
+def test_a_ledger_is_kept_whole_bounded_and_for_us_alone(tmp_path):
     ledger = Ledger({"u": {"team/add": frozenset({folder(A), folder(B)})}}, {folder(A): {"p": 1.0}})
     write_ledger(tmp_path, ledger)
     assert read_ledger(tmp_path) == ledger
     assert (tmp_path / ".agent.json").stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [".agent.json"]
-
-
-def test_who_makes_many_policies_does_not_make_the_ledger_grow():
     ledger = Ledger()
     for number in range(_MAX_POLICIES + 50):
         ledger.note_satisfied(folder(A), f"p{number}", float(number))

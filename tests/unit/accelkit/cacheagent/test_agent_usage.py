@@ -27,15 +27,7 @@ def test_claims_of_a_cache_are_its_own_and_those_of_its_digests(claim, owned):
     assert owns_claim(wish(), claim) is owned
 
 
-def test_long_names_are_shortened_as_the_controller_does():
-    key = f"team/{LONG}"
-    claim = names.name_pinned_claim(key, A)
-    assert owns_claim(wish(key=key), claim)
-    known = world(wish(key=key), stored={folder(A): stored()}, pods=(pod("p", claim),))
-    assert list(find_usage(known)[key].pods) == [folder(A)]
-
-
-def test_a_cache_of_the_cluster_is_used_in_its_namespaces():
+def test_a_cache_of_the_cluster_is_used_in_its_namespaces_alone():
     known = world(
         wish(key="/add", namespaces=("one", "two")),
         stored={folder(A): stored()},
@@ -43,6 +35,7 @@ def test_a_cache_of_the_cluster_is_used_in_its_namespaces():
         pods=(pod("p", namespace="one"), pod("q", namespace="two"), pod("r", namespace="three")),
     )
     assert [str(each) for each in find_usage(known)["/add"].pods[folder(A)]] == ["one/p", "two/q"]
+    assert find_usage(world(wish(), pods=(pod("p", "data"),))) == {}
 
 
 def test_a_pod_that_follows_a_withdrawn_link_gets_nothing_and_keeps_what_it_had():
@@ -52,7 +45,7 @@ def test_a_pod_that_follows_a_withdrawn_link_gets_nothing_and_keeps_what_it_had(
     assert list(find_usage(world(wish(), **given, uses=uses))["team/add"].pods) == [folder(B)]
 
 
-def test_a_pod_that_mounts_the_cache_twice_is_one_pod():
+def test_a_pod_that_mounts_the_cache_twice_or_by_a_long_name_is_one_pod():
     known = world(
         wish(),
         stored={folder(A): stored()},
@@ -62,10 +55,11 @@ def test_a_pod_that_mounts_the_cache_twice_is_one_pod():
     usage = find_usage(known)["team/add"]
     assert [len(pods) for pods in usage.pods.values()] == [1]
     assert len(usage.starting) == 1
-
-
-def test_claims_of_others_are_nobodys():
-    assert find_usage(world(wish(), pods=(pod("p", "data"),))) == {}
+    key = f"team/{LONG}"
+    claim = names.name_pinned_claim(key, A)
+    assert owns_claim(wish(key=key), claim)
+    known = world(wish(key=key), stored={folder(A): stored()}, pods=(pod("p", claim),))
+    assert list(find_usage(known)[key].pods) == [folder(A)]
 
 
 def test_a_claim_that_ends_with_the_digits_of_anothers_folder_does_not_use_it():

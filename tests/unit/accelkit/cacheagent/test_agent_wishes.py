@@ -43,9 +43,6 @@ def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
     assert str(wish.image).endswith(f"@{A}")
     assert (wish.digest, wish.secrets, wish.cache_bytes) == (A, ("login",), 0)
     assert (wish.namespace, wish.name, wish.namespaces) == ("team", "add", ("team",))
-
-
-def test_a_cache_without_a_digest_asks_for_nothing():
     wish = read_wish(cache(resolved_digest=""))
     assert (wish.image, wish.digest, wish.folder) == (None, "", "")
 

@@ -117,12 +117,17 @@ async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
     assert (stand.workers.slots, stand.workers.promised) == (4, {})
 
 
-async def test_success_forgets_failures(stand):
+async def test_what_failed_is_forgotten_with_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("once")
     await stand.work(wish(), learned={A: learned()})
     stand.preparing.error = None
     await stand.work(wish(), learned={A: learned()}, now=1e12)
     assert stand.workers.attempts == {}
+    stand.preparing.error = CacheError("x")
+    await stand.work(wish(), wish(B, "team/other"))
+    assert set(stand.workers.attempts) == {"team/add", "team/other"}
+    stand.workers.forget({"team/other": wish(B, "team/other")})
+    assert set(stand.workers.attempts) == {"team/other"}
 
 
 async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_force(stand):
@@ -133,14 +138,6 @@ async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_
     assert stand.plan(wish(), learned={A: learned(7)}).work == ()
     await asyncio.wait_for(stand.workers.end(), 60)
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
-
-
-async def test_of_caches_that_are_gone_nothing_is_remembered(stand):
-    stand.preparing.error = CacheError("x")
-    await stand.work(wish(), wish(B, "team/other"))
-    assert set(stand.workers.attempts) == {"team/add", "team/other"}
-    stand.workers.forget({"team/other": wish(B, "team/other")})
-    assert set(stand.workers.attempts) == {"team/other"}
 
 
 async def flip(stand, number, now):

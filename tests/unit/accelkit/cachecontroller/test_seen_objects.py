@@ -56,7 +56,7 @@ def report(**caches) -> CacheNode:
     return CacheNode(ReportMeta(name="n", namespace="team"), NodeStatus("n", caches=caches))
 
 
-def test_our_own_writes_that_come_back_concern_nobody(world):
+def test_our_own_writes_and_older_versions_concern_nobody(world):
     cache = Cache(CacheMeta(name="c", namespace="team", resource_version="5"))
     world.seen.take_cache_event("ADDED", cache)
     assert world.told() == ["team/c"]
@@ -64,13 +64,18 @@ def test_our_own_writes_that_come_back_concern_nobody(world):
     assert world.told() == []
     world.seen.take_cache_event("DELETED", cache)
     assert world.told() == ["team/c"]
-
-
-def test_lists_of_one_kind_of_caches_leave_the_other_kind(world):
     world.seen.replace_caches(of_cluster=True)([Cache(CacheMeta(name="c"))])
     world.seen.replace_caches(of_cluster=False)([Cache(CacheMeta(name="c", namespace="team"))])
     world.seen.replace_caches(of_cluster=False)([])
     assert list(world.seen.caches) == ["/c"]
+
+    def version(number: str) -> Cache:
+        return Cache(CacheMeta(name="c", namespace="team", resource_version=number))
+
+    world.seen.take_cache_event("ADDED", version("5"))
+    world.seen.take_cache(version("4"))
+    world.seen.take_cache_event("DELETED", version("3"))
+    assert world.seen.caches["team/c"].metadata.resource_version == "5"
 
 
 def test_a_policy_concerns_all_caches_and_only_when_it_changes(world):
@@ -171,16 +176,6 @@ def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
     assert world.seen.find(name).status["phase"] == "Lost"
     world.seen.take_object_event(CLAIMS)("DELETED", version("14", "Lost"))
     assert world.seen.find(name) is None
-
-
-def test_caches_do_not_go_back_either(world):
-    def version(number: str) -> Cache:
-        return Cache(CacheMeta(name="c", namespace="team", resource_version=number))
-
-    world.seen.take_cache_event("ADDED", version("5"))
-    world.seen.take_cache(version("4"))
-    world.seen.take_cache_event("DELETED", version("3"))
-    assert world.seen.caches["team/c"].metadata.resource_version == "5"
 
 
 def test_the_host_of_a_node_is_what_the_node_says_whatever_a_report_says(world):

@@ -58,7 +58,7 @@ async def test_a_key_is_not_taken_twice_at_once_and_not_forgotten(work):
     assert await waiter == "a"
 
 
-async def test_the_earlier_time_counts_unless_it_is_moved(work):
+async def test_keys_are_taken_when_they_are_due_or_moved(work):
     work.add("a", 60)
     work.add("a")
     work.add("a", 60)

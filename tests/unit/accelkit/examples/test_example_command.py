@@ -40,9 +40,14 @@ def test_generate_writes_a_file_and_prints_its_path_alone(tmp_path, arguments, p
     assert next(iter(YAML(typ="safe").load_all((tmp_path / path).read_text())))["kind"] == "Namespace"
 
 
-def test_generate_writes_where_it_is_told(tmp_path):
+def test_generate_and_clean_write_and_delete_where_they_are_told(tmp_path):
     assert run("generate", *KIND, "--output", "a/b").output == "a/b/rwo-ns-rocm-v3-kind.yaml\n"
     assert (tmp_path / "a/b/rwo-ns-rocm-v3-kind.yaml").is_file()
+    run("generate", *KIND)
+    (tmp_path / "output/mine.yaml").touch()
+    assert run("clean").output == "deleted output/rwo-ns-rocm-v3-kind.yaml\n"
+    assert run("clean").output == "no examples in output\n"
+    assert (tmp_path / "output/mine.yaml").exists()
 
 
 @pytest.mark.parametrize("options", [{"DEBUG": "true"}, {"DEBUG": "1"}, {"DEBUG": "yes please"}, {"flag": "--debug"}])
@@ -102,14 +107,6 @@ def test_a_custom_file_that_is_wrong_is_one_sentence_and_nothing_is_written(tmp_
     assert done.output.startswith("Error: own, given as CUSTOM_AFFINITY, cannot be a pod's affinity: ")
     assert len(done.output.splitlines()) == 1
     assert not (tmp_path / "output").exists()
-
-
-def test_clean_says_what_it_deleted_and_leaves_the_rest(tmp_path):
-    run("generate", *KIND)
-    (tmp_path / "output/mine.yaml").touch()
-    assert run("clean").output == "deleted output/rwo-ns-rocm-v3-kind.yaml\n"
-    assert run("clean").output == "no examples in output\n"
-    assert (tmp_path / "output/mine.yaml").exists()
 
 
 @pytest.fixture

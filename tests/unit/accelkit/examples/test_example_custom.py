@@ -95,12 +95,6 @@ def test_a_toleration_is_read_however_it_is_written(file, content):
     assert read_custom(toleration=file(content)).tolerations == [TOLERATION]
 
 
-def test_several_tolerations_keep_their_order(file):
-    other = {"operator": "Exists"}
-    both = patch(("/spec/tolerations/-", TOLERATION), ("/spec/tolerations/-", other))
-    assert read_custom(toleration=file(both)).tolerations == [TOLERATION, other]
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -117,8 +111,11 @@ def test_a_node_selector_is_read_for_its_own_workload(file, content):
     )
 
 
-def test_without_files_nothing_is_custom():
+def test_without_files_nothing_is_custom_and_tolerations_keep_their_order(file):
     assert read_custom() == Custom()
+    other = {"operator": "Exists"}
+    both = patch(("/spec/tolerations/-", TOLERATION), ("/spec/tolerations/-", other))
+    assert read_custom(toleration=file(both)).tolerations == [TOLERATION, other]
 
 
 @pytest.mark.parametrize(
@@ -161,12 +158,9 @@ def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
     assert "\n" not in words
 
 
-def test_a_file_that_is_missing_is_one_sentence(tmp_path):
+def test_a_file_that_is_missing_or_of_bytes_is_one_sentence(tmp_path):
     with pytest.raises(ExampleError, match=r"absent, given as CUSTOM_AFFINITY, cannot be read: .*No such file"):
         read_custom(affinity=tmp_path / "absent")
-
-
-def test_a_file_of_bytes_is_one_sentence(tmp_path):
     (tmp_path / "own").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ExampleError, match="given as CUSTOM_TOLERATION, cannot be read"):
         read_custom(toleration=tmp_path / "own")

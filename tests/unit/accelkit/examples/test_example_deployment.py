@@ -47,23 +47,15 @@ async def test_objects_are_applied_in_their_order_to_the_places_of_their_kinds(a
     assert outcomes(changes) == {"created"}
 
 
-async def test_a_cache_of_the_cluster_has_no_namespace(api):
+async def test_a_cache_of_the_cluster_has_no_namespace_and_deploying_again_changes_nothing(api):
     await deploy(api, OBJECTS, seconds=5)
     assert "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3" in api.objects
-
-
-async def test_deploying_again_changes_nothing(api):
-    await deploy(api, OBJECTS, seconds=5)
     # As the scheduler and the kubelet do.
     api.objects[POD]["spec"]["nodeName"] = "n"
     api.objects[POD]["status"] = {"phase": "Running"}
     again = await deploy(api, OBJECTS, seconds=5)
     assert outcomes(again) == {"unchanged"}
     assert not any(change.changed for change in again)
-
-
-async def test_what_differs_is_changed(api):
-    await deploy(api, OBJECTS, seconds=5)
     api.objects[POD]["spec"]["tolerations"] = []
     again = await deploy(api, OBJECTS, seconds=5)
     assert [change.object for change in again if change.changed] == [f"Pod {NAMESPACE}/gkm-test-pod-1-rox-ns-rocm-v3"]

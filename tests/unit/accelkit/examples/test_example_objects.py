@@ -36,12 +36,15 @@ def split(example, custom=None):
 
 
 @EVERY
-def test_namespaces_come_first_then_the_cache_then_three_workloads(example):
+def test_namespaces_come_first_then_the_cache_then_three_workloads_that_select_their_pods(example):
     namespaces, cache, workloads, _ = split(example)
     of_cluster = example.scope is Scope.CLUSTER
     assert [type(each) for each in namespaces] == [Namespace] * (2 if of_cluster else 1)
     assert type(cache) is (ClusterGKMCache if of_cluster else GKMCache)
     assert [type(each) for each in workloads] == [Pod if example.access is Access.ROX else DaemonSet] * 3
+    for each in split(example)[2]:
+        if isinstance(each, DaemonSet):
+            assert each.spec.selector.match_labels.items() <= each.spec.template.metadata.labels.items()
 
 
 @EVERY
@@ -59,7 +62,7 @@ def test_every_name_ends_with_the_options(example):
 
 
 @EVERY
-def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is(example):
+def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is_by_its_modes(example):
     namespaces, cache, workloads, specs = split(example)
     for spec in specs:
         assert [each.persistent_volume_claim.claim_name for each in spec.volumes] == [cache.metadata.name]
@@ -71,10 +74,6 @@ def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is(example):
         assert cache.spec.workload_namespaces == names
     else:
         assert cache.metadata.namespace == names[0]
-
-
-@EVERY
-def test_the_access_modes_say_whether_many_nodes_may_read(example):
     modes = {Access.RWO: ["ReadWriteOnce"], Access.ROX: ["ReadWriteOnce", "ReadOnlyMany"]}
     assert split(example)[1].spec.access_modes == modes[example.access]
 
@@ -95,7 +94,7 @@ def test_image_and_label_follow_gpu_and_signature(gpu, cosign, tag):
 
 
 @EVERY
-def test_only_kind_gets_the_init_container_that_sets_permissions(example):
+def test_environments_place_workloads(example):
     wanted = ["fix-permissions"] if example.environment is Environment.KIND else []
     for spec in split(example)[3]:
         assert [each.name for each in spec.init_containers] == wanted
@@ -103,6 +102,9 @@ def test_only_kind_gets_the_init_container_that_sets_permissions(example):
             assert init.security_context.run_as_user == 0
             assert init.volume_mounts[0].name == spec.volumes[0].name
             assert init.volume_mounts[0].mount_path in init.command[-1]
+    divided = example.environment is Environment.KIND and example.access is Access.RWO
+    wanted = [{}, {"gkm-test-node": "true"}, {"gkm-test-node": "false"}] if divided else [{}] * 3
+    assert [spec.node_selector for spec in split(example)[3]] == wanted
 
 
 @EVERY
@@ -134,20 +136,6 @@ def test_nodes_are_found_by_any_label_of_a_card_of_the_vendor(gpu, devices):
     terms = split(example)[3][0].affinity.node_affinity.required_during_scheduling_ignored_during_execution
     keys = [[each.key for each in term.match_expressions] for term in terms.node_selector_terms]
     assert keys == [[f"feature.node.kubernetes.io/pci-{device}.present"] for device in devices]
-
-
-@EVERY
-def test_daemon_sets_in_kind_divide_its_nodes(example):
-    divided = example.environment is Environment.KIND and example.access is Access.RWO
-    wanted = [{}, {"gkm-test-node": "true"}, {"gkm-test-node": "false"}] if divided else [{}] * 3
-    assert [spec.node_selector for spec in split(example)[3]] == wanted
-
-
-@EVERY
-def test_a_daemon_set_selects_its_own_pods(example):
-    for each in split(example)[2]:
-        if isinstance(each, DaemonSet):
-            assert each.spec.selector.match_labels.items() <= each.spec.template.metadata.labels.items()
 
 
 @pytest.mark.parametrize("environment", Environment)

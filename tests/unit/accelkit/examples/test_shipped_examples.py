@@ -85,13 +85,3 @@ def test_the_scripts_write_show_and_clean_up(tmp_path):
     assert "pci-1200_1002.present" in shown
     assert run_script("cleanup-files.sh", folder=tmp_path).stdout == f"deleted {path}\n"
     assert not (tmp_path / path).exists()
-
-
-def test_the_help_of_the_script_has_samples_that_are_commands(tmp_path):
-    helped = run_script("generate-files.sh", "--help", folder=tmp_path).stdout
-    samples = [line.split("accelkit examples generate ")[1] for line in helped.splitlines() if "s generate " in line]
-    assert [sample.split() for sample in samples[1:4]] == [
-        ["rwo", "namespace", "rocm", "v3", "kind"],
-        ["rox", "cluster", "cuda", "v2", "nfd"],
-        ["rox", "ns", "rocm", "v3"],
-    ]

@@ -21,9 +21,6 @@ def test_the_time_is_that_of_the_last_change_of_the_status_and_not_of_its_words(
     other = merge_conditions(same, [ready(is_so=True)], now=NOW, generation=2)
     assert [each[0].last_transition_time for each in (first, same, other)] == [BEFORE, BEFORE, NOW]
     assert (same[0].message, same[0].observed_generation) == ("2 of 3 nodes", 2)
-
-
-def test_what_is_not_said_any_more_goes():
     former = merge_conditions([], [ready(is_so=True), state(ConditionType.OUTDATED, "x", holds=True)], now=BEFORE)
     assert [each.type for each in merge_conditions(former, [ready(is_so=True)], now=NOW)] == ["Ready"]
 
@@ -37,13 +34,10 @@ def test_what_nobody_knows_is_unknown_and_does_not_hold(is_so, status):
     assert not holds(conditions, ConditionType.VERIFIED)
 
 
-def test_a_message_is_short_and_steers_no_terminal():
+def test_a_message_is_short_and_zeros_are_written():
     message = ready(is_so=False, message="\x1b[31m" + "x" * 5000).message
     assert len(message) <= 1024
     assert "\x1b" not in message
-
-
-def test_zeros_are_written_so_that_a_merge_patch_leaves_no_former_number():
     assert msgspec.to_builtins(CacheCounts(node_cnt=2)) == {
         "nodeCnt": 2,
         "nodeInUseCnt": 0,

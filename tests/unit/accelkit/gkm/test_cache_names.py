@@ -35,7 +35,7 @@ def test_the_claim_is_named_as_the_cache_and_the_pinned_one_after_it_with_12_dig
     assert names.name_pinned_claim("team/cache", DIGEST) == "cache-abababababab"
 
 
-def test_volumes_and_links_of_different_caches_namespaces_and_digests_have_different_names():
+def test_folders_volumes_and_links_of_what_differs_have_different_names():
     volumes = {
         names.name_volume(key, namespace, digest)
         for key in ("a/b", "/b", "/a")
@@ -44,25 +44,19 @@ def test_volumes_and_links_of_different_caches_namespaces_and_digests_have_diffe
     }
     assert len(volumes) == 18
     assert len({names.build_link_path(key) for key in (*KEYS, "team/b", "/b", "teamb")}) == len(KEYS) + 3
-
-
-def test_long_names_that_begin_alike_have_different_labels():
-    one, two = (names.build_labels("team/" + "a" * 200 + end)[names.CACHE_LABEL] for end in ("b", "c"))
-    assert one != two
-    assert len(one) == len(two) == 63
-
-
-def test_caches_of_a_namespace_and_of_the_cluster_are_told_apart_by_their_scope():
-    labels = [names.build_labels(key) for key in ("team/cache", "/cache")]
-    assert [each[names.SCOPE_LABEL] for each in labels] == ["team", "cluster"]
-    assert names.DIGEST_LABEL not in labels[0]
-
-
-def test_one_folder_is_for_one_digest_at_one_mount_path():
     folders = {names.build_cache_path(digest, path) for digest in (DIGEST, OTHER) for path in ("", "/a", "/b")}
     assert len(folders) == 6
     assert all(each.startswith("/var/lib/accelkit/kernel-caches/sha256-") for each in folders)
     assert names.build_cache_path(DIGEST, "").endswith(f"/sha256-{'ab' * 32}/cache")
+
+
+def test_labels_tell_caches_apart():
+    one, two = (names.build_labels("team/" + "a" * 200 + end)[names.CACHE_LABEL] for end in ("b", "c"))
+    assert one != two
+    assert len(one) == len(two) == 63
+    labels = [names.build_labels(key) for key in ("team/cache", "/cache")]
+    assert [each[names.SCOPE_LABEL] for each in labels] == ["team", "cluster"]
+    assert names.DIGEST_LABEL not in labels[0]
 
 
 def test_the_name_of_a_pinned_claim_is_read_as_it_was_written_also_where_it_was_shortened():

@@ -11,6 +11,7 @@ import uvloop
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from http2_client import speaking
 from http_service import connected, serving
+from support.handlers import Gate
 from support.waiting import until
 
 from accelkit.serving import server as module
@@ -20,18 +21,6 @@ from accelkit.serving.server import HttpServer, Reply
 
 async def echo(method, path, body):
     return Reply(201, json.dumps([method, path, body.decode()]).encode())
-
-
-class Gate:
-    """Answers when it is opened."""
-
-    def __init__(self):
-        self.open, self.asked = asyncio.Event(), 0
-
-    async def handle(self, *_):
-        self.asked += 1
-        await self.open.wait()
-        return Reply(200, b"done")
 
 
 async def test_a_request_is_answered(pki):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 
 import hpack
@@ -26,6 +25,7 @@ from http2_client import (
     speaking,
 )
 from http_service import hello, serving
+from support.handlers import Gate
 from support.waiting import until
 
 from accelkit.serving import connections as connections_module
@@ -71,14 +71,8 @@ async def test_a_flood_of_frames_ends_its_connection_and_no_other(pki, flood):
 
 
 async def test_requests_that_are_given_up_at_once_end_their_connection(pki):
-    asked, gate = [], asyncio.Event()
-
-    async def handle(*request):
-        asked.append(request)
-        await gate.wait()
-        return Reply(200, b"")
-
-    async with serving(handle, tls=pki.files) as (server, at), speaking(at, pki.client()) as attacker:
+    gate = Gate()
+    async with serving(gate.handle, tls=pki.files) as (server, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(
             *(
                 frame(HEADERS, HEAD, number, END_HEADERS | END_STREAM) + frame(RST_STREAM, struct.pack(">I", 8), number)
@@ -87,45 +81,34 @@ async def test_requests_that_are_given_up_at_once_end_their_connection(pki):
         )
         assert (await attacker.until_closed())[0] == CALM
         # Each is worked at to its end, so no more are begun than there may be at once.
-        assert len(asked) <= module.MOST_STREAMS
-        gate.set()
+        assert gate.asked <= module.MOST_STREAMS
+        gate.open.set()
         await until(lambda: not server._reading)
 
 
 async def test_who_has_given_requests_up_gets_no_room_before_they_end(pki):
-    gate, asked = asyncio.Event(), []
-
-    async def handle(*request):
-        asked.append(request)
-        await gate.wait()
-        return Reply(200, b"")
-
-    async with serving(handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
+    gate = Gate()
+    async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
         for _ in range(module.MOST_STREAMS):
             number = await client.send("GET", "/")
             client.http.reset_stream(number)
         await client.flush()
         refused = await client.ask("GET", "/")
         assert refused.reset == ErrorCodes.REFUSED_STREAM
-        assert len(asked) <= module.MOST_STREAMS
-        gate.set()
+        assert gate.asked <= module.MOST_STREAMS
+        gate.open.set()
         while (await client.ask("GET", "/")).status != 200:
             pass
 
 
 async def test_more_requests_at_once_than_were_allowed_end_the_connection(pki):
-    gate = asyncio.Event()
-
-    async def wait(*_):
-        await gate.wait()
-        return Reply(200, b"")
-
-    async with serving(wait, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+    gate = Gate()
+    async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(
             *(frame(HEADERS, HEAD, each, END_HEADERS | END_STREAM) for each in streams(module.MOST_STREAMS + 1))
         )
         assert (await attacker.until_closed())[0] in {PROTOCOL, ErrorCodes.REFUSED_STREAM}
-        gate.set()
+        gate.open.set()
 
 
 async def test_a_head_in_pieces_without_end_ends_its_connection(pki):
@@ -176,16 +159,11 @@ async def test_a_body_in_pieces_of_one_byte_ends_its_connection(pki):
     ],
 )
 async def test_what_is_no_http2_ends_its_connection_and_nothing_else(pki, caplog, frames):
-    gate = asyncio.Event()
-
-    async def wait(*_):
-        await gate.wait()
-        return Reply(200, b"")
-
-    async with serving(wait, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+    gate = Gate()
+    async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(*frames)
         goodbye = await attacker.until_closed()
-        gate.set()
+        gate.open.set()
         assert goodbye is None or goodbye[0]
         async with speaking(at, pki.client()) as client:
             assert (await client.ask("GET", "/")).status == 200
@@ -240,7 +218,7 @@ async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
         await until(lambda: not server._connections._served and not server._connections._waiting)
 
 
-def test_a_meter_gives_anew_with_time_and_with_each_answer():
+def test_a_meter_reads_frames_however_they_are_cut_and_gives_anew_with_time():
     now = [0.0]
     meter = FrameMeter(lambda: now[0])
     meter.take(PREFACE)
@@ -253,9 +231,6 @@ def test_a_meter_gives_anew_with_time_and_with_each_answer():
     meter.take(3 * ping)
     with pytest.raises(FloodError):
         meter.take(ping)
-
-
-def test_a_meter_reads_frames_however_they_are_cut():
     text = PREFACE + frame(HEADERS, HEAD, 1, END_HEADERS) + frame(DATA, 3000 * b"x", 1) + 2000 * frame(PING, bytes(8))
     for size in (1, 7, 8, 9, 10, 1000):
         meter = FrameMeter(lambda: 0.0)

@@ -7,6 +7,7 @@ import socket
 import pytest
 from http_service import Pki, connected, reconnected, serving
 from ports import free_port
+from support.handlers import Gate
 from support.waiting import until
 
 from accelkit.errors import ConfigurationError
@@ -21,18 +22,6 @@ async def echo(method, path, body):
     """Answer with what was asked; /bye closes the connection."""
     asked = json.dumps([method, path, body.decode()]).encode()
     return Reply(201, asked, "text/plain; charset=utf-8", close=path == "/bye")
-
-
-class Gate:
-    """Answers once it is open."""
-
-    def __init__(self):
-        self.asked, self.open = 0, asyncio.Event()
-
-    async def handle(self, *_):
-        self.asked += 1
-        await self.open.wait()
-        return Reply(200, b"late")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -63,10 +52,13 @@ async def test_a_slow_answer_holds_up_no_other():
         assert await slow.answer() == await other.answer()
 
 
-async def test_a_body_in_chunks_is_put_together():
+async def test_a_body_in_chunks_is_put_together_and_websockets_are_not_served():
     async with serving(echo) as (_, at), connected(at) as connection:
         _, _, body = await connection.ask("POST", "/", b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", CHUNKED)
     assert json.loads(body) == ["POST", "/", "onetwo"]
+    upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA=="]
+    async with serving(echo) as (_, at), connected(at) as connection:
+        assert (await connection.ask("GET", "/", headers=upgrade))[0] == 201
 
 
 async def test_a_body_of_up_to_128_mib_is_read_and_a_larger_one_refused_before_it_is_sent():
@@ -123,12 +115,6 @@ async def test_what_is_no_http_is_refused_and_disturbs_nobody():
         await broken.send("nonsense nonsense", "/", headers=["Content-Length: -5"])
         assert not (await broken.reader.read()).startswith(b"HTTP/1.1 2")
         assert (await other.ask("GET", "/"))[0] == 201
-
-
-async def test_websockets_are_not_served():
-    upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA=="]
-    async with serving(echo) as (_, at), connected(at) as connection:
-        assert (await connection.ask("GET", "/", headers=upgrade))[0] == 201
 
 
 async def test_the_end_waits_for_answers_under_way_and_frees_the_port():
@@ -220,7 +206,7 @@ async def test_a_server_that_cannot_begin_leaves_nothing_running_and_frees_its_p
     HttpServer(at, echo)._socket.close()
 
 
-async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
+async def test_a_port_in_use_is_an_error_and_one_just_closed_by_us_is_not():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
@@ -228,9 +214,6 @@ async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
         with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use") as e:
             HttpServer(Listen("127.0.0.1", port), echo)
     assert "another port" in e.value.next_step
-
-
-async def test_a_port_whose_connections_were_just_closed_by_us_can_be_used_again():
     async with serving(echo) as (_, at), connected(at) as connection:
         await connection.ask("GET", "/bye")
         assert await connection.closed()

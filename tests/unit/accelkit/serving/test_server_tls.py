@@ -41,12 +41,6 @@ async def served(at, pki, certificate):
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def test_a_client_of_our_authority_is_served(pki):
-    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
-        status, headers, body = await connection.ask("GET", "/")
-    assert (status, headers["content-type"], body) == (200, "application/json", b"hello")
-
-
 @pytest.mark.parametrize("name", ["", "stranger"])
 async def test_a_client_without_a_certificate_of_our_authority_is_not_served(pki, name):
     async with serving(hello, tls=pki.files) as (_, at):

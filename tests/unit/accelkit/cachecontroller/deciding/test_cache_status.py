@@ -120,7 +120,13 @@ def test_what_a_node_cannot_judge_is_not_what_no_node_has_judged(seen):
     assert holds(assemble(cache(), seen), "Compatible") == ("True", "Compatible")
 
 
-def test_variables_that_a_node_found_in_the_files_are_taken_over(seen):
+def test_recorded_variables_are_the_labels_else_what_nodes_found_in_the_files(seen):
+    of = cache()
+    of.status.recorded_environment = {"VLLM_USE_V1": "1"}
+    labels = ImageLabels(format="vllm")
+    again = assemble(of, seen, judgement=Judgement(ASKED, 1000.0, DIGEST, labels=labels))
+    assert again.recorded_environment == {"VLLM_USE_V1": "1"}
+    assert assemble(of, seen, judgement=Judgement(ASKED, 1000.0, OTHER, labels=labels)).recorded_environment == {}
     assert assemble(cache(), seen).recorded_environment == {}
     report(seen, "n1", now=entry(), then=entry())
     told = {"VLLM_USE_V1": "1", "VLLM_KEY": "[redacted]", "PATH": "/", "VLLM_LONG": "x" * 257}
@@ -129,23 +135,9 @@ def test_variables_that_a_node_found_in_the_files_are_taken_over(seen):
     # A former digest was captured under others.
     report(seen, "n2", now=entry(), then=msgspec.structs.replace(entry(), recorded_environment=told))
     assert assemble(cache(), seen).recorded_environment == {}
-
-
-def test_what_the_images_label_says_of_variables_comes_first(seen):
-    report(seen, "n1", now=msgspec.structs.replace(entry(), recorded_environment={"VLLM_USE_V1": "1"}))
     labels = ImageLabels(format="vllm", variables={"VLLM_USE_V1": False})
     found = assemble(cache(), seen, judgement=Judgement(ASKED, 1000.0, DIGEST, labels=labels))
     assert found.recorded_environment == {"VLLM_USE_V1": "0"}
-
-
-def test_what_nodes_told_once_stays_for_the_digest_and_for_no_other(seen):
-    """They tell it no more once the status has it."""
-    of = cache()
-    of.status.recorded_environment = {"VLLM_USE_V1": "1"}
-    labels = ImageLabels(format="vllm")
-    again = assemble(of, seen, judgement=Judgement(ASKED, 1000.0, DIGEST, labels=labels))
-    assert again.recorded_environment == {"VLLM_USE_V1": "1"}
-    assert assemble(of, seen, judgement=Judgement(ASKED, 1000.0, OTHER, labels=labels)).recorded_environment == {}
 
 
 def test_a_node_that_is_full_degrades_a_cache(seen):
@@ -183,9 +175,6 @@ def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
     assert holds(assemble(cache(), seen), "Outdated") == ("True", "Outdated")
     seen.take_node_event("DELETED", SeenNode(ObjectMeta(name="n0")))
     assert assemble(cache(), seen).counts.node_cnt == 1
-
-
-def test_pods_that_leave_are_counted(seen):
     meta = {"name": "p", "namespace": "team", "uid": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     volumes = [{"persistentVolumeClaim": {"claimName": "kernels"}}]
     seen.take_pod_event("ADDED", msgspec.convert({"metadata": meta, "spec": {"volumes": volumes}}, SeenPod))
@@ -199,26 +188,26 @@ def test_misses_of_one_node_are_told(seen):
     assert holds(assemble(cache(), seen), "Effective") == ("False", "Misses")
 
 
-def test_namespaces_that_are_missing_are_told_and_the_others_go_on(seen):
+def test_a_cache_of_the_cluster_needs_namespaces_that_exist(seen):
     report(seen, "n0", namespace="", now=entry())
     status = assemble(cache("team", "later"), seen)
     assert holds(status, "Ready")[0] == "True"
     assert status.pvc_status["later"].conditions[0].reason == "NamespaceMissing"
     assert holds(assemble(cache("later"), seen, {}), "Ready") == ("False", "NamespaceMissing")
-
-
-def test_a_cache_of_the_cluster_needs_namespaces(seen):
     of = cache("team")
     of.spec.workload_namespaces = ()
     assert holds(assemble(of, seen, {}), "Ready") == ("False", "NoWorkloadNamespaces")
 
 
-def test_a_claim_that_is_taken_is_a_failure(seen):
+def test_what_is_taken_or_refused_is_ready_nowhere(seen):
     report(seen, "n0", now=entry())
     taken = PvcStatus(conditions=[state(ConditionType.READY, Reason.CLAIM_EXISTS, "theirs", holds=False)])
     status = assemble(cache(), seen, {"team": taken})
     assert holds(status, "Ready") == ("False", "ClaimExists")
     assert holds(status, "Degraded") == ("True", "ClaimExists")
+    status = assemble(cache(), seen, {}, Judgement(ASKED, 1.0, DIGEST, Refused("NoSignatures", "none")))
+    assert holds(status, "Ready") == ("False", "NoSignatures")
+    assert status.pvc_status == {}
 
 
 def test_where_nothing_was_learnt_the_rest_stays_as_it_was(seen):
@@ -231,13 +220,6 @@ def test_where_nothing_was_learnt_the_rest_stays_as_it_was(seen):
     assert holds(status, "Ready") == ("True", "Ready")
     assert holds(status, "Verified") == ("Unknown", "Pending")
     assert status.pvc_status == of.status.pvc_status
-
-
-def test_what_is_refused_is_ready_nowhere(seen):
-    report(seen, "n0", now=entry())
-    status = assemble(cache(), seen, {}, Judgement(ASKED, 1.0, DIGEST, Refused("NoSignatures", "none")))
-    assert holds(status, "Ready") == ("False", "NoSignatures")
-    assert status.pvc_status == {}
 
 
 @pytest.mark.parametrize(

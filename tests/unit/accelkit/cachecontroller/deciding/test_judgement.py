@@ -52,26 +52,32 @@ def holds(decision, type_: str) -> tuple[str, str]:
     return next((each.status, each.reason) for each in decision.conditions if each.type == type_)
 
 
-def test_a_cache_that_nobody_judged_yet_is_judged_now():
+def test_a_cache_is_judged_now_and_served_by_the_verdict_until_it_is_due():
     decision = ask(cache())
     assert decision.judge_at == NOW
     assert (decision.serves, decision.withdrawn) == (False, False)
     assert holds(decision, "Verified") == ("Unknown", "Pending")
-
-
-def test_a_verdict_in_favour_is_served_and_given_anew_later():
     decision = ask(cache(), Judgement(ASKED, NOW - 1, DIGEST, None, ({"policy": "p", "signer": "s"},), VLLM))
     assert decision.serves
     assert decision.judge_at == NOW - 1 + AGAIN
     status = decision.status
     assert (status.resolved_digest, status.mount_path, status.cache_bytes) == (DIGEST, "/root/x", 7)
     assert status.verification.verified_at == "1970-01-01T02:46:39Z"
+    former = Judgement(Question(IMAGE, "sha256:other"), NOW, OTHER)
+    assert not ask(cache(), former).serves
 
 
-def test_a_mount_path_of_the_spec_wins():
+def test_the_status_has_path_mounts_and_variables_of_the_cache():
     decision = ask(cache(mount_path="/here"), Judgement(ASKED, NOW, DIGEST, labels=VLLM))
     assert decision.status.mount_path == "/here"
     assert ask(cache(), Judgement(ASKED, NOW, DIGEST)).status.mount_path == "/cache"
+    status = ask(cache(mount_path="/cache"), Judgement(ASKED, NOW, DIGEST, labels=VLLM)).status
+    assert (status.cache_format, status.capture_path, status.cache_bytes) == ("vllm", "/root/x", 7)
+    assert status.mounts == [CacheMount("/cache")]
+    assert status.variables["VLLM_CACHE_ROOT"] == "/cache"
+    labels = msgspec.structs.replace(VLLM, variables={"VLLM_USE_V1": True, "VLLM_PP_LAYER_PARTITION": None})
+    status = ask(cache(), Judgement(ASKED, NOW, DIGEST, labels=labels)).status
+    assert status.recorded_environment == {"VLLM_USE_V1": "1", "VLLM_PP_LAYER_PARTITION": ""}
 
 
 def test_a_controller_that_starts_anew_believes_the_status_until_it_is_due():
@@ -80,9 +86,6 @@ def test_a_controller_that_starts_anew_believes_the_status_until_it_is_due():
     assert decision.judge_at == NOW - 10 + AGAIN
     # Of another spec, the path may be another.
     assert ask(cache(verified(observed_generation=0))).judge_at == NOW
-
-
-def test_a_time_in_the_future_does_not_put_judging_off_for_ever():
     status = verified()
     status.verification.verified_at = "2999-01-01T00:00:00Z"
     assert ask(cache(status)).judge_at == NOW + AGAIN
@@ -105,11 +108,6 @@ def test_other_policies_or_another_image_begin_nothing_until_judged(wrong):
     assert decision.status.previous_digests == [DIGEST]
 
 
-def test_an_answer_to_another_question_does_not_count():
-    former = Judgement(Question(IMAGE, "sha256:other"), NOW, OTHER)
-    assert not ask(cache(), former).serves
-
-
 def test_a_registry_that_is_away_takes_nothing_back_and_is_asked_again_soon():
     decision = ask(cache(verified()), Judgement(ASKED, NOW, "", GONE, attempts=1))
     assert decision.serves
@@ -120,29 +118,23 @@ def test_a_registry_that_is_away_takes_nothing_back_and_is_asked_again_soon():
     assert NOW + 200 < many.judge_at <= NOW + 300
 
 
-def test_a_tag_that_moved_to_what_is_refused_leaves_the_digest_in_use():
+def test_a_refusal_of_the_digest_in_use_withdraws_it_and_one_of_another_does_not():
     decision = ask(cache(verified()), Judgement(ASKED, NOW, OTHER, UNSIGNED))
     assert decision.serves
     assert decision.status.resolved_digest == DIGEST
     assert holds(decision, "Resolved") == ("False", "NoSignatures")
-
-
-def test_a_refusal_of_the_digest_in_use_withdraws_it():
     decision = ask(cache(verified()), Judgement(ASKED, NOW, DIGEST, UNSIGNED))
     assert decision.withdrawn
     assert (decision.status.resolved_digest, decision.status.verification) == ("", None)
+    decision = ask(cache(verified()), None, Refused("NotCovered", "no policy"))
+    assert decision.withdrawn
+    assert decision.judge_at is None
+    assert holds(decision, "Verified") == ("False", "NotCovered")
 
 
 def test_another_digest_puts_the_former_behind_it_and_one_that_returns_in_front():
     moved = ask(cache(verified(previous_digests=[OTHER])), Judgement(ASKED, NOW, OTHER)).status
     assert (moved.resolved_digest, moved.previous_digests) == (OTHER, [DIGEST])
-
-
-def test_what_is_refused_without_a_request_is_withdrawn_and_not_judged():
-    decision = ask(cache(verified()), None, Refused("NotCovered", "no policy"))
-    assert decision.withdrawn
-    assert decision.judge_at is None
-    assert holds(decision, "Verified") == ("False", "NotCovered")
 
 
 def test_a_broken_policy_refuses_what_is_new_and_begins_nothing_with_what_is_there():
@@ -167,16 +159,3 @@ def test_images_and_secrets_beyond_reason_are_refused():
     refused = read_image(of)
     assert refused.reason == "InvalidImage"
     assert len(refused.message) < 1000
-
-
-def test_mounts_and_variables_follow_the_mount_path():
-    status = ask(cache(mount_path="/cache"), Judgement(ASKED, NOW, DIGEST, labels=VLLM)).status
-    assert (status.cache_format, status.capture_path, status.cache_bytes) == ("vllm", "/root/x", 7)
-    assert status.mounts == [CacheMount("/cache")]
-    assert status.variables["VLLM_CACHE_ROOT"] == "/cache"
-
-
-def test_the_status_says_which_variables_the_cache_was_captured_with():
-    labels = msgspec.structs.replace(VLLM, variables={"VLLM_USE_V1": True, "VLLM_PP_LAYER_PARTITION": None})
-    status = ask(cache(), Judgement(ASKED, NOW, DIGEST, labels=labels)).status
-    assert status.recorded_environment == {"VLLM_USE_V1": "1", "VLLM_PP_LAYER_PARTITION": ""}

@@ -38,10 +38,17 @@ def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
     assert (plan.states["team"].pvc_name, plan.states["team"].pvc_owner) == ("kernels", "Agent")
 
 
-def test_no_volume_is_made_before_the_claim_is_known_to_be_ours(seen):
-    # One of that name that is not ours would be bound to it.
+def test_what_cannot_have_a_claim_gets_nothing(seen):
     plan = MODE.plan(cache(), seen)
     assert {name.kind for name, _ in plan.create} == {CLAIMS}
+    plan = MODE.plan(cache(access_modes=("ReadWriteOncePod",)), seen)
+    assert not plan.create
+    assert ready(plan) == ("False", "AccessModeUnsupported")
+    of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("gone", "leaving")), cache().status)
+    seen.replace_namespaces([SeenName(ObjectMeta(name="leaving", deletion_timestamp="2026-01-01T00:00:00Z"))])
+    plan = MODE.plan(of, seen)
+    assert not plan.create
+    assert ready(plan, "leaving") == ("False", "Deleting")
 
 
 @pytest.mark.parametrize(
@@ -95,33 +102,15 @@ def test_a_claim_that_somebody_deleted_is_made_anew_and_gets_its_volume(seen):
     assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))).spec["claimRef"]["uid"] == uid
 
 
-def test_a_claim_that_is_being_deleted_is_waited_for(seen):
-    settle(seen, cache())
-    seen.find(LINK).metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    plan = MODE.plan(cache(), seen)
-    assert not plan.create
-    assert ready(plan) == ("False", "Deleting")
-
-
-def test_labels_that_a_tenant_took_off_are_put_back(seen):
+def test_a_claim_that_changes_is_waited_for_or_mended(seen):
     settle(seen, cache())
     seen.find(LINK).metadata.labels = None
     settle(seen, cache())
     assert names.build_labels(KEY).items() <= seen.find(LINK).metadata.labels.items()
-
-
-def test_a_namespace_that_is_missing_or_leaves_gets_nothing(seen):
-    of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("gone", "leaving")), cache().status)
-    seen.replace_namespaces([SeenName(ObjectMeta(name="leaving", deletion_timestamp="2026-01-01T00:00:00Z"))])
-    plan = MODE.plan(of, seen)
+    seen.find(LINK).metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    plan = MODE.plan(cache(), seen)
     assert not plan.create
-    assert ready(plan, "leaving") == ("False", "Deleting")
-
-
-def test_modes_that_claims_on_nodes_cannot_have_are_refused(seen):
-    plan = MODE.plan(cache(access_modes=("ReadWriteOncePod",)), seen)
-    assert not plan.create
-    assert ready(plan) == ("False", "AccessModeUnsupported")
+    assert ready(plan) == ("False", "Deleting")
 
 
 def test_another_digest_gets_a_claim_beside_the_former_one(seen):

@@ -73,13 +73,17 @@ def test_a_volume_of_a_csi_driver_is_written_with_one_mode_and_read_with_the_oth
     assert [*dict.fromkeys(seen)] == [("ReadWriteOnce", "ReadOnlyMany"), ("ReadWriteOnce",), ("ReadOnlyMany",)]
 
 
-def test_a_clone_is_never_asked_of_a_provisioner_that_would_ignore_it():
+def test_neither_clones_nor_classes_are_asked_for_that_do_not_exist():
     cluster = Cluster(refuses={BOTH: "access mode"}, csi=False)
     sources = []
     put = cluster.put
     cluster.put = lambda name, body: (sources.append((body.get("spec") or {}).get("dataSource")), put(name, body))[1]
     settle(cluster, cache_of(**READERS))
     assert not any(sources)
+    plan = one_pass(Cluster(), cache_of(storageClassName="slow"))
+    assert ready_of(plan).reason == "InvalidSpec"
+    assert "StorageClass slow" in ready_of(plan).message
+    assert not plan.create
 
 
 def test_a_copy_is_checked_before_it_is_given_away():
@@ -99,7 +103,7 @@ def test_a_copy_is_checked_before_it_is_given_away():
     assert checks == [(False, False), (True, True)]
 
 
-def test_where_all_is_refused_the_provisioners_own_words_are_told():
+def test_where_all_is_refused_its_words_are_told_also_when_events_are_gone():
     words = "Only support ReadWriteOnce access mode"
     cluster = Cluster(refuses={BOTH: words, "ReadWriteMany": words})
     plan = settle(cluster, cache_of(**READERS))
@@ -108,29 +112,19 @@ def test_where_all_is_refused_the_provisioners_own_words_are_told():
     assert words in ready.message
     assert "StorageClass fast" in ready.message
     assert not cluster.all(JOBS), "no Job waits for a claim that will never be"
-
-
-def test_the_refusal_is_kept_when_its_events_are_gone():
-    words = "Only support ReadWriteOnce access mode"
-    cluster = Cluster(refuses={BOTH: words, "ReadWriteMany": words})
-    cache = cache_of(**READERS)
-    settle(cluster, cache)
     for name in [each for each in cluster.objects if each.kind.kind == "Event"]:
         del cluster.objects[name]
-    plan = one_pass(cluster, cache)
+    plan = one_pass(cluster, cache_of(**READERS))
     assert ready_of(plan).reason == "AccessModeUnsupported"
     assert not plan.create
 
 
-def test_what_may_pass_is_no_refusal():
+def test_what_may_pass_or_concerns_another_claim_is_no_refusal():
     cluster = Cluster(refuses={BOTH: "exceeded quota: disk space"})
     plan = settle(cluster, cache_of(**READERS))
     ready = ready_of(plan)
     assert (ready.status, ready.reason) == ("False", "Extracting")
     assert "exceeded quota: disk space" in ready.message
-
-
-def test_events_of_other_claims_say_nothing():
     cluster = Cluster()
     cache = cache_of(**READERS)
     one_pass(cluster, cache)
@@ -139,10 +133,3 @@ def test_events_of_other_claims_say_nothing():
     event = next(o for n, o in cluster.objects.items() if n.kind.kind == "Event")
     event["involvedObject"]["uid"] = "of-a-former-claim"
     assert ready_of(settle(cluster, cache)).status == "True"
-
-
-def test_a_storage_class_that_is_not_there_is_named():
-    plan = one_pass(Cluster(), cache_of(storageClassName="slow"))
-    assert ready_of(plan).reason == "InvalidSpec"
-    assert "StorageClass slow" in ready_of(plan).message
-    assert not plan.create

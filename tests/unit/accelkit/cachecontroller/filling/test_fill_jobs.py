@@ -60,7 +60,7 @@ def test_a_size_that_is_none_is_refused(size):
         measure_claim(CacheSpec(size=size), 0)
 
 
-def test_a_job_has_no_rights_and_no_token():
+def test_a_job_has_no_rights_and_ends_by_itself():
     pod = pod_of(job_of())
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"]
@@ -72,14 +72,13 @@ def test_a_job_has_no_rights_and_no_token():
         "capabilities": {"drop": ["ALL"]},
     }
     assert container["resources"]["limits"]["memory"]
-
-
-def test_a_job_ends_by_itself():
     spec = job_of()["spec"]
     assert spec["activeDeadlineSeconds"]
     assert spec["ttlSecondsAfterFinished"]
     assert spec["backoffLimit"] == 0
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    words = pod_of(job_of(namespace="", workloadNamespaces=["team"]))["containers"][0]["args"]
+    assert "--namespace" not in words
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -101,11 +100,6 @@ def test_the_command_of_a_job_takes_its_arguments(check, monkeypatch):
         assert all(paths)
         assert context.params["namespace"] == "team"
         assert context.params["plain_http"]
-
-
-def test_a_cache_of_the_cluster_is_judged_for_no_namespace():
-    words = pod_of(job_of(namespace="", workloadNamespaces=["team"]))["containers"][0]["args"]
-    assert "--namespace" not in words
 
 
 def test_the_policies_that_cover_an_image_come_to_the_job_as_a_file(tmp_path):

@@ -41,6 +41,20 @@ def fetched(cluster, ready=2, wanted=3):
         each["status"] = {"numberReady": ready, "desiredNumberScheduled": wanted}
 
 
+def body_of(cluster):
+    """The DaemonSet that fetches an image."""
+    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    return body
+
+
+@pytest.fixture
+def cluster():
+    """A cluster whose nodes are asked to fetch an image."""
+    cluster = Cluster()
+    one_pass(cluster, image_cache())
+    return cluster
+
+
 def test_it_is_ready_once_a_node_has_the_image():
     cluster = Cluster()
     assert ready_of(one_pass(cluster, image_cache())).reason == "Pending"
@@ -51,10 +65,8 @@ def test_it_is_ready_once_a_node_has_the_image():
     assert (ready_of(plan).status, ready_of(plan).message) == ("True", "2 of 3 nodes have the image")
 
 
-def test_nodes_fetch_it_by_digest_and_without_rights():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+def test_it_is_ready_once_a_node_has_fetched_the_image_by_digest_and_without_rights(cluster):
+    body = body_of(cluster)
     pod = body["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "kernel-cache", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}]
     assert pod["automountServiceAccountToken"] is False
@@ -62,11 +74,9 @@ def test_nodes_fetch_it_by_digest_and_without_rights():
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_new_digest_is_fetched_and_the_former_one_goes():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
+def test_a_new_digest_is_fetched_and_the_former_one_goes(cluster):
     one_pass(cluster, image_cache(SECOND))
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    body = body_of(cluster)
     assert SECOND in body["spec"]["template"]["spec"]["volumes"][0]["image"]["reference"]
 
 
@@ -99,14 +109,6 @@ def test_only_what_needs_no_rewriting_is_delivered(facts, accepted):
     assert (ready_of(plan).reason == "NotRelocatable") is not accepted
 
 
-def test_what_cannot_be_delivered_any_more_is_taken_back():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
-    plan = one_pass(cluster, image_cache(capture="/elsewhere"))
-    assert ready_of(plan).reason == "NotRelocatable"
-    assert not cluster.all(DAEMON_SETS)
-
-
 @pytest.mark.parametrize(
     ("cache_format", "formats", "relocatable"),
     [
@@ -133,10 +135,8 @@ def test_what_the_api_server_refuses_is_told_in_its_words():
     assert plan.wake_after
 
 
-def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later(cluster):
+    body = body_of(cluster)
     body["spec"]["template"]["spec"]["volumes"] = []
     body["metadata"]["creationTimestamp"] = "1970-01-12T13:46:40Z"
     fetched(cluster)
@@ -149,10 +149,8 @@ def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later():
     assert one_pass(cluster, image_cache()).create
 
 
-def test_nodes_whose_runtime_ignores_folders_of_images_are_named():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+def test_nodes_whose_runtime_ignores_folders_of_images_are_named(cluster):
+    body = body_of(cluster)
     container = body["spec"]["template"]["spec"]["containers"][0]
     assert container["volumeMounts"][0]["subPath"] == "io.vllm.cache"
     fetched(cluster, ready=1, wanted=2)
@@ -170,10 +168,8 @@ def test_nodes_whose_runtime_ignores_folders_of_images_are_named():
 
 
 @pytest.mark.parametrize(("nested", "code"), [(True, 78), (False, 0)])
-def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(tmp_path, nested, code):
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(cluster, tmp_path, nested, code):
+    body = body_of(cluster)
     *shell, script, seen = body["spec"]["template"]["spec"]["containers"][0]["command"]
     assert seen == "/volume/io.vllm.cache"
     folder = tmp_path / "io.vllm.cache"
@@ -183,17 +179,14 @@ def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(tmp_pat
     assert done.returncode == code
 
 
-def test_no_pod_is_given_a_volume_that_would_be_dropped():
+def test_pods_see_the_folder_of_the_image_unless_it_would_be_dropped():
+    source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
+    assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
+    assert folder == "io.vllm.cache"
     cache = image_cache()
     dropped = state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, "", holds=False)
     status = msgspec.structs.replace(cache.status, conditions=[dropped])
     assert build_image_volume(msgspec.structs.replace(cache, status=status), FIRST) is None
-
-
-def test_pods_see_the_folder_of_the_image_that_has_the_files():
-    source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
-    assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
-    assert folder == "io.vllm.cache"
 
 
 @pytest.mark.parametrize(("facts", "digest"), [({"capture": "/elsewhere"}, FIRST), ({}, "")])
@@ -201,21 +194,21 @@ def test_pods_get_no_image_that_would_have_to_be_rewritten(facts, digest):
     assert build_image_volume(image_cache(**facts), digest) is None
 
 
-def test_a_changed_pod_template_moves_what_fetches_it():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
+def test_a_changed_pod_template_moves_what_fetches_it(cluster):
     one_pass(cluster, image_cache(podTemplate={"spec": {"nodeSelector": {"zone": "a"}}}))
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    body = body_of(cluster)
     assert body["spec"]["template"]["spec"]["nodeSelector"] == {"zone": "a"}
     one_pass(cluster, image_cache())
     assert "nodeSelector" not in body["spec"]["template"]["spec"]
     assert not one_pass(cluster, image_cache()).patch
 
 
-def test_nothing_is_left_of_a_cache_that_is_removed():
-    cluster = Cluster()
-    one_pass(cluster, image_cache())
+def test_what_is_removed_or_cannot_be_delivered_any_more_is_taken_back(cluster):
     cluster.carry_out(ImageDelivery(SETTINGS).plan_removal(image_cache(), cluster))
+    assert not cluster.all(DAEMON_SETS)
+    one_pass(cluster, image_cache())
+    plan = one_pass(cluster, image_cache(capture="/elsewhere"))
+    assert ready_of(plan).reason == "NotRelocatable"
     assert not cluster.all(DAEMON_SETS)
 
 
@@ -224,7 +217,7 @@ def test_pull_secrets_of_a_namespace_are_copied_for_what_fetches_it():
     cache = image_cache(imagePullSecrets=[{"name": "login"}])
     one_pass(cluster, cache)
     (copied,) = one_pass(cluster, cache).copies
-    (body,) = cluster.all(DAEMON_SETS, OURS).values()
+    body = body_of(cluster)
     assert copied.source == ("team", "login")
     assert copied.target[0] == OURS
     assert body["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": copied.target[1]}]

@@ -12,6 +12,14 @@ from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ObjectName
 from accelkit.gkm.conditions import ConditionType, find_condition
 
 
+@pytest.fixture
+def filled():
+    """A cluster in which the first digest of a cache is delivered."""
+    cluster = Cluster()
+    settle(cluster, cache_of())
+    return cluster
+
+
 def test_a_claim_is_filled_in_accelkits_namespace_and_given_to_the_workloads():
     cluster = Cluster()
     plan = settle(cluster, cache_of())
@@ -28,19 +36,20 @@ def test_a_claim_is_filled_in_accelkits_namespace_and_given_to_the_workloads():
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
     state = plan.states["team"]
     assert (state.pvc_name, state.pv_name, state.pvc_owner) == ("llama", claim["spec"]["volumeName"], "Operator")
-
-
-def test_nothing_is_left_in_accelkits_namespace_once_it_is_given():
-    cluster = Cluster()
-    settle(cluster, cache_of())
     assert not cluster.all(JOBS)
     assert not cluster.all(CONFIG_MAPS)
     assert not cluster.all(CLAIMS, OURS)
 
 
-def test_a_claim_that_waits_for_its_first_consumer_is_filled_too():
+def test_a_claim_that_waits_for_its_first_consumer_is_filled_by_a_job_of_the_digest():
     cluster = Cluster(late=True)
     assert ready_of(settle(cluster, cache_of(**READERS))).status == "True"
+    cluster = Cluster()
+    one_pass(cluster, cache_of())
+    one_pass(cluster, cache_of())
+    (job,) = cluster.all(JOBS).values()
+    assert read_claim(job) in cluster.all(CLAIMS, OURS)
+    assert f"quay.io/acme/cache@{FIRST}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 @pytest.mark.parametrize("csi", [False, True])
@@ -92,43 +101,34 @@ def test_a_failed_job_is_tried_again_later_and_its_words_are_told():
 # A new digest
 
 
-def test_a_new_digest_takes_the_place_of_one_that_nobody_uses():
-    cluster = Cluster()
-    settle(cluster, cache_of())
-    plan = settle(cluster, cache_of(SECOND))
-    assert ready_of(plan).status == "True"
-    assert plan.states["team"].pvc_name == "llama"
-    (volume,) = cluster.all(VOLUMES).values()
-    assert volume["metadata"]["annotations"]["cache.accelkit.io/digest"] == SECOND
-
-
-def test_pods_keep_a_former_digest_until_they_are_gone():
-    cluster = Cluster()
-    settle(cluster, cache_of())
-    former = cluster.objects[PLAIN]["spec"]["volumeName"]
-    cluster.use("llama", "old-pod")
-    plan = settle(cluster, cache_of(SECOND))
+def test_pods_keep_a_former_digest_until_they_are_gone(filled):
+    former = filled.objects[PLAIN]["spec"]["volumeName"]
+    filled.use("llama", "old-pod")
+    plan = settle(filled, cache_of(SECOND))
     state = plan.states["team"]
     assert ready_of(plan).status == "True"
     assert state.pvc_name == f"llama-{'2' * 12}"
     outdated = find_condition(state.conditions, ConditionType.OUTDATED)
     assert outdated.status == "True"
     assert "old-pod" in outdated.message
-    assert former in cluster.all(VOLUMES)
-    cluster.pods.clear()
-    plan = settle(cluster, cache_of(SECOND))
+    assert former in filled.all(VOLUMES)
+    filled.pods.clear()
+    plan = settle(filled, cache_of(SECOND))
     assert find_condition(plan.states["team"].conditions, ConditionType.OUTDATED).status == "False"
-    assert former not in cluster.all(VOLUMES)
-    assert len(cluster.all(VOLUMES)) == 1
+    assert former not in filled.all(VOLUMES)
+    assert len(filled.all(VOLUMES)) == 1
 
 
-def test_until_the_new_one_is_filled_pods_get_the_former():
-    cluster = Cluster()
-    settle(cluster, cache_of())
-    plan = one_pass(cluster, cache_of(SECOND))
+def test_a_new_digest_takes_the_place_of_the_former_once_it_is_filled(filled):
+    plan = one_pass(filled, cache_of(SECOND))
     assert plan.states["team"].pvc_name == "llama"
-    assert PLAIN in cluster.objects
+    assert PLAIN in filled.objects
     assert not plan.delete
+    plan = settle(filled, cache_of(SECOND))
+    assert ready_of(plan).status == "True"
+    assert plan.states["team"].pvc_name == "llama"
+    (volume,) = filled.all(VOLUMES).values()
+    assert volume["metadata"]["annotations"]["cache.accelkit.io/digest"] == SECOND
 
 
 @pytest.mark.parametrize("wanted", ["llama", f"llama-{'1' * 12}"])
@@ -176,14 +176,12 @@ def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
     assert not cluster.all(CONFIG_MAPS)
 
 
-def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone():
-    cluster = Cluster()
-    settle(cluster, cache_of())
-    cluster.use("llama")
-    assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster).delete
-    cluster.pods.clear()
-    cluster.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), cluster))
-    assert not cluster.all(CLAIMS)
+def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone(filled):
+    filled.use("llama")
+    assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), filled).delete
+    filled.pods.clear()
+    filled.carry_out(NamespaceDelivery(SETTINGS).plan_removal(cache_of(), filled))
+    assert not filled.all(CLAIMS)
 
 
 def test_another_cache_of_the_same_name_keeps_its_claims():
@@ -194,7 +192,14 @@ def test_another_cache_of_the_same_name_keeps_its_claims():
     assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"other"}
 
 
-def test_a_namespace_that_is_not_named_any_more_loses_its_claim_once_unused():
+def test_each_namespace_has_a_volume_of_its_own_while_it_is_named():
+    cluster = Cluster()
+    settle(cluster, cache_of(namespace="", workloadNamespaces=["team", "other"]))
+    volumes = {o["spec"]["volumeName"] for o in cluster.all(CLAIMS).values()}
+    claims = {(n.namespace, o["spec"]["volumeName"]) for n, o in cluster.objects.items() if n.kind == CLAIMS}
+    assert len(claims) == 2
+    assert len(cluster.all(VOLUMES)) == 2
+    assert volumes
     cluster = Cluster()
     spec = {"namespace": "", "workloadNamespaces": ["team", "other"]}
     settle(cluster, cache_of(**spec))
@@ -205,25 +210,6 @@ def test_a_namespace_that_is_not_named_any_more_loses_its_claim_once_unused():
     cluster.pods.clear()
     settle(cluster, shrunk)
     assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"team"}
-
-
-def test_each_namespace_gets_a_volume_of_its_own():
-    cluster = Cluster()
-    settle(cluster, cache_of(namespace="", workloadNamespaces=["team", "other"]))
-    volumes = {o["spec"]["volumeName"] for o in cluster.all(CLAIMS).values()}
-    claims = {(n.namespace, o["spec"]["volumeName"]) for n, o in cluster.objects.items() if n.kind == CLAIMS}
-    assert len(claims) == 2
-    assert len(cluster.all(VOLUMES)) == 2
-    assert volumes
-
-
-def test_first_digest_names_are_of_the_first_digest():
-    cluster = Cluster()
-    one_pass(cluster, cache_of())
-    one_pass(cluster, cache_of())
-    (job,) = cluster.all(JOBS).values()
-    assert read_claim(job) in cluster.all(CLAIMS, OURS)
-    assert f"quay.io/acme/cache@{FIRST}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_a_claim_that_waits_for_the_volume_it_was_given_is_touched_every_two_seconds():

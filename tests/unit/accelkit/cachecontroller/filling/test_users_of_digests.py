@@ -55,7 +55,7 @@ def test_a_former_digest_stays_and_its_pods_are_counted_as_outdated(delivery):
     assert former.select(cache, cluster, 700.0 + GRACE_SECONDS, MODES.values()) == ([], 0.0)
 
 
-def test_pods_of_another_digest_or_namespace_keep_nothing():
+def test_pods_of_another_digest_or_namespace_or_that_do_not_run_keep_nothing():
     cluster = Cluster()
     cluster.pods += [
         ClaimPod("team", "new", images=frozenset({f"quay.io/acme/cache@{SECOND}"})),
@@ -63,9 +63,6 @@ def test_pods_of_another_digest_or_namespace_keep_nothing():
         ClaimPod("other", "older", frozenset({name_pinned_claim("team/llama", FIRST)})),
     ]
     assert FormerDigests().select(moved(Delivery.IMAGE), cluster, 0.0, MODES.values()) == ([FIRST], GRACE_SECONDS)
-
-
-def test_pods_that_wait_or_leave_do_not_run():
     waits, leaves = ClaimPod("team", "waits"), ClaimPod("team", "leaves", node="n", leaving=True)
     counts = count_pods(SECOND, {SECOND: [waits, leaves], FIRST: []})
     assert (counts.pod_running_cnt, counts.pod_deleting_cnt, counts.pod_outdated_cnt) == (0, 1, 0)

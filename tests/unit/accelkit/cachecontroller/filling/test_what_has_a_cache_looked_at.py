@@ -37,17 +37,14 @@ def pod_of(claim, namespace="team"):
     return msgspec.convert(body, SeenPod)
 
 
-def test_an_event_of_a_claim_that_is_filled(seen, marked):
+def test_events_of_claims_that_are_filled_mark_their_cache(seen, marked):
+    seen.take_object_event(EVENTS)("ADDED", event_of("theirs"))
+    assert marked == []
     metadata = {"name": "fill", "namespace": OURS, "annotations": {"cache.accelkit.io/key": "team/llama"}}
     seen.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, Seen))
     marked.clear()
     seen.take_object_event(EVENTS)("ADDED", event_of("fill"))
     assert marked == ["team/llama"]
-
-
-def test_events_of_claims_of_others_mark_nothing(seen, marked):
-    seen.take_object_event(EVENTS)("ADDED", event_of("theirs"))
-    assert marked == []
 
 
 @pytest.mark.parametrize("claim", ["llama", f"llama-{'1' * 12}"])

@@ -182,15 +182,12 @@ async def test_a_replica_that_leads_again_knows_nothing(world):
     assert not (await world.check(cache())).create
 
 
-async def test_a_pod_that_nobody_can_read_may_write(world):
+async def test_until_it_is_known_who_may_write_nothing_is_made(world):
     world.stored = UnreadablePodError("pod team/odd cannot be read, and may write to a cache")
     plan = await world.pass_guard(cache())
     assert not plan.create
     assert told(plan)[1] == "WritablePod"
     assert "team/odd" in told(plan)[2]
-
-
-async def test_without_an_answer_nothing_is_made(world):
     world.stored = ApiError("no answer")
     with pytest.raises(ApiError):
         await world.pass_guard(cache())

@@ -120,7 +120,7 @@ async def test_a_pull_secret_that_is_missing_is_told_and_asked_for_again(world):
     assert not world.registry.requests
 
 
-def test_an_image_that_no_policy_covers_is_not_asked_for(world):
+def test_an_image_is_asked_for_where_policies_cover_it(world):
     world.policies = {"ci": world.policy("other/**")}
     asked = world.coverage.ask(world.cache())
     assert isinstance(asked, Refused)
@@ -129,22 +129,16 @@ def test_an_image_that_no_policy_covers_is_not_asked_for(world):
     assert world.coverage.ask(world.cache()).reason == "NotCovered"
 
 
-def test_only_policies_that_cover_an_image_change_its_question(world):
+def test_only_policies_that_cover_an_image_count_for_it(world):
     before = world.coverage.ask(world.cache())
     world.policies = {**world.policies, "others": world.policy("other/**")}
     assert world.coverage.ask(world.cache()) == before
     world.policies = {**world.policies, "more": world.policy("team/**")}
     assert world.coverage.ask(world.cache()) != before
-
-
-def test_a_broken_policy_refuses_what_it_may_cover_and_nothing_else(world):
     world.policies = {**world.policies, "broken": {"images": [f"{world.registry.host}/team/**"], "signers": []}}
     asked = world.coverage.ask(world.cache())
     assert (asked.reason, asked.retryable) == ("PolicyUnreadable", True)
     assert isinstance(world.coverage.ask(world.cache(image=f"{world.registry.host}/other/app:v1")), Question)
-
-
-def test_what_is_written_wrongly_is_told_before_anything_else(world):
     assert world.coverage.ask(world.cache(image="Not An Image")).reason == "InvalidImage"
     assert world.coverage.ask(world.cache(mount_path="relative")).reason == "InvalidSpec"
 

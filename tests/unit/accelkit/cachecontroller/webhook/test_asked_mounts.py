@@ -12,13 +12,13 @@ from webhook_pods import (
     apply,
     change,
     changed,
+    copies,
     make_cache,
     make_pod,
     volumes,
     writable_claims,
 )
 
-from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.gkm.objects import CacheMount, PvcStatus
@@ -36,14 +36,9 @@ def asking(text, **fields):
     return make_pod(claim="", annotations={MOUNT_ANNOTATION: text, **fields.pop("annotations", {})}, **fields)
 
 
-def filling(pod):
-    """The init containers that fill private copies."""
-    return [each for each in pod["spec"].get("initContainers", []) if each["name"].startswith(PREFIX)]
-
-
 def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_variables():
     after = changed(asking("kernels", beside=[{"name": "log", "image": "x"}]), make_cache())
-    (copy,) = filling(after)
+    (copy,) = copies(after)
     main, log = after["spec"]["containers"]
     assert main["volumeMounts"] == [{"name": copy["name"], "mountPath": "/cache"}]
     assert {each["name"]: each["value"] for each in main["env"]} == {
@@ -56,20 +51,17 @@ def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_varia
     assert writable_claims(after) == []
 
 
-def test_each_tree_of_a_split_capture_has_its_mount_and_its_variable_and_no_other_of_vllm_is_set():
+def test_each_tree_of_a_split_capture_has_its_mount_and_variable_also_at_another_path():
     after = changed(asking("kernels"), make_cache(**VLLM))
-    main, (copy,) = after["spec"]["containers"][0], filling(after)
+    main, (copy,) = after["spec"]["containers"][0], copies(after)
     assert main["volumeMounts"] == [
         {"name": copy["name"], "mountPath": ROOT},
         {"name": copy["name"], "mountPath": "/root/.triton", "subPath": "triton"},
     ]
     assert {each["name"]: each["value"] for each in main["env"]} == VLLM["variables"]
     assert copy["args"][6:] == []
-
-
-def test_another_path_moves_the_root_and_what_is_within_it():
     after = changed(asking("kernels=main:/elsewhere/"), make_cache(**VLLM))
-    main, (copy,) = after["spec"]["containers"][0], filling(after)
+    main, (copy,) = after["spec"]["containers"][0], copies(after)
     assert [each["mountPath"] for each in main["volumeMounts"]] == ["/elsewhere", "/root/.triton"]
     assert {each["name"]: each["value"] for each in main["env"]} == {
         "VLLM_CACHE_ROOT": "/elsewhere",
@@ -78,22 +70,23 @@ def test_another_path_moves_the_root_and_what_is_within_it():
     assert copy["args"][6:] == ["--mount-path", "/elsewhere", "--tree", "triton=/root/.triton"]
 
 
-def test_habanas_settings_stay_behind_the_folder():
+def test_a_variable_is_the_users_else_that_of_the_path():
     cache = make_cache(variables={"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,8192"})
     after = changed(asking("kernels=main:/recipes"), cache)
     expected = {"name": "PT_HPU_RECIPE_CACHE_CONFIG", "value": "/recipes,false,8192"}
     assert after["spec"]["containers"][0]["env"] == [expected]
+    env = [{"name": "VLLM_CACHE_ROOT", "value": "/mine"}, {"name": "TRITON_CACHE_DIR", "value": "/cache"}]
+    done = change(pod := asking("kernels", main={"env": env}), make_cache())
+    assert apply(done, pod)["spec"]["containers"][0]["env"] == env
+    assert [each.split(";")[0] for each in done.warnings] == ["container main sets VLLM_CACHE_ROOT to /mine"]
 
 
-def test_two_containers_share_a_copy_at_one_path_and_not_at_two():
+def test_containers_share_a_copy_at_one_path_and_the_default_one_is_meant_where_none_is_named():
     beside = [{"name": "second", "image": "x"}, {"name": "third", "image": "x"}]
     after = changed(asking("kernels, kernels=second kernels=third:/own", beside=beside), make_cache())
     named = [each["volumeMounts"][0]["name"] for each in after["spec"]["containers"]]
     assert named[0] == named[1] != named[2]
-    assert len(filling(after)) == 2
-
-
-def test_the_default_container_of_kubectl_is_meant_where_none_is_named():
+    assert len(copies(after)) == 2
     pod = asking(
         "kernels",
         beside=[{"name": "second", "image": "x"}],
@@ -103,24 +96,17 @@ def test_the_default_container_of_kubectl_is_meant_where_none_is_named():
     assert ("volumeMounts" in first, "volumeMounts" in second) == (False, True)
 
 
-def test_a_variable_of_the_user_stays_and_is_told():
-    env = [{"name": "VLLM_CACHE_ROOT", "value": "/mine"}, {"name": "TRITON_CACHE_DIR", "value": "/cache"}]
-    done = change(pod := asking("kernels", main={"env": env}), make_cache())
-    assert apply(done, pod)["spec"]["containers"][0]["env"] == env
-    assert [each.split(";")[0] for each in done.warnings] == ["container main sets VLLM_CACHE_ROOT to /mine"]
-
-
 def test_a_container_that_mounts_the_claim_there_gets_the_variables_alone():
     pod = make_pod(
         {"name": "files", "mountPath": "/cache", "readOnly": True}, annotations={MOUNT_ANNOTATION: "kernels"}
     )
     after = changed(pod, make_cache())
-    assert filling(after) == []
+    assert copies(after) == []
     assert len(after["spec"]["containers"][0]["env"]) == 2
     written = changed(
         make_pod({"name": "files", "mountPath": "/cache"}, annotations={MOUNT_ANNOTATION: "kernels"}), make_cache()
     )
-    assert len(filling(written)) == 1
+    assert len(copies(written)) == 1
 
 
 def test_nodes_where_it_is_ready_are_preferred_unless_the_pod_says_which():
@@ -159,12 +145,9 @@ def test_what_cannot_be_is_refused_in_words(text, words):
     assert words in change(asking(text), make_cache()).refusal
 
 
-def test_only_an_unknown_cache_may_be_known_a_moment_later():
+def test_only_an_unknown_cache_may_be_known_a_moment_later_and_a_taken_path_never():
     assert change(asking("missing"), make_cache()).unknown == ("missing",)
     assert change(asking("kernels=other"), make_cache()).unknown == ()
-
-
-def test_a_path_that_is_taken_is_refused():
     pod = asking("kernels")
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/cache/"}]
     pod["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
@@ -176,13 +159,13 @@ def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
     assert "write kernels=main:/PATH" in change(asking("kernels"), cache).refusal
     after = changed(asking("kernels=main:/here"), cache)
     assert after["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/here"
-    assert filling(after)[0]["args"][6:] == ["--mount-path", "/here"]
+    assert copies(after)[0]["args"][6:] == ["--mount-path", "/here"]
 
 
 @pytest.mark.parametrize("relocatable", [True, False, None])
 def test_files_are_rewritten_for_the_path_that_is_asked_for_unless_they_work_anywhere(relocatable):
     after = changed(asking("kernels=main:/here"), make_cache(relocatable=relocatable))
-    assert filling(after)[0]["args"][6:] == ([] if relocatable else ["--mount-path", "/here"])
+    assert copies(after)[0]["args"][6:] == ([] if relocatable else ["--mount-path", "/here"])
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,9 @@ def test_a_pod_that_would_wait_for_ever_is_refused_with_the_reason(pod, cache, w
     assert done.patch == ()
 
 
-def test_once_it_is_verified_the_same_pod_gets_the_image():
+def test_once_it_is_verified_pods_get_the_image_of_their_digest():
     after = changed(CLAIMED, image_cache(unready("Pending", "nodes are asked to fetch it")), tools=TOOLS)
     assert volumes(after)["files"]["image"]["reference"].endswith(f"@{DIGEST}")
-
-
-def test_a_former_digest_is_an_image_too():
     cache = image_cache(resolved_digest=FORMER, previous_digests=[DIGEST])
     after = changed(make_pod(mount(readOnly=True), claim=PINNED), cache, tools=TOOLS)
     assert volumes(after)["files"]["image"]["reference"].endswith(f"@{DIGEST}")

@@ -16,6 +16,7 @@ from webhook_pods import (
     apply,
     change,
     changed,
+    copies,
     make_cache,
     make_pod,
     mount,
@@ -23,18 +24,12 @@ from webhook_pods import (
     writable_claims,
 )
 
-from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.gkm.conditions import Condition, ConditionType, state
 from accelkit.gkm.names import PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import PvcStatus
 
 READ_ONLY = {"persistentVolumeClaim": {"claimName": PINNED, "readOnly": True}}
-
-
-def copies(pod):
-    """The init containers that fill private copies."""
-    return [each for each in pod["spec"].get("initContainers", []) if each["name"].startswith(PREFIX)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +49,9 @@ def test_what_only_reads_gets_the_claim_of_one_digest(pod):
     assert after["metadata"]["annotations"] == {PINNED_ANNOTATION: DIGEST}
 
 
-def test_what_writes_gets_a_copy_of_its_own():
+def test_what_writes_gets_a_copy_of_its_own_limited_by_a_known_size():
+    after = changed(make_pod(mount()), make_cache(cache_bytes=0))
+    assert volumes(after)[copies(after)[0]["name"]] == {"emptyDir": {}}
     pod = make_pod(mount(subPath="torch", readOnly=False), mount("/other", readOnly=True))
     done = change(pod, make_cache(cache_bytes=3 << 30))
     after = apply(done, pod)
@@ -74,11 +71,6 @@ def test_what_writes_gets_a_copy_of_its_own():
     ]
     assert after["metadata"]["annotations"][WRITABLE_ANNOTATION] == f"{filling['name']}={NAMESPACE}/{CLAIM}"
     assert writable_claims(after) == []
-
-
-def test_an_unknown_size_limits_nothing():
-    after = changed(make_pod(mount()), make_cache(cache_bytes=0))
-    assert volumes(after)[copies(after)[0]["name"]] == {"emptyDir": {}}
 
 
 def test_the_copy_comes_before_what_writes_first():
@@ -145,21 +137,15 @@ def test_other_pods_stay_as_they_are(pod):
     assert (done.patch, done.warnings, done.refusal) == ((), (), "")
 
 
-def test_a_cache_of_another_namespace_is_nobodys_claim_here():
+def test_caches_count_in_their_own_namespaces():
     pod = make_pod(mount())
     assert change(pod, make_cache(namespace="elsewhere")).patch == ()
     of_cluster = make_cache(namespace="", spec={"workload_namespaces": ("elsewhere",)})
     assert change(pod, of_cluster).patch == ()
     here = make_cache(namespace="", spec={"workload_namespaces": ("elsewhere", NAMESPACE)})
     assert volumes(changed(pod, here))["files"] == READ_ONLY
-
-
-def test_a_namespaces_own_cache_comes_before_the_clusters():
     of_cluster = make_cache(namespace="", spec={"workload_namespaces": (NAMESPACE,)}, resolved_digest=FORMER)
     assert volumes(changed(make_pod(mount()), of_cluster, make_cache()))["files"] == READ_ONLY
-
-
-def test_somebodys_own_claim_of_that_name_is_left_alone():
     taken = Condition(type="Ready", status="False", reason="ClaimExists")
     cache = make_cache(pvc_status={NAMESPACE: PvcStatus(conditions=[taken])})
     assert change(make_pod(mount()), cache).patch == ()
@@ -183,19 +169,12 @@ def test_a_pod_waits_for_a_cache_that_is_not_verified_yet(fields):
     assert writable_claims(after) == []
 
 
-def test_what_nobody_vouches_for_any_more_is_refused():
+def test_what_nobody_vouches_for_any_more_takes_no_more_pods():
     withdrawn = state(ConditionType.VERIFIED, "NotCovered", "no policy covers it", holds=False)
     done = change(make_pod(mount(readOnly=True)), make_cache(conditions=[withdrawn]))
     assert "models/kernels is not verified (NotCovered: no policy covers it)" in done.refusal
-
-
-def test_the_claim_that_others_keep_of_what_was_withdrawn_takes_no_more_pods():
-    withdrawn = state(ConditionType.VERIFIED, "NotCovered", "no policy covers it", holds=False)
     cache = make_cache(conditions=[withdrawn], resolved_digest="", previous_digests=(FORMER,), pvc_status={})
     assert "is not verified" in change(make_pod(mount(readOnly=True), claim=OUTDATED), cache).refusal
-
-
-def test_a_cache_that_is_being_deleted_takes_no_more_pods():
     done = change(make_pod(mount()), make_cache(meta={"deletion_timestamp": "2026-01-01T00:00:00Z"}))
     assert "is being deleted" in done.refusal
 
@@ -250,14 +229,11 @@ def test_somebodys_own_ephemeral_claim_stays_his():
     assert change(made, make_cache("early-bird", pvc_status={NAMESPACE: taken})).refusal == ""
 
 
-def test_a_volume_with_the_name_of_a_copy_has_to_be_one():
+def test_names_kept_for_copies_are_ours():
     pod = make_pod(mount())
     name = copies(changed(pod, make_cache()))[0]["name"]
     pod["spec"]["volumes"].append({"name": name, "hostPath": {"path": "/data"}})
     assert "is kept for private copies" in change(pod, make_cache()).refusal
-
-
-def test_an_init_container_with_the_name_of_a_copy_is_replaced():
     pod = make_pod(mount())
     name = copies(changed(pod, make_cache()))[0]["name"]
     pod["spec"]["initContainers"] = [{"name": name, "image": "evil", "volumeMounts": [mount("/accelkit/to")]}]

@@ -17,7 +17,7 @@ def filling(pod):
     return found
 
 
-def test_it_is_as_the_strictest_pod_security_wants_it():
+def test_it_is_as_the_strictest_pod_security_wants_it_and_of_the_pods_user():
     context = filling(make_pod(mount()))["securityContext"]
     assert context == {
         "allowPrivilegeEscalation": False,
@@ -27,6 +27,9 @@ def test_it_is_as_the_strictest_pod_security_wants_it():
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+    other = {"name": "other", "image": "x", "securityContext": {"runAsUser": 9}, "volumeMounts": [mount()]}
+    pod = make_pod(mount(), beside=[other], securityContext={"runAsUser": 1000})
+    assert filling(pod)["securityContext"]["runAsUser"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -46,12 +49,6 @@ def test_it_runs_as_the_user_of_the_workload_and_never_as_root(of_pod, of_main, 
     context = filling(pod)["securityContext"]
     assert (context.get("runAsUser"), context.get("runAsGroup")) == (user, group)
     assert context["runAsNonRoot"] is True
-
-
-def test_containers_of_several_users_share_a_copy_of_the_pods_user():
-    other = {"name": "other", "image": "x", "securityContext": {"runAsUser": 9}, "volumeMounts": [mount()]}
-    pod = make_pod(mount(), beside=[other], securityContext={"runAsUser": 1000})
-    assert filling(pod)["securityContext"]["runAsUser"] == 1000
 
 
 AMOUNT = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}}

@@ -75,12 +75,10 @@ async def test_lookups_are_bounded():
     assert api.most == 4
 
 
-async def test_an_error_is_logged_and_finds_nothing(caplog):
+async def test_an_api_server_that_fails_or_does_not_answer_finds_nothing(caplog, monkeypatch):
     assert await CacheLookup(Api(failing=ApiError("the API server is away"))).find(NAMESPACE, ["kernels"]) == []
     assert "caches not looked up: namespace=models error=the API server is away" in caplog.text
 
-
-async def test_an_api_server_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
     class Silent:
         async def get(self, _path):
             await asyncio.Event().wait()

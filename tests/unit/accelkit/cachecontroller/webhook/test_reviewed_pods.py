@@ -10,7 +10,7 @@ import tracemalloc
 import msgspec
 import pytest
 from ports import free_port
-from webhook_pods import IMAGE, NAMESPACE, apply, make_cache, make_pod, mount
+from webhook_pods import IMAGE, NAMESPACE, apply, make_cache, make_pod, mount, review
 
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
 from accelkit.cachecontroller.webhook.reviews import MOST_DELIMITERS, ReviewedPod, read_review
@@ -22,12 +22,6 @@ PATH = "/mutate-pods"
 # 4 MiB of this take 125 MiB once decoded.
 COSTLY = [[[]]] * 800_000
 NEW_FIELDS = {"someFieldOfALaterVersion": {"deep": [1, 2.5, None, {"x": "ü"}]}}
-
-
-def review(pod, **fields):
-    request = {"uid": "u", "namespace": NAMESPACE, "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod}
-    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, **fields}}
-    return json.dumps(whole, separators=(",", ":")).encode()
 
 
 @pytest.fixture
@@ -75,7 +69,7 @@ async def test_fields_that_are_not_decoded_stay_as_they_are(server):
 async def test_a_lie_alone_is_removed_and_other_annotations_stay(server, annotations):
     pod = make_pod(claim="", annotations=annotations)
     status, answer = await ask(server, pod)
-    assert (status, answer) == (200, {"uid": "u", "allowed": True})
+    assert (status, answer) == (200, {"uid": "u-1", "allowed": True})
     if annotations is not None:
         pod["metadata"]["annotations"] = {**annotations, PINNED_ANNOTATION: "lie"}
         _, answer = await ask(server, pod)

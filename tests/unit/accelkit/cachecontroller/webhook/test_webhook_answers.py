@@ -8,7 +8,7 @@ import json
 
 import pytest
 from ports import free_port
-from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount
+from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount, review
 
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.cachecontroller.webhook.server import WebhookServer
@@ -16,13 +16,6 @@ from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.serving.tls import Listen
 
 PATH = "/mutate-pods"
-
-
-def review(pod, **fields):
-    """An AdmissionReview."""
-    request = {"uid": "u-1", "namespace": NAMESPACE, "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod}
-    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, **fields}}
-    return json.dumps(whole).encode()
 
 
 @pytest.fixture
@@ -56,12 +49,15 @@ async def ask(server, body, path=PATH):
     return answer["response"]
 
 
-async def test_a_change_is_a_json_patch(server):
+async def test_a_change_is_a_json_patch_also_in_a_dry_run(server):
     answer = await ask(server, review(make_pod(mount(readOnly=True))))
     assert (answer["allowed"], answer["patchType"]) == (True, "JSONPatch")
     patch = json.loads(base64.b64decode(answer["patch"]))
     assert {each["path"] for each in patch} == {"/metadata/annotations", "/spec/volumes"}
     assert server.answers == {"changed": 1}
+    body = review(make_pod(mount(readOnly=True)))
+    dry = review(make_pod(mount(readOnly=True)), dryRun=True)
+    assert await ask(server, dry) == await ask(server, body)
 
 
 async def test_other_pods_and_other_requests_are_allowed_as_they_are(server):
@@ -92,12 +88,6 @@ async def test_warnings_are_as_short_as_the_api_server_wants_them(server, known)
     assert max(len(each) for each in answer["warnings"]) <= 256
 
 
-async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
-    known["stored"] = [make_cache("late"), make_cache("later")]
-    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late,later=main:/there"})
-    assert "patch" in await ask(server, review(pod))
-
-
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a known cache"])
 async def test_a_claim_of_a_cache_that_the_watch_has_not_reported_is_looked_up(server, known, beside):
     known["stored"] = [make_cache("late")]
@@ -117,28 +107,25 @@ async def test_what_is_looked_up_replaces_what_the_watch_reported(server, known)
     assert "patch" in await ask(server, review(make_pod(mount(readOnly=True), claim="shared")))
 
 
-async def test_an_unknown_claim_is_looked_up_once_and_its_pod_stays_as_it_is(server, known):
+async def test_an_unknown_claim_is_looked_up_once(server, known):
     assert await ask(server, review(make_pod(mount(), claim="data"))) == {"uid": "u-1", "allowed": True}
     assert known["looked_up"] == [(NAMESPACE, ["data"])]
 
 
-async def test_a_lookup_that_finds_another_cache_ends(server, known):
+async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
     pod = make_pod(mount(), claim="data", annotations={MOUNT_ANNOTATION: "nothing"})
     answer = await ask(server, review(pod))
     assert "does not have; it has kernels" in answer["status"]["message"]
     assert len(known["looked_up"]) == 1
+    known["stored"] = [make_cache("late"), make_cache("later")]
+    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late,later=main:/there"})
+    assert "patch" in await ask(server, review(pod))
 
 
 async def test_nothing_is_answered_while_no_cache_has_been_read(server, known):
     known["caches"] = None
     assert (await server.handle("POST", PATH, review(make_pod(mount())))).status == 503
     assert known["looked_up"] == []
-
-
-async def test_a_dry_run_is_answered_as_the_run_would_be(server):
-    body = review(make_pod(mount(readOnly=True)))
-    dry = review(make_pod(mount(readOnly=True)), dryRun=True)
-    assert await ask(server, dry) == await ask(server, body)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
+from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
 from accelkit.gkm.conditions import ConditionType, state
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus, PvcStatus
@@ -88,6 +90,18 @@ def apply(done: Mutation, pod: Object) -> Object:
 def changed(pod: Object, *caches: Cache, tools: Tools | None = None) -> Object:
     """The pod as it is created."""
     return apply(change(pod, *caches, tools=tools), pod)
+
+
+def copies(pod: Object) -> list[Object]:
+    """The init containers that fill private copies."""
+    return [each for each in pod["spec"].get("initContainers", []) if each["name"].startswith(PREFIX)]
+
+
+def review(pod: Object, **fields: Any) -> bytes:
+    """An AdmissionReview, as the API server sends it when a pod is created."""
+    request = {"uid": "u-1", "namespace": NAMESPACE, "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod}
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, **fields}}
+    return json.dumps(whole, separators=(",", ":")).encode()
 
 
 def volumes(pod: Object) -> dict[str, Object]:
