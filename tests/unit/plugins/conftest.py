@@ -66,6 +66,25 @@ def warnings(monkeypatch):
 
 
 @pytest.fixture
+def stub(monkeypatch, kubeconfig):
+    """Have a function that asks a cluster return or raise this; return what it is given: positional and named."""
+
+    def replace(module, name, result):
+        calls = []
+
+        async def act(_api, *given, **named):
+            calls.append((given, named))
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setattr(module, name, act)
+        return calls
+
+    return replace
+
+
+@pytest.fixture
 def play(collections, tmp_path):
     """Run tasks on this machine with ansible-playbook; return the results, one per task."""
 

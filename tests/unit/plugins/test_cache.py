@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import cache
 
-from accelkit.errors import ServiceError
 from accelkit.gkm.conditions import Condition
 from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus
 from accelkit.install.cache_objects import NodeReport
@@ -113,13 +112,3 @@ def test_a_kind_that_does_not_fit_its_namespace_is_refused(run_module, asked, ki
     answer = run_module(cache, given)
     assert "give a namespace for a GKMCache" in answer["msg"]
     assert asked == []
-
-
-def test_why_it_is_not_ready_is_the_modules_message(run_module, asked, monkeypatch):
-    async def fail(*_arguments, **_options):
-        raise ServiceError("GKMCache team/llama is not ready", next_step="look at it")
-
-    monkeypatch.setattr(cache, "wait_for_cache", fail)
-    answer = run_module(cache, {"name": "llama", "namespace": "team"})
-    assert answer["failed"]
-    assert answer["msg"] == "GKMCache team/llama is not ready; look at it"

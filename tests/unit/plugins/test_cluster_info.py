@@ -5,11 +5,9 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import cluster_info
 from accelkit.install.cluster import Cluster, ClusterNode
 
 
-def test_version_and_nodes_are_returned(run_module, kubeconfig, monkeypatch):
-    async def read(_api):
-        return Cluster("https://a", "v1.34.4", (ClusterNode("n", "192.0.2.1", control_plane=True),))
-
-    monkeypatch.setattr(cluster_info, "read_cluster", read)
+def test_version_and_nodes_are_returned(run_module, stub):
+    node = ClusterNode("n", "192.0.2.1", control_plane=True)
+    stub(cluster_info, "read_cluster", Cluster("https://a", "v1.34.4", (node,)))
     answer = run_module(cluster_info, {})
     assert (answer["changed"], answer["server"], answer["version"]) == (False, "https://a", "v1.34.4")
     assert answer["nodes"] == [{"name": "n", "address": "192.0.2.1", "control_plane": True}]

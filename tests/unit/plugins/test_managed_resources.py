@@ -7,29 +7,17 @@ from accelkit.install.managed_resources import Management
 
 
 @pytest.fixture
-def calls(monkeypatch, kubeconfig):
-    made = []
-
-    async def record(_api, **arguments):
-        made.append(arguments)
-        problem = "" if arguments["complete"] else "not all were configured"
-        return Management(
-            changed=True, recorded=None, resources=("a",), former=["c"], former_dialects=["d"], problem=problem
-        )
-
-    async def forget(_api, **arguments):
-        made.append(arguments)
-        return Management(changed=True, recorded=None, resources=())
-
-    monkeypatch.setattr(managed_resources, "record_managed", record)
-    monkeypatch.setattr(managed_resources, "forget_managed", forget)
-    return made
+def calls(stub):
+    """What the module asked for; not all were configured."""
+    former = {"former": ["c"], "former_dialects": ["d"], "problem": "not all were configured"}
+    found = Management(changed=True, recorded=None, resources=("a",), **former)
+    return stub(managed_resources, "record_managed", found)
 
 
 def test_the_record_is_written_with_what_is_given(run_module, calls):
     answer = run_module(managed_resources, {"namespace": "n", "resources": ["a"], "schedulers": ["cp"]})
     told = {"namespace": "n", "resources": ["a"], "schedulers": ["cp"], "complete": True, "check": False}
-    assert calls == [told]
+    assert calls == [((), told)]
     assert answer["changed"]
     assert (answer["former"], answer["former_dialects"], answer["resources"]) == (["c"], ["d"], ["a"])
     assert answer["diff"] == {"before": {"resources": None}, "after": {"resources": ["a"]}}
@@ -37,22 +25,20 @@ def test_the_record_is_written_with_what_is_given(run_module, calls):
 
 def test_without_names_the_schedulers_are_not_compared(run_module, calls):
     run_module(managed_resources, {})
-    assert calls[0]["schedulers"] is None
-    assert calls[0]["resources"] == ["accelkit.io/memory", "accelkit.io/cards"]
+    [(_, given)] = calls
+    assert given["schedulers"] is None
+    assert given["resources"] == ["accelkit.io/memory", "accelkit.io/cards"]
 
 
 @pytest.mark.usefixtures("calls")
 def test_a_resource_that_is_not_recorded_is_a_warning(run_module, warnings):
+    run_module(managed_resources, {"resources": ["a"], "complete": False})
+    assert warnings == []
     run_module(managed_resources, {"resources": ["a", "b"], "complete": False})
     assert warnings == ["b not added to the record of managed resources: not all were configured"]
 
 
-@pytest.mark.usefixtures("calls")
-def test_a_record_that_lists_all_is_no_warning(run_module, warnings):
-    run_module(managed_resources, {"resources": ["a"], "complete": False})
-    assert warnings == []
-
-
-def test_the_record_is_deleted(run_module, calls):
+def test_the_record_is_deleted(run_module, stub):
+    asked = stub(managed_resources, "forget_managed", Management(changed=True, recorded=None, resources=()))
     assert run_module(managed_resources, {"state": "absent", "namespace": "n"}, check=True)["changed"]
-    assert calls == [{"namespace": "n", "check": True}]
+    assert asked == [((), {"namespace": "n", "check": True})]

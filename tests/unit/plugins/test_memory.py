@@ -8,7 +8,6 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check
 
 from accelkit.audit import evidence
 from accelkit.audit.comparison import AuditEvidence, AuditFinding
-from accelkit.errors import ApiError
 from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
 from accelkit.model.observed_allocations import Allocations, StrangeProcess
 
@@ -39,13 +38,10 @@ def node(name, *cards):
 
 
 @pytest.fixture(autouse=True)
-def _cluster(monkeypatch, kubeconfig):
+def _cluster(monkeypatch, stub):
     cluster = assemble(
         [node("a", card("a-0", 16, 4), card("a-1", 16, 14)), node("b", card("b-0", 16, 20, "p", "q"))], GIB
     )
-
-    async def inspect(_api):
-        return cluster
 
     async def gather(_api, *, namespace, nodes, ledger):
         assert (namespace, ledger) == ("accelkit", None)
@@ -53,7 +49,7 @@ def _cluster(monkeypatch, kubeconfig):
         seen = [each for each in cluster.nodes if each.name in names]
         return AuditEvidence(assemble(seen, GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {})
 
-    monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
+    stub(_inspection, "inspect_cluster", cluster)
     monkeypatch.setattr(evidence, "gather", gather)
 
 
@@ -101,12 +97,9 @@ def test_check_of_sound_nodes_passes(run_module):
     assert answer["notes"] == ["the ledger is not compared, because the extender was not asked"]
 
 
-def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
-    async def gather(_api, **_more):
-        process = StrangeProcess("a-0", 7, "miner")
-        return AuditEvidence(assemble([node("a")], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
-
-    monkeypatch.setattr(evidence, "gather", gather)
+def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
+    strange = Allocations("a", (), (StrangeProcess("a-0", 7, "miner"),))
+    stub(evidence, "gather", AuditEvidence(assemble([node("a")], GIB), [], {"a": strange}, None, {}))
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
     sentence = "process 7 (miner) is on card a-0 of a and belongs to no pod"
     assert answer["msg"] == f"the observed allocation is inconsistent: {sentence}"
@@ -128,19 +121,9 @@ def test_bad_input_is_one_sentence(run_module, arguments, message):
     assert "exception" not in answer
 
 
-def test_an_api_server_that_refuses_is_one_sentence(run_module, monkeypatch):
-    async def refuse(_api):
-        raise ApiError("nodes is forbidden", status=403)
-
-    monkeypatch.setattr(_inspection, "inspect_cluster", refuse)
-    assert run_module(memory_info, {})["msg"] == "nodes is forbidden"
-
-
-def test_a_card_that_was_over_capacity_for_a_moment_is_no_finding(run_module, monkeypatch):
-    async def settled(_api, *, namespace, nodes, ledger):
-        return AuditEvidence(assemble([node("b", card("b-0", 16, 16))], GIB), [], {"b": ALLOCATIONS}, None, {})
-
-    monkeypatch.setattr(evidence, "gather", settled)
+def test_a_card_that_was_over_capacity_for_a_moment_is_no_finding(run_module, stub):
+    settled = assemble([node("b", card("b-0", 16, 16))], GIB)
+    stub(evidence, "gather", AuditEvidence(settled, [], {"b": ALLOCATIONS}, None, {}))
     assert not run_module(memory_check, {"nodes": ["b"]}).get("failed")
 
 
@@ -149,19 +132,13 @@ def test_kinds_that_are_not_named_do_not_count(run_module):
     assert run_module(memory_check, {"kinds": ["over_capacity"], "wait_seconds": 0})["failed"]
 
 
-def test_pods_that_were_bound_past_the_extender_are_named_with_what_to_do(run_module, monkeypatch):
+def test_pods_that_were_bound_past_the_extender_are_named_with_what_to_do(run_module, stub):
     began = datetime(2026, 1, 1, tzinfo=UTC)
-
-    async def start(_api):
-        return began
-
-    async def find(_api, since):
-        assert since is began
-        return [AuditFinding("a", "", "d/p", "bound_past_extender", "pod d/p was bound to a without the extender")]
-
-    monkeypatch.setattr(_inspection, "find_run_start", start)
-    monkeypatch.setattr(_inspection, "find_bypassing", find)
+    found = AuditFinding("a", "", "d/p", "bound_past_extender", "pod d/p was bound to a without the extender")
+    stub(_inspection, "find_run_start", began)
+    asked = stub(_inspection, "find_bypassing", [found])
     answer = run_module(memory_check, {"nodes": ["a"], "bypassing": True})
+    assert asked == [((began,), {})]
     assert answer["msg"].startswith(
         "the scheduling is inconsistent: pod d/p was bound to a without the extender. A pod that was bound without the "
         "extender may lie on a card that others need: delete it"

@@ -1,61 +1,50 @@
 from __future__ import annotations
 
 import pytest
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_discover
 
 from accelkit.install.node_discovery import DiscoveryPod, DriverReach, Findings
 
 
 @pytest.fixture
-def cluster(monkeypatch, kubeconfig):
-    """A cluster where these nodes, labelled or not, are found so; returns what was asked."""
-    asked = []
+def cluster(stub):
+    """A cluster where these nodes, labelled or not, are found so; returns what was asked: names, and for cards."""
 
     def make(labelled, findings):
-        async def list_nodes(_api, names, _leave_out=()):
-            asked.append(names)
-            return labelled
-
-        async def find(_api, names, pod, *, seconds):
-            asked.append((names, pod, seconds))
-            return findings
-
-        monkeypatch.setattr(node_discover, "list_unexamined", list_nodes)
-        monkeypatch.setattr(node_discover, "find_cards", find)
-        return asked
+        listed = stub(node_discover, "list_unexamined", labelled)
+        return listed, stub(node_discover, "find_cards", findings)
 
     return make
 
 
 def test_nodes_with_cards_are_returned_and_what_is_not_known_is_told(run_module, cluster):
     nodes = {"a": False, "b": False, "c": False}
-    asked = cluster(nodes, Findings({"a": 2, "b": 0}, problems={"c": "its pod did not end in time"}))
+    listed, asked = cluster(nodes, Findings({"a": 2, "b": 0}, problems={"c": "its pod did not end in time"}))
     answer = run_module(node_discover, {"image": "i", "host_root": "/tree", "timeout": 7})
     assert (answer["nodes"], answer["looked_at"], answer["changed"]) == (["a"], ["a", "b", "c"], False)
-    assert asked == [[], (["a", "b", "c"], DiscoveryPod("accelkit", "i", (), host_root="/tree"), 7)]
+    assert listed[0][0][0] == []
+    assert asked == [((["a", "b", "c"], DiscoveryPod("accelkit", "i", (), host_root="/tree")), {"seconds": 7})]
     assert answer["problems"] == {"c": "its pod did not end in time"}
 
 
 def test_the_named_nodes_are_looked_at_as_node_agents_will(run_module, cluster):
-    asked = cluster({"a": False}, Findings({"a": 2}))
+    listed, asked = cluster({"a": False}, Findings({"a": 2}))
     given = {"driver_root": "/run/nvidia/driver", "runtime_class": "nvidia", "cdi_devices": ["x/y=z"]}
     run_module(node_discover, {"image": "i", "nodes": ["a"], "privileged": True, **given})
     reach = DriverReach("/run/nvidia/driver", "nvidia", ("x/y=z",), privileged=True)
-    assert asked == [["a"], (["a"], DiscoveryPod("accelkit", "i", reach=reach), 120)]
+    assert listed[0][0][0] == ["a"]
+    assert asked == [((["a"], DiscoveryPod("accelkit", "i", reach=reach)), {"seconds": 120})]
 
 
-def test_what_a_labelled_node_lacks_is_a_warning_and_of_another_node_an_answer(run_module, cluster, monkeypatch):
-    told = []
-    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: told.append(text))
+def test_what_a_labelled_node_lacks_is_a_warning_and_of_another_node_an_answer(run_module, cluster, warnings):
     lacking = {"a": ["a driver"], "b": ["another driver"]}
     cluster({"a": True, "b": False}, Findings({"a": 1, "b": 1}, lacking, {"b": ["library y: it is nowhere"]}))
     answer = run_module(node_discover, {"image": "i"})
     assert answer["missing"] == {"b": ["another driver"]}
-    assert told == ["node a: a driver", "node b: library y: it is nowhere"]
+    assert warnings == ["node a: a driver", "node b: library y: it is nowhere"]
 
 
 def test_a_check_starts_no_pod(run_module, cluster):
     asked = cluster({"a": False}, Findings({"a": 2}))
     assert run_module(node_discover, {"image": "i"}, check=True)["looked_at"] == []
-    assert asked == []
+    assert asked == ([], [])

@@ -135,16 +135,11 @@ def test_other_images_of_the_repository_go_and_no_others(node, give, runtime):
     assert others.items() <= node.images.items()
 
 
-def test_the_name_that_the_kubelets_runtime_made_goes_with_the_image(node, give):
+@pytest.mark.parametrize(("more", "named"), [({}, ["sha256:i-old"]), ({"mirror/accelkit:old": "d-old"}, [])])
+def test_the_name_that_the_kubelets_runtime_made_goes_where_no_other_image_needs_it(node, give, more, named):
     node.install("ctr")
-    node.images = {f"{REPOSITORY}:old": "d-old", "sha256:i-old": "d-old"}
-    assert give()["removed"] == [f"{REPOSITORY}:old", "sha256:i-old"]
-
-
-def test_the_name_that_the_kubelets_runtime_made_stays_while_another_image_needs_it(node, give):
-    node.install("ctr")
-    node.images = {f"{REPOSITORY}:old": "d-old", "mirror/accelkit:old": "d-old", "sha256:i-old": "d-old"}
-    assert give()["removed"] == [f"{REPOSITORY}:old"]
+    node.images = {f"{REPOSITORY}:old": "d-old", "sha256:i-old": "d-old", **more}
+    assert give()["removed"] == [f"{REPOSITORY}:old", *named]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_owners
 
 from accelkit.enablement.ownership.fate import Fate, Judgement
@@ -14,29 +13,18 @@ TWO = Judgement(Fate.CONTESTED, "TwoOwners", "it holds them", "let one go", ("nv
 
 
 @pytest.fixture
-def cluster(monkeypatch, kubeconfig):
-    """Let the look at the cluster show this; return what was asked, and what was warned of."""
-    asked, warned = [], []
-    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, text: warned.append(text))
-
-    def make(notes=(), **judgements):
-        async def look(_api, **given):
-            asked.append(given)
-            return Look({}, judgements, tuple(notes))
-
-        monkeypatch.setattr(node_owners, "look_at_owners", look)
-        return asked, warned
-
-    return make
+def cluster(stub):
+    """Let the look at the cluster show this; return what was asked."""
+    return lambda notes=(), **judgements: stub(node_owners, "look_at_owners", Look({}, judgements, tuple(notes)))
 
 
-def test_owned_nodes_are_left_alone_and_told(run_module, cluster):
-    _asked, warned = cluster(a=FREE, b=OWNED, c=TAKEN)
+def test_owned_nodes_are_left_alone_and_told(run_module, cluster, warnings):
+    cluster(a=FREE, b=OWNED, c=TAKEN)
     answer = run_module(node_owners, {})
     assert answer["left_alone"] == ["b"]
     assert answer["changed"] is False
     assert {name: each["fate"] for name, each in answer["judgements"].items()} == {"b": "left-alone", "c": "adopted"}
-    assert warned == ["node b is left alone (NodeOwned): it holds them; leave it"]
+    assert warnings == ["node b is left alone (NodeOwned): it holds them; leave it"]
 
 
 def test_two_owners_of_a_card_are_refused(run_module, cluster):
@@ -55,9 +43,9 @@ def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
 
 
 def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):
-    asked, _warned = cluster()
+    asked = cluster()
     run_module(node_owners, {"dialect": "kubegpu", "dialects": ["gas", "kubegpu"], "adopt": True, "coexisting": ["x"]})
-    [given] = asked
+    [(_, given)] = asked
     assert given == {
         "nodes": [],
         "adopt": True,
@@ -66,6 +54,6 @@ def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_m
     }
 
 
-def test_what_could_not_be_read_is_warned_of(run_module, cluster):
-    _asked, warned = cluster(notes=["OwnersUnknown: no"])
-    assert run_module(node_owners, {})["notes"] == warned == ["OwnersUnknown: no"]
+def test_what_could_not_be_read_is_warned_of(run_module, cluster, warnings):
+    cluster(notes=["OwnersUnknown: no"])
+    assert run_module(node_owners, {})["notes"] == warnings == ["OwnersUnknown: no"]

@@ -5,20 +5,16 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import object_prune
 from accelkit.install.pruning import ObjectKey, Pruned
 
 
-def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
-    made = []
-
-    async def record(_api, **arguments):
-        made.append(arguments)
-        return Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"], ["c"])
-
-    monkeypatch.setattr(object_prune, "prune", record)
+def test_what_is_deleted_is_told_by_name(run_module, stub):
+    pruned = Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"], ["c"])
+    asked = stub(object_prune, "prune", pruned)
     wanted = {"kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "data": {"x": "eA=="}}
     answer = run_module(
         object_prune, {"component": "c", "keep": [wanted], "timeout": 7, "namespaces": ["b"]}, check=True
     )
     keep = frozenset({ObjectKey("Secret", "a", "s")})
-    assert made == [{"component": "c", "keep": keep, "timeout_seconds": 7, "namespaces": ["b"], "check": True}]
+    told = {"component": "c", "keep": keep, "timeout_seconds": 7, "namespaces": ["b"], "check": True}
+    assert asked == [((), told)]
     assert answer["changed"]
     assert answer["namespaces"] == ["a", "kube-system"]
     assert answer["components"] == ["c"]

@@ -11,17 +11,10 @@ WEB = Workload("d", "Deployment", "web", (("c", "8"),))
 
 
 @pytest.fixture
-def found(monkeypatch, kubeconfig):
-    def answer(**change):
-        async def plan_unit_change(_api, unit_bytes, resources, *, former_unit_bytes):
-            assert (unit_bytes, resources) == (10**8, ["accelkit.io/memory"])
-            answer.former = former_unit_bytes
-            nothing = {"before": [GIB], "refusals": {}, "finer": [], "waiting": [], "workloads": []}
-            return UnitChange(**{**nothing, **change})
-
-        monkeypatch.setattr(unit_check, "plan_unit_change", plan_unit_change)
-
-    return answer
+def found(stub):
+    """Let this become of the unit; return what was asked."""
+    nothing = {"before": [GIB], "refusals": {}, "finer": [], "waiting": [], "workloads": []}
+    return lambda **change: stub(unit_check, "plan_unit_change", UnitChange(**{**nothing, **change}))
 
 
 def test_a_unit_that_works_is_returned_in_bytes(run_module, found):
@@ -32,9 +25,9 @@ def test_a_unit_that_works_is_returned_in_bytes(run_module, found):
 
 @pytest.mark.parametrize(("former", "size"), [("", None), ("0.1GiB", 107_374_182)])
 def test_the_unit_of_a_system_that_is_taken_over_is_the_one_before(run_module, found, former, size):
-    found()
+    asked = found()
     run_module(unit_check, {"unit": "0.1GB", "former_unit": former})
-    assert found.former == size
+    assert asked == [((10**8, ["accelkit.io/memory"]), {"former_unit_bytes": size})]
 
 
 def test_nodes_that_cannot_take_the_unit_are_named(run_module, found):
@@ -55,7 +48,7 @@ def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found,
     assert "failed" not in accepted
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("kubeconfig")
 def test_a_unit_that_is_none_is_refused_with_the_list(run_module):
     answer = run_module(unit_check, {"unit": "3GiB"})
     assert answer["msg"].startswith("'3GiB' is no unit of memory; choose one of 1GiB, 1GB, 512MiB")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 from narrower_constraints import tighten
-from rendering import ROOT, run_play
+from rendering import ROOT, evaluate, run_play
 from support.yaml import read_yaml
 
 from accelkit.enablement.drivers.cluster import COMPONENT
@@ -61,6 +61,7 @@ CASES = {
     "none": {"driver_vendors": {}, "driver_plan": {}},
 }
 NAMES = ("__driver_objects", "__driver_daemon_sets", "__driver_jobs", "__driver_modules", "__driver_constraints")
+STAGED = "__stage_manifests_objects"
 MANIFESTS = """
 apiVersion: v1
 kind: ConfigMap
@@ -78,35 +79,14 @@ metadata: {name: three}
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
-    """The objects by case and variable; those of stage_manifests by `manifests`."""
+    """The objects by case and variable."""
     folder = tmp_path_factory.mktemp("driver")
     (folder / "manifests.yaml").write_text(MANIFESTS)
+    manifests = {"stage_manifests_by_stage": {"driver": [str(folder / "manifests.yaml")]}}
     cases = {case: {"driver_vendors": VENDORS, "driver_plan": PLAN, **given} for case, given in CASES.items()}
-    content = "{{ dict([" + ", ".join(f"['{name}', {name}]" for name in NAMES) + "]) | to_json }}"
-    tasks = [
-        {
-            "vars": given,
-            "ansible.builtin.copy": {"content": content, "dest": str(folder / f"{case}.json")},
-        }
-        for case, given in cases.items()
-    ]
-    tasks.append(
-        {
-            "vars": {"stage_manifests_by_stage": {"driver": [str(folder / "manifests.yaml")]}},
-            "ansible.builtin.copy": {
-                "content": "{{ __stage_manifests_objects | to_json }}",
-                "dest": str(folder / "manifests.json"),
-            },
-        }
-    )
-    files = [
-        ROOT / "roles" / role / part / "main.yml"
-        for role in ("driver", "stage_manifests")
-        for part in ("defaults", "vars")
-    ]
-    (folder / "templates").symlink_to(ROLE / "templates")
-    run_play(folder, {"vars_files": [str(file) for file in files], "tasks": tasks}, seconds=120)
-    return {case: json.loads((folder / f"{case}.json").read_text()) for case in (*CASES, "manifests")}
+    expression = "dict([" + ", ".join(f"['{name}', {name}]" for name in (*NAMES, STAGED)) + "])"
+    roles = ["driver", "stage_manifests"]
+    return evaluate(folder, expression, cases | {"manifests": CASES["none"] | manifests}, roles=roles)
 
 
 def by_name(objects):
@@ -216,11 +196,11 @@ def test_kmm_gets_the_mappings_in_their_order_and_its_own_variables(rendered):
 
 
 def test_without_drivers_nothing_is_made(rendered):
-    assert rendered["none"] == {name: [] for name in NAMES}
+    assert rendered["none"] == {name: [] for name in (*NAMES, STAGED)}
 
 
 def test_manifests_get_the_labels_by_which_they_are_found_and_a_namespace_where_they_take_one(rendered):
-    made = by_name(rendered["manifests"])
+    made = by_name(rendered["manifests"][STAGED])
     ours = {
         "app.kubernetes.io/component": "stage-driver",
         "app.kubernetes.io/part-of": "accelkit",

@@ -6,8 +6,8 @@ import json
 
 import pytest
 from kernel_cache_cases import ROLE, render_cases
-from rendering import run_play
-from support.yaml import parse_yaml_documents, read_yaml
+from rendering import render
+from support.yaml import read_yaml
 
 from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.gkm.names import FINALIZER, HOST_FOLDER, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
@@ -151,7 +151,9 @@ def test_secrets_are_read_where_that_is_listed_and_by_name_where_names_are(rende
 
 
 def test_a_role_in_each_namespace_gives_no_more_than_the_secrets(tmp_path):
-    made = [each for each in _documents(tmp_path, CASES["full"]) if each["metadata"]["name"].endswith("-pull-secrets")]
+    given = {key: value for key, value in CASES["full"].items() if "{folder}" not in str(value)}
+    found = render(tmp_path, "kernel_cache", "objects.yaml.j2", {"full": given})["full"]
+    made = [each for each in found if each["metadata"]["name"].endswith("-pull-secrets")]
     roles = {each["metadata"]["namespace"]: each["rules"] for each in made if each["kind"] == "Role"}
     secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     assert roles == {
@@ -161,20 +163,6 @@ def test_a_role_in_each_namespace_gives_no_more_than_the_secrets(tmp_path):
     }
     bound = [each for each in made if each["kind"] == "RoleBinding"]
     assert {subject["name"] for each in bound for subject in each["subjects"]} == {CONTROLLER, AGENT}
-
-
-def _documents(folder, given):
-    home = folder / "documents"
-    home.mkdir()
-    (home / "templates").symlink_to(ROLE / "templates")
-    for name in ("ca.pem", "root.json"):
-        (home / name).write_text("{}")
-    play = {
-        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-        "tasks": [{"ansible.builtin.template": {"src": "objects.yaml.j2", "dest": str(home / "made.yaml")}}],
-    }
-    run_play(home, play, extra=json.loads(json.dumps(given).replace("{folder}", str(home))), seconds=100)
-    return parse_yaml_documents((home / "made.yaml").read_text())
 
 
 def test_registries_reach_both_programs(rendered):

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from rendering import ROOT, run_play
+from rendering import ROOT, list_variables, run_play
 from support.yaml import parse_yaml, read_yaml
 
 ROLE = ROOT / "roles" / "monitoring"
@@ -44,7 +44,7 @@ def watchers(tmp_path_factory):
     found.append({"metadata": {"namespace": "m", "name": "unset"}, "spec": {}})
     copy = {"content": "{{ __monitoring_watchers | to_json }}", "dest": str(folder / "found.json")}
     play = {
-        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "vars_files": list_variables("monitoring"),
         "vars": {
             "monitoring_prometheuses": {"resources": found},
             "monitoring_looked": {"results": [{"resources": [{}]}, {"resources": [{}]}]},
@@ -73,7 +73,7 @@ def rendered(tmp_path_factory):
         tasks.append({"vars": {"monitoring_looked": looked, **given}, "block": [fact, copy]})
     for name in ("templates", "files"):
         (folder / name).symlink_to(ROLE / name)
-    play = {"vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")], "tasks": tasks}
+    play = {"vars_files": list_variables("monitoring"), "tasks": tasks}
     run_play(folder, play, seconds=200)
     return {
         case: {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from narrower_constraints import tighten
-from rendering import ROOT, run_play
-from ruamel.yaml import YAML
+from rendering import ROOT, evaluate, list_variables, run_play
+from support.yaml import read_yaml
 
 from accelkit.enablement.openshift.account_constraints import find_refused
 from accelkit.enablement.openshift.admission import find_violations
@@ -29,6 +27,7 @@ SETTINGS = {
 }
 WORKLOADS = {"Deployment", "DaemonSet", "CronJob"}
 FOUND = {"constraints": True, "machines": True, "autoscaling": True}
+NONE = dict.fromkeys(FOUND, False)
 SOURCE = {
     "metadata": {"name": "worker-a", "namespace": "openshift-machine-api"},
     "spec": {
@@ -42,8 +41,7 @@ WISH = {"name": "cards-a", "source": "worker-a", "instance_type": "big", "autosc
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     """Objects by case: those of each role with its constraints, those of the role openshift by what it was given."""
-    folder = tmp_path_factory.mktemp("rendered")
-    cases = {}
+    expressions = {}
     for template in TEMPLATES:
         role = template.parents[1].name
         for at, settings in enumerate([{}, *SETTINGS.get(role, [])]):
@@ -52,26 +50,23 @@ def rendered(tmp_path_factory):
             given["second_scheduler_kubernetes_version"] = "v1.34.4"
             lookup = f"lookup('ansible.builtin.template', '{template}', template_vars={given})"
             wanted = f"{lookup} | from_yaml_all | select | accelkit.kubernetes.security_constraints"
-            cases[f"{role}/{template.stem}/{at}"] = "{{ " + wanted + " }}"
-    files = [ROOT / "roles" / role / of / "main.yml" for role in ROLES for of in ("defaults", "vars")]
-    tasks = [{"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}]
-    for name, given in {
+            expressions[f"{role}/{template.stem}/{at}"] = wanted
+    of_roles = "dict([" + ", ".join(f"['{name}', {each}]" for name, each in expressions.items()) + "])"
+    own = {
         "filling": {"openshift_found": FOUND, "openshift_created_pods": True},
-        "nothing": {"openshift_found": dict.fromkeys(FOUND, False), "openshift_created_pods": True},
+        "nothing": {"openshift_found": NONE, "openshift_created_pods": True},
         "sets": {
             "openshift_found": FOUND,
             "openshift_sets": {"resources": [SOURCE]},
             "openshift_machine_sets": [WISH],
             "openshift_cluster_autoscaler": {"scaleDown": {"enabled": True}},
         },
-    }.items():
-        copied = {"content": "{{ __openshift_objects | to_json }}", "dest": str(folder / f"{name}.json")}
-        tasks.append({"ansible.builtin.copy": copied, "vars": given})
-    run_play(
-        folder, {"vars_files": [str(path) for path in files], "vars": {"cases": cases}, "tasks": tasks}, seconds=200
+    }
+    folder = tmp_path_factory.mktemp("rendered")
+    return (
+        evaluate(folder / "own", "__openshift_objects", own, roles=ROLES)
+        | evaluate(folder / "roles", of_roles, {"all": {}}, roles=ROLES)["all"]
     )
-    own = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("filling", "nothing", "sets")}
-    return own | json.loads((folder / "rendered.json").read_text())
 
 
 def pods_of(objects):
@@ -141,19 +136,7 @@ def test_sets_of_machines_come_with_their_autoscalers(rendered):
     assert all(each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "ansible" for each in kinds.values())
 
 
-def test_each_documented_variable_is_there():
-    load = YAML(typ="safe", pure=True).load
-    role = ROOT / "roles/openshift"
-    defaults = load((role / "defaults/main.yml").read_text())
-    specified = load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
-    assert list(defaults) == list(specified["main"]["options"]) == sorted(defaults)
-    assert specified.keys() == {"main", "apply", "preflight", "check", "remove"}
-    readme = (role / "README.md").read_text()
-    assert [name for name in defaults if f"| `{name}` |" not in readme] == []
-
-
 OWNED = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
-NONE = dict.fromkeys(FOUND, False)
 CLUSTER = {"openshift_found": FOUND, "accelkit_mode": "second-scheduler", "openshift_sets": {"resources": [SOURCE]}}
 SCALED = {**CLUSTER, "openshift_cluster_autoscaler": {"a": 1}}
 MADE = {"openshift_set": {"name": "cards-a"}, "resources": [{"spec": {"replicas": 3}, "status": {"readyReplicas": 1}}]}
@@ -215,14 +198,10 @@ CASES = {
 def told(tmp_path_factory):
     """What the role's own judgements say of each case; the tasks that ask a cluster are left out."""
     folder = tmp_path_factory.mktemp("told")
-    load = YAML(typ="safe", pure=True).load
     tasks = []
     for case, (file, given, _) in CASES.items():
-        asserts = [
-            each
-            for each in load((ROOT / f"roles/openshift/tasks/{file}.yml").read_text())
-            if "ansible.builtin.assert" in each
-        ]
+        own = read_yaml(ROOT / f"roles/openshift/tasks/{file}.yml")
+        asserts = [each for each in own if "ansible.builtin.assert" in each]
         said = {"content": "{{ said | default('') }}", "dest": str(folder / case)}
         failed = "{{ ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg') | join }}"
         tasks += [
@@ -230,8 +209,7 @@ def told(tmp_path_factory):
             {"block": asserts, "vars": given, "rescue": [{"ansible.builtin.set_fact": {"said": failed}}]},
             {"ansible.builtin.copy": said},
         ]
-    files = [str(ROOT / f"roles/openshift/{of}/main.yml") for of in ("defaults", "vars")]
-    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    run_play(folder, {"vars_files": list_variables("openshift"), "tasks": tasks}, seconds=200)
     return {case: (folder / case).read_text() for case in CASES}
 
 

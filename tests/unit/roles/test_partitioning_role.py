@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from jinja2.nativetypes import NativeEnvironment
-from rendering import run_play
+from rendering import ROOT, evaluate, render, run_play
 from support.yaml import parse_yaml_documents, read_yaml
 
-ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "roles" / "partitioning"
 CASES = {
     "bare": {},
@@ -38,21 +34,9 @@ CASES = {
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     """All objects by case, kind and name; rendered by one run."""
-    folder = tmp_path_factory.mktemp("partitioning")
-    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
-    template = str(ROLE / "templates/objects.yaml.j2")
-    tasks = [
-        {"ansible.builtin.template": {"src": template, "dest": str(folder / name)}, "vars": given}
-        for name, given in CASES.items()
-    ]
-    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    found = render(tmp_path_factory.mktemp("partitioning"), "partitioning", "objects.yaml.j2", CASES)
     return {
-        name: {
-            (each["kind"], each["metadata"]["name"]): each
-            for each in parse_yaml_documents((folder / name).read_text())
-            if each
-        }
-        for name in CASES
+        name: {(each["kind"], each["metadata"]["name"]): each for each in objects} for name, objects in found.items()
     }
 
 
@@ -213,35 +197,20 @@ def test_the_playbooks_have_the_taints_leave_their_own_pods_a_node(playbook):
 
 
 def test_of_its_own_pods_those_are_meant_that_are_wanted(tmp_path):
+    everything = {"accelkit_kernel_caches": True, "accelkit_remediation": {"mode": "dry-run"}}
     wanted = {
         "bare": ({}, ["the extender", "the renewal of certificates"]),
         "host": ({"extender_expose": "host"}, ["the extender"]),
         "all": (
-            {
-                "accelkit_kernel_caches": True,
-                "accelkit_remediation": {"mode": "dry-run"},
-                "accelkit_mode": "second-scheduler",
-            },
+            {**everything, "accelkit_mode": "second-scheduler"},
             [
-                "the extender",
-                "the cache controller",
-                "remediation",
-                "the renewal of certificates",
+                *("the extender", "the cache controller", "remediation", "the renewal of certificates"),
                 "the second scheduler",
             ],
         ),
     }
-    tasks = [
-        {
-            "ansible.builtin.include_tasks": str(tmp_path / "write.yml"),
-            "vars": {**given, "file": str(tmp_path / f"{name}.json")},
-        }
-        for name, (given, _) in wanted.items()
-    ]
-    write = {"ansible.builtin.copy": {"content": "{{ __accelkit_own_pods | to_json }}", "dest": "{{ file }}"}}
-    (tmp_path / "write.yml").write_text(json.dumps([write]))
-    run_play(tmp_path, {"vars_files": [str(ROOT / "playbooks/vars/cluster.yml")], "tasks": tasks}, seconds=200)
+    cases = {name: given for name, (given, _) in wanted.items()}
+    found = evaluate(tmp_path, "__accelkit_own_pods", cases, files=[str(ROOT / "playbooks/vars/cluster.yml")])
     for name, (_, expected) in wanted.items():
-        found = json.loads((tmp_path / f"{name}.json").read_text())
-        assert [each["name"] for each in found] == expected
-        assert found[0]["spec"]["tolerations"][0]["key"] == "node-role.kubernetes.io/control-plane"
+        assert [each["name"] for each in found[name]] == expected
+        assert found[name][0]["spec"]["tolerations"][0]["key"] == "node-role.kubernetes.io/control-plane"

@@ -67,29 +67,6 @@ def test_writers_and_exempt_namespaces_are_those_of_the_variables():
     assert "namespace in" not in find_policy("accelkit-extender-cards", **given)["matchConditions"][1]["expression"]
 
 
-def test_kubelets_create_no_pods_that_look_like_ours_where_ours_run():
-    spec = find_policy("accelkit-extender-mirrors", extender_namespace="x")
-    assert spec["matchConstraints"]["resourceRules"][0]["resources"] == ["pods"]
-    assert [each["expression"] for each in spec["matchConditions"]] == [
-        "'system:nodes' in request.userInfo.?groups.orValue([]) && request.namespace == 'x'"
-    ]
-    assert [each["expression"] for each in spec["validations"]] == [
-        "object.metadata.?labels['app.kubernetes.io/part-of'].orValue('') != 'accelkit'"
-    ]
-
-
-def test_no_pod_with_cards_is_deleted_at_once():
-    spec = find_policy("accelkit-extender-endings")
-    rules = [(each["operations"], each["resources"]) for each in spec["matchConstraints"]["resourceRules"]]
-    assert rules == [(["DELETE"], ["pods"]), (["CREATE"], ["pods/eviction"])]
-    users, at_once, ending = (each["expression"] for each in spec["matchConditions"])
-    assert "'system:nodes' in request.userInfo" in users
-    assert "request.?options.?gracePeriodSeconds.orValue(1)" in at_once
-    # Of a deletion, there is no other object.
-    assert "object.spec" not in ending.replace("oldObject.spec", "")
-    assert '"accelkit.io/memory"' in ending
-
-
 def find_own(name, **changed):
     (found,) = [
         each

@@ -7,7 +7,7 @@ import json
 import pytest
 from click import Context
 from jinja2 import Environment
-from rendering import run_play
+from rendering import list_variables, run_play
 from support.yaml import read_yaml
 from test_roles import ROOT, documents, policies
 
@@ -189,8 +189,7 @@ def told(tmp_path_factory):
                 }
             },
         ]
-    files = [str(ROOT / "roles/remediation" / place / "main.yml") for place in ("defaults", "vars")]
-    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
+    run_play(folder, {"vars_files": list_variables("remediation"), "tasks": tasks}, seconds=200)
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in TEMPLATES}
 
 

@@ -5,34 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rendering import run_play
-from support.yaml import parse_yaml, parse_yaml_documents, read_yaml
+from rendering import ROOT, render
+from support.yaml import parse_yaml, read_yaml
 
-ROOT = Path(__file__).resolve().parents[3]
-ROLE = ROOT / "roles" / "second_scheduler"
 NAME = "accelkit-scheduler"
+VERSION = {"second_scheduler_kubernetes_version": "v1.34.4-eks-1"}
+PLAIN = {
+    "second_scheduler_extender_url": "http://10.0.0.1:32766",
+    "second_scheduler_image_pull_secrets": ["a", "b"],
+}
+# Rendered once, by one process.
+pytestmark = pytest.mark.xdist_group("second_scheduler_role")
 
 
-@pytest.fixture
-def objects(tmp_path):
-    """Render the objects with some variables changed; return them by kind and name."""
-
-    def render(**changed):
-        source, rendered = ROLE / "templates/objects.yaml.j2", tmp_path / "objects.yaml"
-        play = {
-            "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-            "tasks": [{"ansible.builtin.template": {"src": str(source), "dest": str(rendered)}}],
-        }
-        extra = {"second_scheduler_kubernetes_version": "v1.34.4-eks-1", **changed}
-        run_play(tmp_path, play, extra=extra, seconds=100)
-        documents = parse_yaml_documents(rendered.read_text())
-        return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
-
-    return render
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """The objects by case, kind and name."""
+    cases = {"defaults": VERSION, "plain": VERSION | PLAIN}
+    found = render(tmp_path_factory.mktemp("second"), "second_scheduler", "objects.yaml.j2", cases)
+    return {
+        case: {(each["kind"], each["metadata"]["name"]): each for each in objects} for case, objects in found.items()
+    }
 
 
-def test_objects_fit_together(objects):
-    found = objects()
+def test_objects_fit_together(rendered):
+    found = rendered["defaults"]
     version = read_yaml(ROOT / "galaxy.yml")["version"]
     assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in found.values()} == {version}
     assert all(each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit" for each in found.values())
@@ -79,10 +76,8 @@ def test_objects_fit_together(objects):
     }
 
 
-def test_plain_http_needs_no_secret(objects):
-    found = objects(
-        second_scheduler_extender_url="http://10.0.0.1:32766", second_scheduler_image_pull_secrets=["a", "b"]
-    )
+def test_plain_http_needs_no_secret(rendered):
+    found = rendered["plain"]
     spec = found["Deployment", NAME]["spec"]["template"]["spec"]
     assert [volume["name"] for volume in spec["volumes"]] == ["configuration"]
     assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rendering import run_play
+from rendering import ROOT, evaluate
 from served_objects import MINORS, violations
 from support.yaml import read_yaml
 
@@ -16,7 +16,6 @@ from accelkit.scheduler.configuration.versions import OLDEST
 from accelkit.scheduler.node_pod.objects import build_objects
 from accelkit.vendors.dialects import list_dialect_names
 
-ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = sorted((ROOT / "roles").glob("*/templates/*.yaml.j2"))
 ROLES = sorted({path.parents[1].name for path in TEMPLATES})
 PLACE = {"image_pull_secrets": ["registry"], "node_selector": {"a": "b"}, "affinity": {"nodeAffinity": {}}}
@@ -67,36 +66,20 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     """All objects, as Ansible renders them, by minor version."""
-    folder = tmp_path_factory.mktemp("rendered")
-    cases = []
+    cases = {}
     for minor in MINORS:
+        lookups = []
         for template in TEMPLATES:
             role = template.parents[1].name
             decisive = minor in DECISIVE
             for settings in ({},) * (decisive or role == CONFIGURED) + tuple(SETTINGS.get(role, ()) * decisive):
                 given = {f"{role}_{name}": value for name, value in settings.items()}
                 given["__accelkit_kubernetes_version"] = f"v1.{minor}.3"
-                lookup = f"lookup('ansible.builtin.template', '{template}', template_vars={given})"
-                cases.append({"minor": minor, "objects": "{{ " + lookup + " | from_yaml_all | list }}"})
-    play = {
-        "vars_files": [str(ROOT / "roles" / role / of / "main.yml") for role in ROLES for of in ("defaults", "vars")],
-        "vars": {"cases": cases},
-        "tasks": [
-            {"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}
-        ],
-    }
-    run_play(folder, play, seconds=300)
-    found = json.loads((folder / "rendered.json").read_text())
-    return {
-        minor: [
-            each
-            for case in found
-            if case["minor"] in (minor, max(one for one in DECISIVE if one <= minor))
-            for each in case["objects"]
-            if each
-        ]
-        for minor in MINORS
-    }
+                lookups.append(f"lookup('ansible.builtin.template', '{template}', template_vars={given})")
+        cases[str(minor)] = {"objects": "{{ [" + ", ".join(lookups) + "] | map('from_yaml_all') | flatten | select }}"}
+    found = evaluate(tmp_path_factory.mktemp("rendered"), "objects | list", cases, roles=ROLES)
+    decisive_for = {minor: max(one for one in DECISIVE if one <= minor) for minor in MINORS}
+    return {minor: [each for one in {minor, decisive_for[minor]} for each in found[str(one)]] for minor in MINORS}
 
 
 def test_the_templates_take_another_turn_at_the_decisive_versions_alone():

@@ -6,34 +6,22 @@ import os
 import subprocess
 
 import pytest
-from rendering import ROOT, run_play
-from support.yaml import parse_yaml_documents
+from rendering import render
 
 from accelkit.gkm.names import HOST_FOLDER
 
-ROLE = ROOT / "roles" / "kernel_cache"
 pytestmark = [pytest.mark.xdist_group("kernel_cache_role"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory):
     """The pods of the agents by the user of former ones."""
-    folder = tmp_path_factory.mktemp("agents")
-    (folder / "templates").symlink_to(ROLE / "templates")
-    tasks = [
-        {
-            "ansible.builtin.template": {"src": "agent.yaml.j2", "dest": str(folder / f"{user}.yaml")},
-            "vars": {"kernel_cache_agent_former_user": user},
-        }
-        for user in (65532, 0)
-    ]
-    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
-    run_play(folder, {"vars_files": files, "tasks": tasks}, seconds=200)
-    made = {}
-    for user in (65532, 0):
-        documents = parse_yaml_documents((folder / f"{user}.yaml").read_text())
-        (made[user],) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "DaemonSet"]
-    return made
+    cases = {str(user): {"kernel_cache_agent_former_user": user} for user in (65532, 0)}
+    found = render(tmp_path_factory.mktemp("agents"), "kernel_cache", "agent.yaml.j2", cases)
+    return {
+        int(user): next(each["spec"]["template"]["spec"] for each in objects if each["kind"] == "DaemonSet")
+        for user, objects in found.items()
+    }
 
 
 def test_all_containers_are_root(agents):

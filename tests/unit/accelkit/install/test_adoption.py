@@ -22,6 +22,8 @@ MAPS, ROLES = (
     build_collection_path("v1", "configmaps", "d"),
     build_collection_path("rbac.authorization.k8s.io/v1", "clusterroles"),
 )
+SECRETS = build_secrets_path("d")
+LAST = build_object_path(SECRETS, "sh.helm.release.v1.g.v10")
 OF_RELEASE = {"meta.helm.sh/release-name": "g", "meta.helm.sh/release-namespace": "d"}
 MANIFEST = """\
 apiVersion: v1
@@ -48,7 +50,7 @@ def release(name, chart, manifest, version=1, *, values=None, config=None):
     content = json.dumps(stored).encode()
     labels = {"owner": "helm", "name": name, "version": str(version)}
     return {
-        "metadata": {"name": f"sh.helm.release.v1.{name}.v{version}", "labels": labels},
+        "metadata": {"name": f"sh.helm.release.v1.{name}.v{version}", "namespace": "d", "labels": labels},
         "data": {"release": base64.b64encode(base64.b64encode(gzip.compress(content))).decode()},
     }
 
@@ -72,7 +74,7 @@ def api():
         release("g", "gcushare-device-plugin", MANIFEST, version=10),
         release("other", "prometheus", MANIFEST),
     ):
-        api.store(build_secrets_path("d"), {**each, "metadata": {**each["metadata"], "namespace": "d"}})
+        api.store(SECRETS, each)
     for name in ("gcushare", "kept"):
         api.store(MAPS, {"metadata": {"name": name, "annotations": OF_RELEASE}})
     api.store(ROLES, {"metadata": {"name": "gcushare:plugin", "annotations": OF_RELEASE}})
@@ -83,8 +85,7 @@ def api():
 
 def install(api, name, chart, **more):
     """Put a release there, or another revision of one."""
-    found = release(name, chart, "", 11, **more)
-    api.store(build_secrets_path("d"), {**found, "metadata": {**found["metadata"], "namespace": "d"}})
+    api.store(SECRETS, release(name, chart, "", 11, **more))
 
 
 def labels(api):
@@ -98,7 +99,7 @@ async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
     left = {path for path in api.objects if not path.startswith(NODES)}
     assert left == {
         build_object_path(MAPS, "kept"),
-        build_object_path(build_secrets_path("d"), "sh.helm.release.v1.other.v1"),
+        build_object_path(SECRETS, "sh.helm.release.v1.other.v1"),
     }
     again = await adopt_gcushare(api)
     assert (again.releases, again.nodes) == ([], [])
@@ -118,8 +119,7 @@ async def test_what_helm_has_not_marked_as_of_the_release_stays(api, written):
 
 
 async def test_a_revision_that_is_no_number_is_the_oldest(api):
-    found = release("g", "another", "", version="9999x")
-    api.store(build_secrets_path("d"), {**found, "metadata": {**found["metadata"], "namespace": "d"}})
+    api.store(SECRETS, release("g", "another", "", version="9999x"))
     assert (await adopt_gcushare(api, check=True)).releases == ["d/g"]
 
 
@@ -149,21 +149,21 @@ async def test_a_refusal_leaves_the_record_for_a_second_try(api):
     assert build_object_path(MAPS, "gcushare") not in api.objects
 
 
-@pytest.mark.parametrize("data", [{}, {"release": "!"}, {"release": base64.b64encode(b"bm90IEpTT04=").decode()}])
-async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data):
-    api.objects[build_object_path(build_secrets_path("d"), "sh.helm.release.v1.g.v10")]["data"] = data
-    with pytest.raises(
-        ConfigurationError, match=r"d/sh\.helm\.release\.v1\.g\.v10 cannot be read.*uninstall it with Helm"
-    ):
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "cannot be read.*uninstall it with Helm"),
+        ({"release": "!"}, "cannot be read.*uninstall it with Helm"),
+        ({"release": base64.b64encode(b"bm90IEpTT04=").decode()}, "cannot be read.*uninstall it with Helm"),
+        (release("g", "gcushare-device-plugin", "a: [")["data"], "is not YAML"),
+    ],
+    ids=["empty", "no base64", "no JSON", "no YAML"],
+)
+async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data, why):
+    api.objects[LAST]["data"] = data
+    with pytest.raises(ConfigurationError, match=rf"sh\.helm\.release\.v1\.g\.v10 {why}"):
         await adopt_gcushare(api)
     assert api.writes == []
-
-
-async def test_a_manifest_that_is_no_yaml_is_left_to_helm(api):
-    broken = release("g", "gcushare-device-plugin", "a: [", version=10)
-    api.objects[build_object_path(build_secrets_path("d"), "sh.helm.release.v1.g.v10")]["data"] = broken["data"]
-    with pytest.raises(ConfigurationError, match="is not YAML"):
-        await adopt_gcushare(api)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,7 @@ def node(name: str, digest: str, *conditions: dict[str, str]) -> dict[str, Any]:
 READY = condition("Ready", "True", "Ready")
 
 
-async def test_a_cache_is_made_once_and_then_only_what_is_given_is_changed():
-    api = FakeApi()
+async def test_a_cache_is_made_once_and_then_only_what_is_given_is_changed(api):
     assert await write_cache(api, LLAMA) == ({}, True)
     made = api.objects[f"{CACHES}/llama"]
     assert (made["apiVersion"], made["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
@@ -58,8 +57,7 @@ async def test_a_cache_is_made_once_and_then_only_what_is_given_is_changed():
     }
 
 
-async def test_a_cache_without_namespace_is_one_of_the_cluster():
-    api = FakeApi()
+async def test_a_cache_without_namespace_is_one_of_the_cluster(api):
     request = CacheRequest("llama", spec={"image": "i", "workloadNamespaces": ["a"]})
     await write_cache(api, request)
     made = api.objects[f"{CLUSTER_CACHES}/llama"]
@@ -68,8 +66,7 @@ async def test_a_cache_without_namespace_is_one_of_the_cluster():
     assert str(request) == "ClusterGKMCache llama"
 
 
-async def test_check_mode_writes_nothing():
-    api = FakeApi()
+async def test_check_mode_writes_nothing(api):
     assert await write_cache(api, LLAMA, check=True) == ({}, True)
     assert await delete_cache(api, LLAMA, seconds=1, check=True) is False
     api.store(CACHES, cache(READY))
@@ -78,8 +75,7 @@ async def test_check_mode_writes_nothing():
     assert api.writes == []
 
 
-async def test_what_cannot_be_made_is_told_with_the_next_step():
-    api = FakeApi()
+async def test_what_cannot_be_made_is_told_with_the_next_step(api):
     with pytest.raises(ConfigurationError, match="no image is named"):
         await write_cache(api, CacheRequest("llama", "team"))
     api.fail(ApiError("the server could not find it", status=404, reason="NotFound"), "GET", "/gkmcaches", times=2)
@@ -87,8 +83,7 @@ async def test_what_cannot_be_made_is_told_with_the_next_step():
         await write_cache(api, LLAMA)
 
 
-async def test_only_the_digest_that_pods_get_counts_on_nodes():
-    api = FakeApi()
+async def test_only_the_digest_that_pods_get_counts_on_nodes(api):
     api.store(CACHES, cache(READY))
     api.store(NODES, node("b", DIGEST, condition("Compatible", "True", "Compatible"), READY))
     api.store(NODES, node("a", DIGEST, condition("Compatible", "False", "Incompatible", "sm_80")))
@@ -102,8 +97,7 @@ async def test_only_the_digest_that_pods_get_counts_on_nodes():
     assert await read_cache(api, CacheRequest("other", "team")) == (None, [])
 
 
-async def test_it_is_waited_for_what_is_said_of_the_present_spec():
-    api = FakeApi()
+async def test_it_is_waited_for_what_is_said_of_the_present_spec(api):
     api.store(CACHES, cache(READY, generation=2, seen=1))
     polls = []
 
@@ -118,8 +112,7 @@ async def test_it_is_waited_for_what_is_said_of_the_present_spec():
     assert len(polls) >= 5
 
 
-async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_not():
-    api = FakeApi()
+async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_not(api):
     refused = condition("Verified", "False", "NotCovered", "no policy covers quay.io/acme/llama")
     api.store(CACHES, cache(refused, condition("Ready", "False", "NotCovered")))
     with pytest.raises(ServiceError, match="no policy covers") as caught:
@@ -134,8 +127,7 @@ async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_n
     assert len(polls) > 2
 
 
-async def test_the_nodes_that_are_not_ready_are_named_with_why():
-    api = FakeApi()
+async def test_the_nodes_that_are_not_ready_are_named_with_why(api):
     api.store(CACHES, cache(condition("Verified", "True", "Verified"), condition("Ready", "False", "FailedOnNodes")))
     api.store(NODES, node("a", DIGEST, condition("Extracted", "False", "NodeFull", "3 GiB are missing")))
     api.store(NODES, node("b", DIGEST))
@@ -146,8 +138,7 @@ async def test_the_nodes_that_are_not_ready_are_named_with_why():
     assert "Verified" not in said
 
 
-async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_told():
-    api = FakeApi()
+async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_told(api):
     api.store(CACHES, cache(generation=3))
     with pytest.raises(ServiceError, match="the cache controller has not looked at it"):
         await wait_for_cache(api, LLAMA, seconds=0)
@@ -156,8 +147,7 @@ async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_told():
         await wait_for_cache(api, LLAMA, seconds=60)
 
 
-async def test_a_cache_in_use_is_waited_for_and_then_named():
-    api = FakeApi()
+async def test_a_cache_in_use_is_waited_for_and_then_named(api):
     used = cache(condition("Ready", "False", "InUse", "pod team/one mounts it"))
     used["metadata"]["finalizers"] = [FINALIZER, "acme.example/hold"]
     api.store(CACHES, used)
@@ -173,8 +163,7 @@ async def test_a_cache_in_use_is_waited_for_and_then_named():
     assert await delete_cache(later, LLAMA, seconds=60) is False
 
 
-async def test_finalizers_of_others_are_named():
-    api = FakeApi()
+async def test_finalizers_of_others_are_named(api):
     held = cache(READY)
     held["metadata"]["finalizers"] = ["acme.example/hold"]
     api.store(CACHES, held)

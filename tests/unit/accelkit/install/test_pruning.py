@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.install import pruning
@@ -35,8 +34,7 @@ def bind(namespace):
     return {**made("agents", namespace="", component="node-agent"), "subjects": [{"namespace": namespace}, {}]}
 
 
-async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_it_is():
-    api = FakeApi()
+async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_it_is(api):
     api.store(DEPLOYMENTS, made("wanted"))
     api.store(DEPLOYMENTS, made("former", namespace="elsewhere"))
     api.store(DEPLOYMENTS, made("other", component="node-agent"))
@@ -52,8 +50,7 @@ async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_
     assert await run(api, keep=keep) == []
 
 
-async def test_labels_that_a_tenant_has_written_are_not_believed():
-    api = FakeApi()
+async def test_labels_that_a_tenant_has_written_are_not_believed(api):
     api.store(BINDINGS, bind("accelkit"))
     api.store("/apis/rbac.authorization.k8s.io/v1/rolebindings", bind("a-team") | made("mine", namespace="a-team"))
     api.store("/api/v1/configmaps", made("never-goes", namespace="a-team"))
@@ -63,8 +60,7 @@ async def test_labels_that_a_tenant_has_written_are_not_believed():
     assert [str(key) for key in pruned.deleted] == ["ClusterRoleBinding agents", "Deployment accelkit/extender"]
 
 
-async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay():
-    api = FakeApi()
+async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay(api):
     api.store(DEPLOYMENTS, made("scheduler"))
     for name in ("scheduler", "somebody"):
         api.store(LEASES, {"metadata": {"name": name, "namespace": "accelkit"}})
@@ -72,8 +68,7 @@ async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay():
     assert list(api.objects) == ["/apis/coordination.k8s.io/v1/namespaces/accelkit/leases/somebody"]
 
 
-async def test_every_kind_is_found_without_a_component_and_rights_go_before_what_bounds_them():
-    api = FakeApi()
+async def test_every_kind_is_found_without_a_component_and_rights_go_before_what_bounds_them(api):
     for kind in KINDS:
         api.store(build_collection_path(kind.versions[0], kind.plural), made(f"a-{kind.plural}", namespace=""))
     api.store(SECRETS, {"metadata": {"name": "registry", "namespace": "default"}})
@@ -89,8 +84,7 @@ async def test_every_kind_is_found_without_a_component_and_rights_go_before_what
         assert order.index(first) < order.index(second)
 
 
-async def test_a_kind_that_the_api_server_lacks_is_looked_for_in_its_former_version():
-    api = FakeApi()
+async def test_a_kind_that_the_api_server_lacks_is_looked_for_in_its_former_version(api):
     api.fail(ApiError("no such kind", status=404), path="/apis/batch/v1/cronjobs", times=None)
     api.fail(ApiError("no such kind", status=404), path="validatingadmission", times=None)
     api.store("/apis/batch/v1beta1/cronjobs", made("renewal"))
@@ -98,23 +92,20 @@ async def test_a_kind_that_the_api_server_lacks_is_looked_for_in_its_former_vers
     assert not api.objects
 
 
-async def test_check_mode_deletes_nothing():
-    api = FakeApi()
+async def test_check_mode_deletes_nothing(api):
     api.store(DEPLOYMENTS, made("former"))
     assert await run(api, check=True) == ["Deployment accelkit/former"]
     assert not api.writes
 
 
-async def test_what_does_not_go_is_named():
-    api = FakeApi()
+async def test_what_does_not_go_is_named(api):
     api.store(SECRETS, made("held"))
     api.lingering["secrets"] = -1
     with pytest.raises(ServiceError, match=r"^Secret accelkit/held is not gone in time; see what its finalizers"):
         await prune(api, component="extender", keep=(), timeout_seconds=0, namespaces=["accelkit"])
 
 
-async def test_a_refused_list_is_an_error_and_nothing_is_deleted():
-    api = FakeApi()
+async def test_a_refused_list_is_an_error_and_nothing_is_deleted(api):
     api.store(DEPLOYMENTS, made("former"))
     api.fail(ApiError("secrets is forbidden", status=403), path="/secrets")
     with pytest.raises(ApiError, match="forbidden"):
@@ -126,8 +117,7 @@ def test_objects_are_named_for_people():
     assert str(ObjectKey("Secret", "kube-system", "registry")) == "Secret kube-system/registry"
 
 
-async def test_components_are_told_also_of_definitions_which_stay():
-    api = FakeApi()
+async def test_components_are_told_also_of_definitions_which_stay(api):
     definitions = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
     api.store(definitions, made("gkmcaches.gkm.io", namespace="", component="kernel-caches"))
     api.store(DEPLOYMENTS, made("extender"))
@@ -141,8 +131,7 @@ async def test_components_are_told_also_of_definitions_which_stay():
     assert sorted(name.rpartition("/")[2] for name in api.objects) == ["elsewhere", "gkmcaches.gkm.io"]
 
 
-async def test_quotas_are_found_in_namespaces_of_tenants_who_may_not_write_them():
-    api = FakeApi()
+async def test_quotas_are_found_in_namespaces_of_tenants_who_may_not_write_them(api):
     api.store("/api/v1/resourcequotas", made("accelkit-cards", namespace="a-team", component="partitioning"))
     api.store("/api/v1/configmaps", made("forged", namespace="a-team", component="partitioning"))
     assert await run(api, component="partitioning") == ["ResourceQuota a-team/accelkit-cards"]

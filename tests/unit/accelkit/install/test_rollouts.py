@@ -28,16 +28,27 @@ def pod(api, name, node, *, ready):
     api.store(PODS, {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": status})
 
 
+async def wait(api, kind="Deployment", *, seconds=0, lease=""):
+    return await wait_for_rollout(api, kind, "ns", "w", seconds=seconds, lease=lease)
+
+
+async def fail(api, kind="Deployment", **given):
+    """Return why a wait is over without a rollout."""
+    with pytest.raises(WaitError) as raised:
+        await wait(api, kind, **given)
+    return raised.value
+
+
 async def test_pods_that_all_run_the_template_are_a_rollout(api):
     daemon_set(api)
-    assert (await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=0)).wanted == 3
+    assert (await wait(api, "DaemonSet")).wanted == 3
     deployment(api)
-    assert (await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0)).wanted == 2
+    assert (await wait(api)).wanted == 2
 
 
 async def test_a_daemon_set_that_no_node_wants_is_rolled_out(api):
     daemon_set(api, desired=0, updated=0, available=0)
-    assert (await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=0)).complete
+    assert (await wait(api, "DaemonSet")).complete
 
 
 @pytest.mark.parametrize("change", [{"updated": 2}, {"available": 1}, {"observed": 1}])
@@ -46,29 +57,26 @@ async def test_pods_that_are_old_or_not_ready_are_waited_for_by_their_nodes(api,
     pod(api, "p-1", "n-1", ready=False)
     pod(api, "p-2", "n-2", ready=True)
     pod(api, "p-3", "", ready=False)
-    with pytest.raises(WaitError) as raised:
-        await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=0)
-    assert raised.value.waiting.endswith("of 3 pods of DaemonSet ns/w: n-1, p-3 (no node yet)")
-    assert str(raised.value) == ("after 0 s DaemonSet ns/w is not rolled out; look at its pods and their events")
+    error = await fail(api, "DaemonSet")
+    assert error.waiting.endswith("of 3 pods of DaemonSet ns/w: n-1, p-3 (no node yet)")
+    assert str(error) == "after 0 s DaemonSet ns/w is not rolled out; look at its pods and their events"
 
 
+@pytest.mark.parametrize("lease", ["", "l"])
 @pytest.mark.parametrize("change", [{"updated": 1}, {"available": 1}, {"replicas": 3, "updated": 2}, {"observed": 1}])
-async def test_a_deployment_with_pods_of_a_former_template_is_not_rolled_out(api, change):
+async def test_a_deployment_with_pods_of_a_former_template_is_not_rolled_out(api, change, lease):
     deployment(api, **change)
-    with pytest.raises(WaitError):
-        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0)
+    assert "Deployment ns/w is not rolled out" in str(await fail(api, lease=lease))
 
 
 async def test_a_workload_that_does_not_exist_is_waited_for(api):
-    with pytest.raises(WaitError) as raised:
-        await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=0)
-    assert raised.value.waiting == "DaemonSet ns/w to exist"
+    assert (await fail(api, "DaemonSet")).waiting == "DaemonSet ns/w to exist"
 
 
 async def test_an_api_server_that_refuses_ends_the_wait(api):
     api.fail(ApiError("forbidden", status=403))
     with pytest.raises(ApiError, match="forbidden"):
-        await wait_for_rollout(api, "DaemonSet", "ns", "w", seconds=60)
+        await wait(api, "DaemonSet", seconds=60)
 
 
 def hold(api, holder):
@@ -81,30 +89,18 @@ async def test_a_workload_whose_pod_holds_the_lease_is_rolled_out(api, holder):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
     hold(api, holder)
-    assert (await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")).wanted == 2
+    assert (await wait(api, lease="l")).wanted == 2
 
 
-@pytest.mark.parametrize("holder", [None, "", "p-0", "p", "_p-1"])
+@pytest.mark.parametrize("holder", ["no lease", None, "", "p-0", "p", "_p-1"])
 async def test_a_lease_that_no_pod_of_the_workload_holds_is_waited_for(api, holder):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
-    hold(api, holder)
-    with pytest.raises(WaitError) as raised:
-        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
-    assert raised.value.waiting == "a pod of Deployment ns/w to hold Lease ns/l"
-    assert str(raised.value) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; look at the logs of its pods"
-
-
-async def test_a_lease_that_does_not_exist_is_waited_for(api):
-    deployment(api)
-    with pytest.raises(WaitError, match="no pod of Deployment ns/w holds Lease ns/l"):
-        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
-
-
-async def test_pods_that_are_not_ready_are_reported_before_the_lease(api):
-    deployment(api, available=1)
-    with pytest.raises(WaitError, match="Deployment ns/w is not rolled out"):
-        await wait_for_rollout(api, "Deployment", "ns", "w", seconds=0, lease="l")
+    if holder != "no lease":
+        hold(api, holder)
+    error = await fail(api, lease="l")
+    assert error.waiting == "a pod of Deployment ns/w to hold Lease ns/l"
+    assert str(error) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; look at the logs of its pods"
 
 
 async def test_a_lease_that_is_taken_in_time_ends_the_wait(api, monkeypatch):
@@ -115,4 +111,4 @@ async def test_a_lease_that_is_taken_in_time_ends_the_wait(api, monkeypatch):
         hold(api, "p-1")
 
     monkeypatch.setattr(rollouts.asyncio, "sleep", sleep)
-    assert (await wait_for_rollout(api, "Deployment", "ns", "w", seconds=60, lease="l")).complete
+    assert (await wait(api, seconds=60, lease="l")).complete

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from fake_api.server import FakeApi
 from support.waiting import until
 
 from accelkit.errors import ApiError
@@ -32,66 +31,57 @@ def process():
         running.kill()
 
 
-def told_of(told, count=1):
-    async def wait():
-        await until(lambda: len(told) >= count)
+@pytest.fixture
+async def holding(api, process):
+    """A run `a` that holds the lease: its task, and what it is told."""
+    told = []
+    task = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
+    yield task, told
+    task.cancel()
 
-    return wait()
 
-
-async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(process):
-    api, told = FakeApi(), []
-    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
-    await told_of(told)
+async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(api, process, holding):
+    task, told = holding
+    await until(lambda: told)
     assert (told[0].held, told[0].holder) == (True, "a")
     assert api.objects[LEASE]["spec"]["leaseDurationSeconds"] == 60
     renewed = api.objects[LEASE]["spec"]["renewTime"]
     async with asyncio.timeout(30):
         await until(lambda: api.objects[LEASE]["spec"]["renewTime"] > renewed)
         process.kill()
-        await holding
+        await task
     assert LEASE not in api.objects
 
 
-async def test_another_run_is_told_who_holds_it_and_since_when(process):
-    api, told, other = FakeApi(), [], []
-    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
-    await told_of(told)
+async def test_another_run_is_told_who_holds_it_and_since_when(api, process, holding):
+    _, told = holding
+    await until(lambda: told)
+    other, again = [], []
     await hold_run_lease(api, "b", process.pid, other.append)
     assert other == [RunLease(False, "a", told[0].since)]
     assert api.objects[LEASE]["spec"]["holderIdentity"] == "a"
-    assert await read_run_lease(api, "b") == RunLease(False, "a", told[0].since)
-    holding.cancel()
-
-
-async def test_the_same_run_asks_twice_and_holds_it_once(process):
-    api, told = FakeApi(), []
-    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
-    await told_of(told)
-    again = []
+    assert await read_run_lease(api, "b") == other[0]
+    # The same run asks twice, and holds it once.
     await hold_run_lease(api, "a", process.pid, again.append)
     assert again[0].held
     assert LEASE in api.objects
-    holding.cancel()
 
 
-async def test_a_run_that_died_is_followed_when_its_lease_is_over(process, monkeypatch):
+async def test_a_run_that_died_is_followed_when_its_lease_is_over(api, holding, monkeypatch):
     monkeypatch.setattr(lease, "RUN_LEASE_SECONDS", 1)
-    api, told = FakeApi(), []
     dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}
     api.store(build_leases_path(RUN_LEASE.namespace), {"metadata": {"name": RUN_LEASE.name}, "spec": dead})
-    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
-    await told_of(told)
+    _, told = holding
+    await until(lambda: told)
     assert told[0].holder == "a"
-    holding.cancel()
 
 
-async def test_without_a_lease_nobody_changes_the_cluster():
-    assert await read_run_lease(FakeApi(), "a") == RunLease()
+async def test_without_a_lease_nobody_changes_the_cluster(api):
+    assert await read_run_lease(api, "a") == RunLease()
 
 
-async def test_who_may_not_read_leases_is_told_so(process):
-    api, told = FakeApi(), []
+async def test_who_may_not_read_leases_is_told_so(api, process):
+    told = []
     api.fail(ApiError("leases is forbidden", status=403), times=None)
     await hold_run_lease(api, "a", process.pid, told.append)
     assert told == [RunLease(error="leases is forbidden")]

@@ -93,6 +93,7 @@ async def test_check_mode_writes_nothing():
     api = cluster(node("a", labels={PRESENT: "true"}), shared("b", OFFER))
     assert (await share(api, check=True, wait_seconds=9)).changed
     assert (await unshare(api, grace_seconds=0, confirm_seconds=0, check=True)).changed
+    assert (await withdraw(api, grace_seconds=0, check=True)).changed
     assert api.writes == []
 
 
@@ -122,31 +123,42 @@ async def test_waiting_for_offers_names_the_nodes_that_have_none():
 
 
 UNKNOWN = (Card("GPU-1", "nvidia", "NVIDIA B200", None), Card("GPU-2", "nvidia", "NVIDIA B200", None))
+KNOWN = Card("c", "v", "m", 2**34)
+NO_MEMORY = {"accelkit.io/memory": "0", "accelkit.io/cards": "2"}
 SILENT = "library libnvidia-ml.so.1 of nvidia is silent: it has no device nodes"
 
 
-@pytest.mark.parametrize(
-    ("problems", "why"), [((SILENT,), SILENT), ((), "neither its driver nor the table of models tells it")]
+UNKNOWN_SAID = (
+    r"a: card GPU-1 \(NVIDIA B200\) and 1 more of unknown memory: {}; mend that, or list the cards in /etc/acc"
 )
-async def test_unknown_memory_is_told_with_its_reason(problems, why):
-    text = encode_inventory(Inventory(2**30, UNKNOWN, library_problems=problems))
-    offer = {"accelkit.io/memory": "0", "accelkit.io/cards": "2"}
-    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text, offer=offer))
-    with pytest.raises(ServiceError) as caught:
-        await share(api, wait_seconds=1e-6)
-    sentence = f"a: card GPU-1 (NVIDIA B200) and 1 more of unknown memory: {why}; mend that, or list the cards in "
-    assert sentence + "/etc/accelkit/cards.yaml there" in str(caught.value)
 
 
-async def test_where_some_memory_is_known_its_kubelet_is_waited_for():
-    text = encode_inventory(Inventory(2**30, (*UNKNOWN, Card("c", "v", "m", 2**34))))
-    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
-    with pytest.raises(ServiceError, match=r"a: its kubelet has no allocatable accelkit\.io/memory"):
-        await share(api, wait_seconds=1e-6)
+@pytest.mark.parametrize(
+    ("inventory", "offer", "why"),
+    [
+        (Inventory(2**30, UNKNOWN, library_problems=(SILENT,)), NO_MEMORY, UNKNOWN_SAID.format(SILENT)),
+        (
+            Inventory(2**30, UNKNOWN),
+            NO_MEMORY,
+            UNKNOWN_SAID.format("neither its driver nor the table of models tells it"),
+        ),
+        (Inventory(2**30, (*UNKNOWN, KNOWN)), None, r"a: its kubelet has no allocatable accelkit\.io/memory"),
+        (
+            Inventory(2**30, (KNOWN,), withheld=("accelkit.io/memory",)),
+            OFFER,
+            "its agent withholds accelkit.io/memory, because the ConfigMap",
+        ),
+    ],
+    ids=["library", "no table", "some memory is known", "withheld"],
+)
+async def test_why_a_node_does_not_offer_its_memory_is_told(inventory, offer, why):
+    given = {"labels": {"accelkit.io/share": "true"}, "inventory": encode_inventory(inventory), "offer": offer}
+    with pytest.raises(ServiceError, match=why):
+        await share(cluster(node("a", **given)), wait_seconds=1e-6)
 
 
 async def test_a_library_of_no_use_is_told_of_a_node_that_offers_its_cards():
-    text = encode_inventory(Inventory(2**30, (Card("c", "v", "m", 2**34),), library_problems=(SILENT,)))
+    text = encode_inventory(Inventory(2**30, (KNOWN,), library_problems=(SILENT,)))
     api = cluster(
         node("a", labels={"accelkit.io/share": "true"}, inventory=text, offer=OFFER),
         node("b", inventory=text),
@@ -222,20 +234,13 @@ async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
     metadata = {
         "name": "a",
         "labels": {ours: "1", theirs: "changed", "mine": "x"},
-        "annotations": {"accelkit.io/labels": record},
+        "annotations": {"accelkit.io/labels": record, "accelkit.io/freed-at": "2026-01-01T00:00:00.000000+00:00"},
     }
     api = cluster({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
     done = await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert done.before["a"]["labels"] == {ours: "1"}
     assert api.objects[A]["metadata"]["labels"] == {theirs: "changed", "mine": "x"}
     assert api.objects[A]["metadata"]["annotations"] == {}
-
-
-async def test_when_its_cards_were_last_freed_goes_too():
-    metadata = {"name": "a", "annotations": {"accelkit.io/freed-at": "2026-01-01T00:00:00.000000+00:00", "other": "x"}}
-    api = cluster({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
-    assert (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
-    assert api.objects[A]["metadata"]["annotations"] == {"other": "x"}
 
 
 async def test_nodes_that_no_agent_has_looked_at_are_listed_once_and_named_ones_whatever_they_say():
@@ -387,12 +392,6 @@ async def test_a_kubelet_that_keeps_offering_shares_to_pods_is_named():
         await withdraw(cluster(shared("a", OFFER), node("b")), grace_seconds=0)
 
 
-async def test_a_check_withdraws_nothing():
-    api = cluster(shared("a", OFFER))
-    assert (await withdraw(api, grace_seconds=0, check=True)).changed
-    assert api.writes == []
-
-
 async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_node_that_is_new():
     api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}))
     api.store(NODES, node("b", labels={PRESENT: "true"}, offer={**OFFER, **THEIRS}))
@@ -416,11 +415,3 @@ async def test_nodes_of_others_are_neither_labelled_nor_looked_at():
     assert (await share(api, leave_out=["b"])).nodes == ("a",)
     assert "accelkit.io/share" not in api.objects[build_node_path("b")]["metadata"]["labels"]
     assert list(await list_unexamined(api, leave_out=["b"])) == ["a"]
-
-
-async def test_waiting_for_offers_names_the_resource_that_an_agent_withholds():
-    card = Card(id="card-0", vendor="v", model="m", memory_bytes=2**34)
-    withheld = encode_inventory(Inventory(2**30, (card,), withheld=("accelkit.io/memory",)))
-    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=withheld, offer=OFFER))
-    with pytest.raises(ServiceError, match=r"its agent withholds accelkit.io/memory, because the ConfigMap"):
-        await share(api, wait_seconds=1e-6)

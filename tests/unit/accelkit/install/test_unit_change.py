@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from fake_api.server import FakeApi
 
 from accelkit.install.unit_change import describe_request, plan_unit_change
@@ -30,9 +31,15 @@ def inventory(unit, gib=16, **more):
     return encode_inventory(Inventory(unit, (Card("a", "v", "m", gib * GIB),), **more))
 
 
-async def test_a_first_install_changes_no_meaning():
-    change = await plan_unit_change(cluster(n="unreadable"), GIB, MEMORY)
-    assert (change.before, change.refusals, change.workloads) == ([], {}, ())
+@pytest.mark.parametrize(
+    ("text", "before", "waiting"),
+    [("unreadable", [], []), (inventory(GIB), [GIB], []), (inventory(MIB, next_unit_bytes=GIB), [GIB], ["n"])],
+    ids=["first install", "same unit", "node that waits for it"],
+)
+async def test_without_another_unit_no_meaning_changes(text, before, waiting):
+    change = await plan_unit_change(cluster(n=text), GIB, MEMORY)
+    assert (change.refusals, change.finer, change.waiting, change.workloads) == ({}, [], waiting, ())
+    assert change.before == before
 
 
 async def test_what_is_taken_over_asked_in_its_own_unit_until_a_node_is_ours():
@@ -44,21 +51,11 @@ async def test_what_is_taken_over_asked_in_its_own_unit_until_a_node_is_ours():
     assert (change.before, change.workloads) == ([GIB], ())
 
 
-async def test_the_same_unit_changes_nothing():
-    change = await plan_unit_change(cluster(n=inventory(GIB)), GIB, MEMORY)
-    assert (change.before, change.finer, change.waiting, change.workloads) == ([GIB], [], [], ())
-
-
 async def test_a_change_names_nodes_and_workloads():
     nodes = {"a": inventory(256 * MIB), "b": inventory(GIB), "c": inventory(512 * MIB)}
     change = await plan_unit_change(cluster(**nodes), 512 * MIB, MEMORY)
     assert (change.finer, change.waiting) == (["b"], ["a"])
     assert change.workloads == [Workload("d", "Pod", "p", (("c", "8"),))]
-
-
-async def test_nodes_that_wait_for_the_unit_are_no_new_change():
-    change = await plan_unit_change(cluster(n=inventory(MIB, next_unit_bytes=GIB)), GIB, MEMORY)
-    assert (change.waiting, change.workloads) == (["n"], ())
 
 
 async def test_nodes_with_too_much_memory_refuse():

@@ -56,8 +56,7 @@ async def test_templates_of_every_kind_are_read(path, kind):
 
 
 @pytest.mark.parametrize("old", [False, True])
-async def test_cron_jobs_are_read_in_either_version(old):
-    api = FakeApi()
+async def test_cron_jobs_are_read_in_either_version(api, old):
     version = "batch/v1beta1" if old else "batch/v1"
     template_of_job = {"jobTemplate": {"spec": {"template": {"spec": asking()}}}}
     api.store(build_collection_path(version, "cronjobs"), item("w", template_of_job))
@@ -92,8 +91,7 @@ async def test_who_asks_for_none_is_left_out(spec):
     assert await found(deployments=[item("w", {"template": {"spec": spec}})]) == []
 
 
-async def test_a_collection_that_cannot_be_read_is_an_error():
-    api = FakeApi()
+async def test_a_collection_that_cannot_be_read_is_an_error(api):
     api.fail(ApiError("forbidden", status=403), path="/deployments")
     with pytest.raises(ApiError, match="forbidden"):
         await list_workloads_requesting(api, [MEMORY])

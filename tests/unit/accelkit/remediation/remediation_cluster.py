@@ -130,6 +130,11 @@ class SimCluster:
         finally:
             self.left = None
 
+    async def run_passes(self, count: int, *, after: float = 10.0) -> None:
+        """Let so many whole passes run."""
+        for _ in range(count):
+            await self.run_pass(after=after)
+
     def summarise(self) -> list[NodeSummary]:
         return [summarise(node.show()) for node in self.nodes.values()]
 
@@ -235,6 +240,13 @@ def make_card(name: str) -> Card:
 def make_taint(value: str) -> dict[str, str]:
     """Return a taint of somebody else."""
     return {"key": f"example.org/{value}", "value": value, "effect": "NoSchedule"}
+
+
+def make_failed(settings: RemediationSettings | None = None, *, fault: str = DRAIN) -> SimCluster:
+    """Return a cluster of two nodes with a card each, of which the first one's has failed."""
+    cluster = SimCluster([1, 1], settings)
+    cluster.fail("n0", "GPU-0", fault=fault)
+    return cluster
 
 
 def find_card(cluster: SimCluster, card: str = "GPU-0", node: str = "n0") -> CardRecord | None:

@@ -18,12 +18,10 @@ async def test_no_more_nodes_are_begun_than_allowed_and_the_next_follows_once_on
     cluster = SimCluster([1] * 10, RemediationSettings(mode=Mode.ON, trip_share=1.0))
     for place in range(5):
         cluster.fail(f"n{place}", "GPU-0")
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert cluster.under == 2
     cluster.mend("n0", "GPU-0")
-    for _ in range(4):
-        await cluster.run_pass(after=700)
+    await cluster.run_passes(4, after=700)
     assert [each.name for each in cluster.summarise() if each.active] == ["n1", "n2"]
 
 
@@ -61,8 +59,7 @@ async def test_where_it_is_open_nothing_begins_and_nothing_is_evicted_but_what_i
     await cluster.run_pass()
     assert cluster.why == "cards of 6 of 6 nodes failed within 300 s"
     cluster.mend("n0", "GPU-0")
-    for _ in range(3):
-        await cluster.run_pass(after=700)
+    await cluster.run_passes(3, after=700)
     assert cluster.nodes["n0"].state == before
     assert cluster.under == 0
     assert sum(len(each.pods) for each in cluster.nodes.values()) == 5

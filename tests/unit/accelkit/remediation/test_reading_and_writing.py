@@ -75,11 +75,12 @@ class Site:
             wall=lambda: self.now,
         )
 
-    async def run_pass(self, after=10.0):
-        self.now += after
-        nodes = msgspec.json.decode(await self.api.get(NODES))["items"]
-        self.seen.replace(msgspec.convert(nodes, list[SeenNode]))
-        await self.controller.run_pass()
+    async def run_pass(self, count=1, *, after=10.0):
+        for _ in range(count):
+            self.now += after
+            nodes = msgspec.json.decode(await self.api.get(NODES))["items"]
+            self.seen.replace(msgspec.convert(nodes, list[SeenNode]))
+            await self.controller.run_pass()
 
 
 @pytest.fixture
@@ -105,8 +106,7 @@ async def test_from_a_failure_to_what_was_before_by_requests(api):
     api.reviews[f"{path}/eviction"] = lambda _request: api.objects.pop(path) and {}
     site = Site(api)
     api.fail_card("n", "GPU-0", **DRAIN)
-    for _ in range(3):
-        await site.run_pass()
+    await site.run_pass(3)
     now = api.objects[f"{NODES}/n"]
     assert now["metadata"]["annotations"]["accelkit.io/cordon"] == "7,GPU-0"
     assert now["spec"]["taints"] == [{"key": "accelkit.io/unhealthy", "value": "Xid79", "effect": "NoSchedule"}]
@@ -122,8 +122,7 @@ async def test_from_a_failure_to_what_was_before_by_requests(api):
     assert [each["reason"] for each in events] == ["CardFailed"]
     api.observe("n", other="GPU-1")
     api.fail_card("n", "GPU-0", **WELL)
-    for _ in range(3):
-        await site.run_pass(after=601)
+    await site.run_pass(3, after=601)
     assert strip(api.objects[f"{NODES}/n"]) == before
     assert b"accelkit_remediation_repair_duration_seconds_count 1.0" in site.metrics.render()
 
@@ -137,26 +136,19 @@ async def test_who_holds_a_card_is_read_as_the_ledger_reads_it(api):
     assert [(each.pod.name, each.priority) for each in view.holders["GPU-0"]] == [("high", 9)]
     assert [each.pod.name for each in view.unplaced] == ["nowhere"]
     assert view.observed == {"GPU-0", "GPU-1"}
+    assert not view.is_free("GPU-1")
     assert (view.ready, view.watched, view.boot_id) == (True, True, "b")
 
 
-async def test_a_card_that_the_kubelet_alone_knows_to_be_held_is_not_free(api):
+@pytest.mark.parametrize(
+    "text", [None, "{", '{"node":"m","pods":[],"version":1}'], ids=["gone", "no sense", "other node"]
+)
+async def test_where_nobody_says_what_is_held_no_card_is_free(api, text):
     api.put_node("n")
-    api.observe("n", hidden="GPU-0")
-    view = await Site(api).reader.read("n")
-    assert not view.is_free("GPU-0")
-    assert view.is_free("GPU-1")
-
-
-@pytest.mark.parametrize("what", ["gone", "no sense", "of another node"])
-async def test_where_nobody_says_what_is_held_no_card_is_free(api, what):
-    api.put_node("n")
-    if what == "gone":
+    if text is None:
         del api.objects[f"{CONFIG_MAPS}/n"]
     else:
-        api.objects[f"{CONFIG_MAPS}/n"]["data"]["allocations.json"] = (
-            "{" if what == "no sense" else '{"node":"m","pods":[],"version":1}'
-        )
+        api.objects[f"{CONFIG_MAPS}/n"]["data"]["allocations.json"] = text
     view = await Site(api).reader.read("n")
     assert view.observed is None
     assert not view.is_free("GPU-0")
@@ -262,8 +254,7 @@ async def test_an_answer_that_is_lost_counts_the_node_and_the_next_pass_goes_on(
     with pytest.raises(ApiError, match="no answer"):
         await site.run_pass()
     site.seen.replace([])
-    for _ in range(3):
-        await site.run_pass()
+    await site.run_pass(3)
     recorded = [name for name in ("m", "n") if "accelkit.io/remediation" in str(api.objects[f"{NODES}/{name}"])]
     assert recorded == ["m"]
 

@@ -1,7 +1,7 @@
 """The way of one failed card, from isolation to what was before, and what keeps it from going on."""
 
 import pytest
-from remediation_cluster import DRAIN, RESETTING, SimCluster, find_card, make_taint, run_until
+from remediation_cluster import DRAIN, RESETTING, SimCluster, find_card, make_failed, make_taint, run_until
 
 from accelkit.model.cordon import CORDON
 from accelkit.model.pod import PodRef
@@ -38,8 +38,7 @@ async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay()
     for name, card, priority in (("high", "GPU-0", 9), ("low", "GPU-0", 1), ("other", "GPU-1", 0)):
         assert cluster.bind("n0", card, name, priority)
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(6):
-        await cluster.run_pass()
+    await cluster.run_passes(6)
     assert {each.pod.name for each in cluster.list_done(TellPod)} == {"high", "low"}
     assert [each.pod.name for each in cluster.list_done(Evict)] == ["low", "high"]
     assert [each.name for each in cluster.nodes["n0"].pods] == ["other"]
@@ -50,8 +49,7 @@ async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_t
     cluster.bind("n0", "GPU-0", "guarded")
     cluster.refused = {PodRef("a", "guarded", "n0-guarded")}
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(200):
-        await cluster.run_pass()
+    await cluster.run_passes(200)
     assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "DrainLate"]
     assert 80 < len(cluster.list_done(Evict)) <= 90
     cluster.nodes["n0"].pods.clear()
@@ -67,8 +65,7 @@ async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
     stuck = set(names[: cluster.settings.evictions])
     cluster.refused = {PodRef("a", name, f"n0-{name}") for name in stuck}
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(20):
-        await cluster.run_pass()
+    await cluster.run_passes(20)
     assert {each.name for each in cluster.nodes["n0"].pods} == stuck
 
 
@@ -76,12 +73,10 @@ async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it()
     cluster = SimCluster([1, 1], RESETTING)
     cluster.nodes["n0"].unplaced = (Holder(PodRef("a", "unknown", "u"), stays=True),)
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(10):
-        await cluster.run_pass()
+    await cluster.run_passes(10)
     assert not cluster.jobs
     cluster.nodes["n0"].unplaced = ()
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert len(cluster.jobs) == 1
     cluster.jobs = dict.fromkeys(cluster.jobs, JobState.SUCCEEDED)
     await cluster.run_pass()
@@ -104,20 +99,16 @@ async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
             NodeRecord({"GPU-0": CardRecord(DRAIN, "Xid79", Step.REPAIRING, cluster.now, cluster.now, job=theirs)})
         ),
     }
-    for _ in range(4):
-        await cluster.run_pass()
+    await cluster.run_passes(4)
     made = {action.name: node for node, action in cluster.done if isinstance(action, CreateJob)}
     assert (sorted(made.values()), made[theirs]) == (["n0", "n1"], "n1")
 
 
 async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
-    cluster = SimCluster([1, 1], RESETTING)
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(6):
-        await cluster.run_pass()
+    cluster = make_failed(RESETTING)
+    await cluster.run_passes(6)
     cluster.jobs = dict.fromkeys(cluster.jobs, JobState.FAILED)
-    for _ in range(10):
-        await cluster.run_pass()
+    await cluster.run_passes(10)
     assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairFailed"]
     assert [each.called for each in cluster.summarise()] == [1, 0]
     assert len(cluster.list_done(CreateJob)) == 1
@@ -128,8 +119,7 @@ async def test_a_fault_that_no_reset_mends_waits_for_a_person(fault, evicted):
     cluster = SimCluster([1, 1], RESETTING)
     cluster.bind("n0", "GPU-0", "pod")
     cluster.fail("n0", "GPU-0", fault=fault)
-    for _ in range(8):
-        await cluster.run_pass()
+    await cluster.run_passes(8)
     assert not cluster.jobs
     assert bool(cluster.list_done(Evict)) is evicted
     assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairNeeded"]
@@ -152,8 +142,7 @@ async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_en
 
 
 async def test_a_time_of_unknown_health_does_not_count_as_healthy():
-    cluster = SimCluster([1, 1])
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    cluster = make_failed()
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
@@ -168,8 +157,7 @@ async def test_a_time_of_unknown_health_does_not_count_as_healthy():
 
 
 async def test_a_card_that_fails_again_while_it_is_validated_begins_anew():
-    cluster = SimCluster([1, 1])
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    cluster = make_failed()
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
@@ -181,8 +169,7 @@ async def test_a_card_that_fails_again_while_it_is_validated_begins_anew():
 
 async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
     settings = RemediationSettings(mode=Mode.ON, stages=(Stage.PLUGIN_CHECK,), max_unavailable=1.0)
-    cluster = SimCluster([1, 1], settings)
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    cluster = make_failed(settings)
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
@@ -196,9 +183,8 @@ async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
 
 @pytest.mark.parametrize("what", ["agent", "ready", "record", "unknown", "cordoned"])
 async def test_where_anything_is_not_known_nothing_is_done(what):
-    cluster = SimCluster([1, 1])
+    cluster = make_failed()
     node = cluster.nodes["n0"]
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
     if what == "agent":
         node.watched = False
     elif what == "ready":
@@ -210,15 +196,13 @@ async def test_where_anything_is_not_known_nothing_is_done(what):
     else:
         cluster.lose_sight("n0", "GPU-0")
     before = node.state
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert node.state == before
     assert cluster.done == []
 
 
 async def test_a_write_on_a_node_that_was_changed_meanwhile_does_nothing():
-    cluster = SimCluster([1, 1])
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    cluster = make_failed()
     read = cluster.read
 
     async def read_late(name):
@@ -237,8 +221,7 @@ async def test_dry_run_tells_once_what_would_be_done_and_changes_nothing():
     for name in ("n0", "n1", "n2"):
         cluster.fail(name, "GPU-0", fault=DRAIN)
     states = [each.state for each in cluster.nodes.values()]
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert [each.state for each in cluster.nodes.values()] == states
     told = cluster.list_done(TellNode)
     assert [each.reason for each in told] == ["RemediationPlanned"] * 2
@@ -273,8 +256,7 @@ async def test_a_service_that_is_killed_after_any_request_goes_on_where_it_was(w
 
 
 async def test_a_pod_that_comes_before_the_job_is_made_keeps_it_from_being_made():
-    cluster = SimCluster([1, 1], RESETTING)
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
+    cluster = make_failed(RESETTING)
     await run_until(cluster, Step.REPAIRING)
     stranger = (Holder(PodRef("a", "unknown", "u"), stays=True),)
     for found in (Step.DRAINING, Step.REPAIRING):

@@ -77,8 +77,7 @@ async def mend_all(cluster):
             cluster.mend(node.name, card)
         # The agents take away what they were told.
         node.annotations.pop("accelkit.io/mended", None)
-    for _ in range(6):
-        await cluster.run_pass(after=700.0)
+    await cluster.run_passes(6, after=700.0)
 
 
 @given(st.lists(event, max_size=40), st.sampled_from(["reset", ""]))

@@ -21,20 +21,27 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/accelkit/leases/remediation"
 
 
 def make_service(api, mode, port=None):
-    return _Service(
-        ServiceOptions(
-            settings=RemediationSettings(mode=mode, trip_share=1.0),
-            namespace="accelkit",
-            lease=parse_lease("accelkit/remediation"),
-            identity="me",
-            agent="accelkit-node-agent",
-            dialects=load_dialects(["native"]),
-            pause_seconds=0.01,
-            metrics=Listen("127.0.0.1", port) if port else None,
-        ),
-        api,
-        api,
+    options = ServiceOptions(
+        settings=RemediationSettings(mode=mode, trip_share=1.0),
+        namespace="accelkit",
+        lease=parse_lease("accelkit/remediation"),
+        identity="me",
+        agent="accelkit-node-agent",
+        dialects=load_dialects(["native"]),
+        pause_seconds=0.01,
+        metrics=Listen("127.0.0.1", port) if port else None,
     )
+    return _Service(options, api, api)
+
+
+async def run_for_a_while(api, mode):
+    """Run a service until it has read the nodes, and a little longer."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(make_service(api, mode).run(stop))
+    await until(lambda: any(each.path == NODES for each in api.done))
+    await asyncio.sleep(0.2)
+    stop.set()
+    await asyncio.wait_for(running, 5)
 
 
 @pytest.fixture
@@ -48,11 +55,7 @@ def api():
 async def test_the_leader_acts_shows_it_and_gives_the_lease_up_at_its_end(api):
     port, stop = free_port(), asyncio.Event()
     running = asyncio.create_task(make_service(api, Mode.ON, port).run(stop))
-
-    async def isolated():
-        return "AcceleratorHealthy" in str(api.objects[f"{NODES}/n"]["status"])
-
-    await until(isolated)
+    await until(lambda: "AcceleratorHealthy" in str(api.objects[f"{NODES}/n"]["status"]))
     async with aiohttp.ClientSession() as session:
         shown = {}
         for page in ("metrics", "healthz", "readyz", "version", "other"):
@@ -62,22 +65,14 @@ async def test_the_leader_acts_shows_it_and_gives_the_lease_up_at_its_end(api):
     for line in ("accelkit_leader 1.0", "accelkit_remediation_nodes 1.0", "accelkit_remediation_breaker_open 0.0"):
         assert line in shown["metrics"][1]
     stop.set()
-    await asyncio.wait_for(running, 60)
+    await asyncio.wait_for(running, 5)
     assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.DRY_RUN])
 async def test_without_on_only_events_and_the_lease_are_written(api, mode):
-    stop = asyncio.Event()
-    running = asyncio.create_task(make_service(api, mode).run(stop))
-
-    async def read():
-        return LEASE in api.objects and any(each.path == NODES for each in api.done)
-
-    await until(read)
-    await asyncio.sleep(0.2)
-    stop.set()
-    await asyncio.wait_for(running, 60)
+    await run_for_a_while(api, mode)
+    assert LEASE in api.objects
     written = {each.path.split("/")[-2] if each.method != "POST" else each.path.split("/")[-1] for each in api.writes}
     assert written == ({"leases", "events"} if mode is Mode.DRY_RUN else {"leases"})
 
@@ -86,15 +81,6 @@ async def test_who_does_not_hold_the_lease_does_nothing(api):
     spec = {"holderIdentity": "another", "leaseDurationSeconds": 15}
     meta = {"name": "remediation", "namespace": "accelkit"}
     api.store(LEASE.rpartition("/")[0], {"metadata": meta, "spec": spec})
-    stop = asyncio.Event()
-    running = asyncio.create_task(make_service(api, Mode.ON).run(stop))
-
-    async def read():
-        return any(each.path == NODES for each in api.done)
-
-    await until(read)
-    await asyncio.sleep(0.2)
-    stop.set()
-    await asyncio.wait_for(running, 60)
+    await run_for_a_while(api, Mode.ON)
     assert api.writes == []
     assert msgspec.json.decode(await api.get(LEASE))["spec"] == spec

@@ -21,15 +21,13 @@ async def test_a_time_that_a_kubelet_forges_poisons_no_sum_of_repairs(moved, cou
     api.put_node("n")
     site = Site(api)
     api.fail_card("n", "GPU-0", **DRAIN)
-    for _ in range(3):
-        await site.run_pass()
+    await site.run_pass(3)
     annotations = api.objects[f"{NODES}/n"]["metadata"]["annotations"]
     record = msgspec.json.decode(annotations[REMEDIATION_ANNOTATION])
     record["cards"]["GPU-0"]["since"] -= moved
     annotations[REMEDIATION_ANNOTATION] = msgspec.json.encode(record).decode()
     api.fail_card("n", "GPU-0", **WELL)
-    for _ in range(3):
-        await site.run_pass(after=601)
+    await site.run_pass(3, after=601)
     assert REMEDIATION_ANNOTATION not in api.objects[f"{NODES}/n"]["metadata"]["annotations"]
     shown = dict(line.split(" ") for line in site.metrics.render().decode().splitlines() if line[0] != "#")
     name = "accelkit_remediation_repair_duration_seconds"

@@ -1,6 +1,6 @@
 """What people and other programs decide about a node under remediation stays."""
 
-from remediation_cluster import DRAIN, RESETTING, SimCluster, run_until
+from remediation_cluster import DRAIN, RESETTING, SimCluster, make_failed, run_until
 
 from accelkit.model.cordon import CORDON
 from accelkit.remediation.deciding.actions import WriteCondition
@@ -11,9 +11,8 @@ from accelkit.remediation.deciding.views import JobState
 
 async def take_cordon_away():
     """Return a cluster and its node whose failed card was cordoned, until a person took the cordon away."""
-    cluster = SimCluster([1, 1])
+    cluster = make_failed()
     node = cluster.nodes["n0"]
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_pass()
     del node.annotations[CORDON]
     node.version += 1
@@ -22,8 +21,7 @@ async def take_cordon_away():
 
 async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
     cluster, node = await take_cordon_away()
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert CORDON not in node.annotations
     assert (node.taints, node.conditions) == ([], [{"type": "Ready", "status": "True"}])
     cluster.fail("n0", "GPU-0", fault="xid 48 at 1.0")
@@ -43,14 +41,12 @@ async def test_a_dismissed_fault_is_forgotten_once_the_card_is_healthy():
 
 
 async def test_a_taint_that_a_person_took_away_stays_away():
-    cluster = SimCluster([1, 1])
+    cluster = make_failed()
     node = cluster.nodes["n0"]
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_pass()
     node.taints = []
     node.version += 1
-    for _ in range(5):
-        await cluster.run_pass()
+    await cluster.run_passes(5)
     assert node.taints == []
     assert node.annotations[CORDON] == "GPU-0"
 
@@ -65,8 +61,7 @@ async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")
-    for _ in range(3):
-        await cluster.run_pass(after=601)
+    await cluster.run_passes(3, after=601)
     assert node.state == before
     assert not cluster.list_done(WriteCondition)
 
@@ -75,20 +70,17 @@ async def test_what_no_agent_took_away_goes_with_the_rest():
     cluster = SimCluster([1, 1], RESETTING)
     before = cluster.nodes["n0"].state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    for _ in range(6):
-        await cluster.run_pass()
+    await cluster.run_passes(6)
     cluster.jobs = dict.fromkeys(cluster.jobs, JobState.SUCCEEDED)
     await cluster.run_pass()
     cluster.mend("n0", "GPU-0")
-    for _ in range(3):
-        await cluster.run_pass(after=601)
+    await cluster.run_passes(3, after=601)
     assert cluster.nodes["n0"].state == before
 
 
 async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
-    cluster = SimCluster([1, 1])
+    cluster = make_failed()
     node = cluster.nodes["n0"]
-    cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_pass()
     theirs = [{"key": TAINT, "value": "keep-out", "effect": "NoSchedule"}]
     node.taints = list(theirs)
@@ -97,6 +89,5 @@ async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
     conditions = list(node.conditions)
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")
-    for _ in range(3):
-        await cluster.run_pass(after=601)
+    await cluster.run_passes(3, after=601)
     assert (node.taints, node.conditions, node.annotations) == (theirs, conditions, {})

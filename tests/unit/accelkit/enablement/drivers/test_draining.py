@@ -109,15 +109,11 @@ def test_the_lowest_priority_leaves_first_and_the_others_wait():
     assert sorted(each.ref.name for each in waves.staying) == ["agent", "static"]
 
 
-def test_an_owner_that_controls_nothing_keeps_no_pod_on_the_node():
-    named = pod("named", resources=["nvidia.com/gpu"], owner="DaemonSet", controls=False)
+@pytest.mark.parametrize(("owner", "controls"), [("DaemonSet", False), ("Node", True)])
+def test_an_owner_that_controls_nothing_or_is_a_node_keeps_no_pod_on_the_node(owner, controls):
+    named = pod("named", resources=["nvidia.com/gpu"], owner=owner, controls=controls)
     waves = plan_waves([named], users())
     assert (waves.next, waves.staying) == ((named,), ())
-
-
-def test_a_pod_that_only_names_a_node_as_its_owner_leaves():
-    named = pod("named", resources=["nvidia.com/gpu"], owner="Node")
-    assert plan_waves([named], users()).next == (named,)
 
 
 def test_nobody_leaves_a_node_that_nobody_uses():

@@ -88,15 +88,18 @@ async def test_a_driver_that_somebody_else_loads_is_left_to_them_and_told():
     assert "a" not in {each.node for each in found.outdated}
 
 
-async def test_what_somebody_else_loads_for_other_cards_leaves_nothing_out():
-    found = await plan(cluster(write_node("a")), foreign={"a": {"amd": "AMD's gpu-operator"}, "gone": {}})
+@pytest.mark.parametrize(
+    ("node", "foreign"),
+    [
+        (write_node("a"), {"a": {"amd": "AMD's gpu-operator"}, "gone": {}}),
+        (write_node("a", recorded=KERNEL), GIVEN),
+    ],
+    ids=["for other cards", "where accelkit's driver is"],
+)
+async def test_what_somebody_else_loads_leaves_nothing_out(node, foreign):
+    found = await plan(cluster(node), foreign=foreign)
     assert [each.nodes for each in found.plan.sets] == [("a",)]
     assert [each.reason for each in found.plan.problems if each.reason == "DriverOwned"] == []
-
-
-async def test_a_node_that_has_accelkits_driver_already_keeps_it():
-    found = await plan(cluster(write_node("a", recorded=KERNEL)), foreign=GIVEN)
-    assert [each.nodes for each in found.plan.sets] == [("a",)]
 
 
 async def test_who_else_loads_drivers_is_found_and_accelkits_own_modules_are_nobody_elses():

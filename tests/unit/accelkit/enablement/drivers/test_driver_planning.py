@@ -83,15 +83,10 @@ def test_nodes_that_are_not_ready_or_cordoned_are_told_and_get_nothing(changed, 
     assert (problem.reason, problem.nodes, problem.wrong) == (reason, ("a",), False)
 
 
-def test_what_a_node_has_stays_while_it_is_cordoned():
-    made = plan(build_node("a", cordoned=True, recorded=KERNEL))
-    assert [each.nodes for each in made.sets] == [("a",)]
-    assert made.labels == {}
-
-
-def test_a_cordoned_node_with_a_new_kernel_is_not_moved_to_its_set():
-    made = plan(build_node("a", cordoned=True, recorded=OTHER))
-    assert (made.sets, made.labels) == ((), {})
+@pytest.mark.parametrize(("recorded", "sets"), [(KERNEL, [("a",)]), (OTHER, [])], ids=["its kernel", "a new kernel"])
+def test_a_cordoned_node_keeps_what_it_has_and_is_not_moved_to_another_set(recorded, sets):
+    made = plan(build_node("a", cordoned=True, recorded=recorded))
+    assert ([each.nodes for each in made.sets], made.labels) == (sets, {})
 
 
 def test_one_kernel_under_two_systems_is_wrong_and_names_the_nodes():

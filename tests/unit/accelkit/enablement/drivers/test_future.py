@@ -18,7 +18,14 @@ from accelkit.kernelcache.formats import ImageLabels, Target
 IMAGE = "quay.io/acme/nvidia:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"
 BUILD = {"containerfile": "FROM x", "builder": "kaniko:1", "args": ["--destination=${IMAGE}"]}
 NVIDIA = {"version": "550", "image": IMAGE}
-KNOWN = Facts(server="v1.34.4", requested=(), slice_fields={}, caches={})
+
+
+def served(server, **changed):
+    """What is known of a cluster whose API server is of a version."""
+    return Facts(server=server, **{"requested": (), "slice_fields": {}, "caches": {}, **changed})
+
+
+KNOWN = served("v1.34.4")
 
 
 def delivery(mode="container", module_manager=False, **changed):
@@ -127,14 +134,14 @@ def test_versions_are_held_to_the_skew_that_kubernetes_allows(version, changed, 
 
 
 def test_kubelets_may_be_two_minor_versions_older_before_1_28():
-    facts = Facts(server="v1.26.1", requested=(), slice_fields={})
+    facts = served("v1.26.1")
     assert kubernetes("1.27", facts, kubelet="v1.25.1") == ("yes", "Works")
     assert kubernetes("1.27", facts, kubelet="v1.24.1") == ("no", "KubeletTooOld")
 
 
 def test_versions_beyond_the_table_are_unknown():
     newest = read_minor(load_table().newest)
-    facts = Facts(server=f"v1.{newest}.0", requested=(), slice_fields={})
+    facts = served(f"v1.{newest}.0")
     assert kubernetes(f"1.{newest + 1}", facts, kubelet=f"v1.{newest}.0") == ("unknown", "NewerThanKnown")
 
 
@@ -150,7 +157,7 @@ def test_versions_beyond_the_table_are_unknown():
     ],
 )
 def test_apis_that_go_are_those_that_the_api_server_counts(requested, expected):
-    assert kubernetes("1.35", Facts(server="v1.34.4", requested=requested, slice_fields={})) == expected
+    assert kubernetes("1.35", served("v1.34.4", requested=requested)) == expected
 
 
 @pytest.mark.parametrize(
@@ -166,9 +173,9 @@ def test_apis_that_go_are_those_that_the_api_server_counts(requested, expected):
 )
 def test_devices_need_their_feature_gates(server, field, expected):
     target = f"1.{read_minor(server) + 1}"
-    facts = Facts(server=server, requested=(), slice_fields={"a": frozenset({field})})
+    facts = served(server, slice_fields={"a": frozenset({field})})
     assert kubernetes(target, facts, kubelet=server) == expected
-    elsewhere = Facts(server=server, requested=(), slice_fields={"b": frozenset({field})})
+    elsewhere = served(server, slice_fields={"b": frozenset({field})})
     assert kubernetes(target, elsewhere, kubelet=server) == ("yes", "Works")
 
 

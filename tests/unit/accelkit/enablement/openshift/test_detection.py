@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.enablement.openshift.detection import OpenShift, find_openshift
 
@@ -19,7 +18,6 @@ OTHERS = ["apps", "security.example.com"]
         ),
     ],
 )
-async def test_each_part_is_found_by_its_group(groups, expected):
-    api = FakeApi()
+async def test_each_part_is_found_by_its_group(api, groups, expected):
     api.documents["/apis"] = {"kind": "APIGroupList", "groups": [{"name": name} for name in OTHERS + groups]}
     assert await find_openshift(api) == expected

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition
 from accelkit.enablement.partitioning.changes import TaintedNode
@@ -72,8 +71,7 @@ def test_rules_that_cannot_be_read_are_told_with_their_setting():
         pods({"key": 3})
 
 
-async def test_no_node_is_tainted_where_one_is_left_to_nobody():
-    api = FakeApi()
+async def test_no_node_is_tainted_where_one_is_left_to_nobody(api):
     api.store(NODES, {"metadata": {"name": "a", "labels": {"accelkit.io/share": "true"}, "resourceVersion": "1"}})
     told = r"NoNodeLeft: taints of accelkit.io/memory on a leave no node to the extender \(extender_tolerations\); name"
     with pytest.raises(ConfigurationError, match=told):

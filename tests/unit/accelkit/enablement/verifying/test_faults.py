@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
@@ -152,21 +151,6 @@ async def test_each_fault_is_the_right_cell(cluster, verify, happen, told, exit_
 def find_needs(stage):
     """All stages that one needs, and that those need."""
     return {each for need in NEEDS[stage] for each in (need, *find_needs(need))}
-
-
-@pytest.mark.parametrize(("happen", "told"), [fault.values[:2] for fault in FAULTS])
-async def test_junit_tells_the_same(cluster, verify, happen, told):
-    happen(cluster["n"])
-    stage, outcome, reason = told
-    suites = ET.fromstring((await verify("-o", "junit")).stdout.encode())  # noqa: S314 - our own document
-    found = {
-        (suite.get("name"), case.get("name")): (each.tag, each.get("type"))
-        for suite in suites
-        for case in suite.iter("testcase")
-        for each in case
-        if each.tag in ("failure", "error")
-    }
-    assert found == {("n", stage): ("failure" if outcome == "fail" else "error", reason)}
 
 
 async def test_an_api_server_that_is_away_is_no_fault_of_a_node(verify):

@@ -238,12 +238,6 @@ def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_
         assert begun.count(f'-{each.stage}">') == len(each.nodes)
 
 
-def test_a_page_without_faults_says_so(cluster):
-    report = cluster.report()
-    assert list_to_do(report) == []
-    assert "<p>Nothing: each stage passed, or is not wanted.</p>" in write_report(report, ReportFormat.HTML)
-
-
 def test_the_page_tells_every_cell(mixed):
     page = Page(write_report(mixed, ReportFormat.HTML))
     told = {text for tag, text in page.texts if tag == "dd"}

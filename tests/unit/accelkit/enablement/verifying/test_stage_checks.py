@@ -87,9 +87,14 @@ def test_a_result_without_a_state_proves_nothing(cluster, told):
     assert told(cluster.judge(), CHECK) == ("stale", "StateChanged")
 
 
-def test_a_check_that_was_left_out_found_nothing(cluster, told):
-    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: Outcome.SKIPPED}
-    assert told(cluster.judge(), PLACED) == ("unknown", "NeverChecked")
+@pytest.mark.parametrize(
+    ("found", "expected"), [(Outcome.SKIPPED, ("unknown", "NeverChecked")), (Outcome.FAIL, ("fail", ""))]
+)
+def test_a_check_that_was_left_out_found_nothing_and_one_that_failed_is_a_fault(cluster, told, found, expected):
+    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: found}
+    results = cluster.judge()
+    assert results[CHECK].outcome is Outcome.PASS
+    assert told(results, PLACED) == expected
 
 
 def test_the_state_of_a_node_is_what_programs_that_record_results_take_it_for(cluster):
@@ -110,9 +115,3 @@ def test_of_a_node_whose_cards_are_not_known_the_state_has_none(cluster):
 def test_a_record_that_cannot_be_read_is_unknown(cluster, told, text):
     cluster.node.annotations[STAGES_ANNOTATION] = text
     assert told(cluster.judge(), CHECK) == ("unknown", "RecordUnreadable")
-
-
-def test_a_result_that_failed_in_this_state_is_a_fault(cluster):
-    cluster.node.checked = {CHECK: Outcome.PASS, PLACED: Outcome.FAIL}
-    results = cluster.judge()
-    assert (results[CHECK].outcome, results[PLACED].outcome) == ("pass", "fail")

@@ -71,11 +71,6 @@ def test_an_agent_that_does_not_come_up_is_told_with_what_it_waits_for(cluster, 
     assert results[PLUGIN].evidence == f"the node agent: pod node-agent-n is {evidence}"
 
 
-def test_a_node_without_an_agent_fails(cluster, told):
-    cluster.node.pods.clear()
-    assert told(cluster.judge(), PLUGIN) == ("fail", "AgentMissing")
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -35,15 +35,15 @@ def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_believed(cluster
     assert f"its kubelet {evidence}" in results[DISCOVER].evidence
 
 
-def test_a_node_without_an_inventory_is_not_a_node_without_cards(cluster, told):
-    cluster.node.annotations[INVENTORY_ANNOTATION] = None
-    assert told(cluster.judge(), DISCOVER) == ("unknown", "InventoryMissing")
+BAD = ("{", '{"version": 9}', "[" * 100_000, '{"version": 1, "unit_bytes": 0, "cards": []}')
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 9}', "[" * 100_000, '{"version": 1, "unit_bytes": 0, "cards": []}'])
-def test_an_inventory_that_cannot_be_read_is_unknown(cluster, told, text):
+@pytest.mark.parametrize(
+    ("text", "reason"), [(None, "InventoryMissing"), *((text, "InventoryUnreadable") for text in BAD)]
+)
+def test_a_node_whose_inventory_is_missing_or_unreadable_is_unknown(cluster, told, text, reason):
     cluster.node.annotations[INVENTORY_ANNOTATION] = text
-    assert told(cluster.judge(), DISCOVER) == ("unknown", "InventoryUnreadable")
+    assert told(cluster.judge(), DISCOVER) == ("unknown", reason)
 
 
 def test_an_agent_that_finds_no_card_fails(cluster, told):

@@ -19,12 +19,17 @@ READY = condition("Ready", "True", "Ready")
 REFUSED = condition("Ready", "False", "NotSigned", "nobody whom the policies name signed it")
 
 
-def test_where_kernel_caches_are_not_installed_they_are_not_missed(cluster, told):
-    assert told(cluster.judge(), CACHES) == ("skipped", "NotInstalled")
-
-
-def test_definitions_alone_are_no_installation(cluster, told):
-    assert told(cluster.judge(caches=[]), CACHES) == ("skipped", "NotInstalled")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("skipped", "NotInstalled")),
+        ({"caches": []}, ("skipped", "NotInstalled")),
+        ({"caches": Unread("timed out")}, ("unknown", "CachesUnread")),
+    ],
+    ids=["nothing", "definitions alone", "refused"],
+)
+def test_where_kernel_caches_are_not_installed_they_are_not_missed(cluster, told, given, expected):
+    assert told(cluster.judge(**given), CACHES) == expected
 
 
 def test_caches_that_are_ready_pass(cluster):
@@ -68,10 +73,6 @@ def test_a_cache_agent_that_is_not_ready_is_a_fault(cluster, told):
     assert told(cluster.judge(), CACHES) == ("fail", "CacheAgentNotReady")
 
 
-def test_reports_that_cannot_be_listed_are_unknown(cluster, told):
-    assert told(cluster.judge(caches=Unread("timed out")), CACHES) == ("unknown", "CachesUnread")
-
-
 BOTH = frozenset({"GPU-n-0", "GPU-n-1"})
 
 
@@ -111,10 +112,13 @@ def test_a_label_that_another_program_took_away_is_a_fault(cluster, told, key):
     assert results[LABELS].evidence == f"of 2 labels it lacks {key}"
 
 
-def test_an_agent_that_never_labelled_its_node_is_a_fault(cluster, told):
-    cluster.node.annotations["accelkit.io/labels"] = None
+@pytest.mark.parametrize(
+    ("record", "expected"), [(None, ("fail", "LabelMissing")), ("[]", ("unknown", "LabelsUnreadable"))]
+)
+def test_an_agent_that_never_labelled_its_node_is_a_fault(cluster, told, record, expected):
+    cluster.node.annotations["accelkit.io/labels"] = record
     cluster.node.labels = {"accelkit.io/share": "true"}
-    assert told(cluster.judge(), LABELS) == ("fail", "LabelMissing")
+    assert told(cluster.judge(), LABELS) == expected
 
 
 def test_a_label_to_which_another_program_gave_its_own_value_is_told(cluster):
@@ -122,8 +126,3 @@ def test_a_label_to_which_another_program_gave_its_own_value_is_told(cluster):
     result = cluster.judge()[LABELS]
     assert result.outcome is Outcome.PASS
     assert result.evidence == "it has all 2 labels; another program gave nvidia.com/gpu.count another value"
-
-
-def test_a_record_of_labels_that_cannot_be_read_is_unknown(cluster, told):
-    cluster.node.annotations["accelkit.io/labels"] = "[]"
-    assert told(cluster.judge(), LABELS) == ("unknown", "LabelsUnreadable")

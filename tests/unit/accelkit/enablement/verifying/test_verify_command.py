@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from accelkit.cli import main
 from accelkit.enablement import command as module
-from accelkit.errors import ApiError
 
 
 @pytest.fixture
@@ -19,8 +18,6 @@ def verify(cluster, monkeypatch):
 
     def run(*arguments):
         api = cluster.serve()
-        if cluster.more.get("away"):
-            api.fail(ApiError("no answer"), path="/pods", times=None)
         monkeypatch.setattr(module, "load_connection", lambda _: None)
         monkeypatch.setattr(module, "ApiClient", lambda _: api)
         return CliRunner().invoke(main, ["verify", *arguments], catch_exceptions=False)
@@ -32,18 +29,6 @@ def test_a_sound_cluster_ends_with_0(verify):
     result = verify()
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == "1 of 1 node in order; worst: pass"
-
-
-def test_what_is_not_known_ends_with_3(cluster, verify):
-    cluster.more["away"] = True
-    result = verify()
-    assert result.exit_code == 3
-    assert "unknown  device-plugin PodsUnread: the pods of accelkit cannot be listed: no answer [n]" in result.stdout
-
-
-def test_what_failed_ends_with_4(cluster, verify):
-    cluster.node.pods.clear()
-    assert verify().exit_code == 4
 
 
 def test_an_error_ends_with_1_and_wrong_usage_with_2(cluster, verify):

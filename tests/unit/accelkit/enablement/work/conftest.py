@@ -87,6 +87,21 @@ class WorkCluster(WatchedApi):
             },
         )
 
+    def leave(self, name, **more):
+        """Put a check pod there that a former run left."""
+        labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+        return self.store(PODS, {"metadata": {"name": name, "uid": name, "labels": labels, **more}, "spec": {}})
+
+    def keep(self, name, **more):
+        """Have such a pod stay whoever deletes it."""
+        self.leave(name, **more)
+
+        def come_back(request):
+            if request.method == "DELETE" and request.path == f"{PODS}/{name}":
+                self.leave(name, **more)
+
+        self.after.append(come_back)
+
     def node(self, name):
         return self.objects[f"/api/v1/nodes/{name}"]
 
@@ -208,5 +223,18 @@ def check(cluster, check_pods):
                 assert (result.reason == "") is (result.outcome is Outcome.PASS)
                 assert result.next_action == REASONS.get(result.reason, "").format(node=name, namespace="accelkit")
         return found
+
+    return checked
+
+
+@pytest.fixture
+def check_one(cluster, check):
+    """Check the node `a`; return what is found. A step is what happens to its pod, else all goes well."""
+
+    async def checked(step=None, vendor="simulated"):
+        cluster.add("a", vendor)
+        if step is not None:
+            cluster.steps["a"] = step
+        return await check("a")
 
     return checked

@@ -31,9 +31,8 @@ async def test_two_nodes_of_two_vendors_pass_side_by_side(cluster, check):
     assert cluster.most == 2
 
 
-async def test_a_pod_asks_for_one_unit_through_the_scheduler_and_may_do_nothing(cluster, check):
-    cluster.add("a")
-    await check("a")
+async def test_a_pod_asks_for_one_unit_through_the_scheduler_and_may_do_nothing(cluster, check_one):
+    await check_one()
     [pod] = cluster.created
     spec = pod["spec"]
     assert "nodeName" not in spec
@@ -96,10 +95,9 @@ async def test_a_node_whose_cards_are_not_known_is_unknown(cluster, check):
     assert "published no inventory" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_full_node_is_not_a_failed_one_and_gets_no_pod(cluster, check):
-    cluster.add("a")
+async def test_a_full_node_is_not_a_failed_one_and_gets_no_pod(cluster, check_one):
     cluster.free["a"] = GIB - 1
-    assert outcomes(await check("a")) == (("unknown", "NoFreeShare"), ("unknown", "NoFreeShare"))
+    assert outcomes(await check_one()) == (("unknown", "NoFreeShare"), ("unknown", "NoFreeShare"))
     assert cluster.created == []
 
 
@@ -120,60 +118,49 @@ async def test_one_nodes_fault_stops_no_other(cluster, check):
     assert outcomes(found, "b") == PASSED
 
 
-async def test_a_node_that_was_rebooted_meanwhile_is_not_judged(cluster, check):
-    cluster.add("a")
-
+async def test_a_node_that_was_rebooted_meanwhile_is_not_judged(check_one):
     def reboot(cluster, node, pod):
         cluster.run_well(node, pod)
         cluster.node(node)["status"]["nodeInfo"]["bootID"] = "c"
 
-    cluster.steps["a"] = reboot
-    found = await check("a")
+    found = await check_one(reboot)
     assert outcomes(found) == (("unknown", "StateChanged"),) * 2
     assert found["a"][Stage.PLUGIN_CHECK].state.boot_id == "b"
 
 
-async def test_a_node_that_leaves_meanwhile_is_unknown(cluster, check):
-    cluster.add("a")
-
+async def test_a_node_that_leaves_meanwhile_is_unknown(check_one):
     def leave(cluster, node, pod):
         cluster.run_well(node, pod)
         del cluster.objects["/api/v1/nodes/a"]
 
-    cluster.steps["a"] = leave
-    assert outcomes(await check("a")) == (("unknown", "NodeGone"),) * 2
+    assert outcomes(await check_one(leave)) == (("unknown", "NodeGone"),) * 2
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_creation_without_an_answer_is_asked_for_again(cluster, check, answered):
-    cluster.add("a")
+async def test_a_creation_without_an_answer_is_asked_for_again(cluster, check_one, answered):
     cluster.fail(ApiError("no answer"), "POST", "/pods", answered=answered)
-    assert outcomes(await check("a")) == PASSED
+    assert outcomes(await check_one()) == PASSED
     assert len(cluster.created) == 2
     assert len({pod["metadata"]["annotations"][RUN_ANNOTATION] for pod in cluster.created}) == 1
 
 
-async def test_an_api_server_that_never_answers_is_unknown_and_is_asked_three_times(cluster, check):
-    cluster.add("a")
+async def test_an_api_server_that_never_answers_is_unknown_and_is_asked_three_times(cluster, check_one):
     cluster.fail(ApiError("no answer"), "POST", "/pods", times=None)
-    assert outcomes(await check("a")) == (("unknown", "ApiUnanswered"),) * 2
+    assert outcomes(await check_one()) == (("unknown", "ApiUnanswered"),) * 2
     assert len(cluster.created) == 3
 
 
-async def test_a_refused_pod_is_unknown(cluster, check):
-    cluster.add("a")
+async def test_a_refused_pod_is_unknown(cluster, check_one):
     cluster.fail(ApiError("violates PodSecurity", status=403, reason="Forbidden"), "POST", "/pods")
-    found = await check("a")
+    found = await check_one()
     assert outcomes(found) == (("unknown", "PodRefused"),) * 2
     assert "violates PodSecurity" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_what_a_killed_run_left_goes_first(cluster, check):
-    cluster.add("a")
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
+async def test_what_a_killed_run_left_goes_first(cluster, check_one):
     for name in (name_pod("a"), name_pod("other")):
-        cluster.store("/api/v1/namespaces/accelkit/pods", {"metadata": {"name": name, "uid": name, "labels": labels}})
-    assert outcomes(await check("a")) == PASSED
+        cluster.leave(name)
+    assert outcomes(await check_one()) == PASSED
     kinds = [each.method for each in cluster.done if each.path.startswith("/api/v1/namespaces/accelkit/pods/")]
     assert kinds[:2] == ["DELETE", "DELETE"]
 
@@ -182,16 +169,8 @@ async def test_a_pod_that_does_not_go_stops_the_check_of_its_node_alone(cluster,
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.add("a")
     cluster.add("away")
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
-    left = {"metadata": {"name": name_pod("away"), "uid": "left", "labels": labels}, "spec": {}}
-    cluster.store("/api/v1/namespaces/accelkit/pods", left)
-
-    def stay(request):
-        # Its kubelet never says that its containers have ended.
-        if request.method == "DELETE" and request.path == cluster.pod_path("away"):
-            cluster.store("/api/v1/namespaces/accelkit/pods", left)
-
-    cluster.after.append(stay)
+    # Its kubelet never says that its containers have ended.
+    cluster.keep(name_pod("away"))
     found = await check_nodes(cluster, ["a", "away"], check_pods, ledger=cluster.ledger)
     assert outcomes(found) == PASSED
     assert outcomes(found, "away") == (("unknown", "OtherRun"),) * 2
@@ -215,10 +194,7 @@ async def test_the_pod_of_another_run_is_left_alone(cluster, check_pods):
 async def test_a_pod_that_a_kubelet_mirrors_keeps_no_other_node_from_its_check(cluster, check_pods, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.add("a")
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
-    marks = {"kubernetes.io/config.mirror": "x"}
-    metadata = {"name": name_pod("a"), "uid": "theirs", "labels": labels, "annotations": marks}
-    cluster.store("/api/v1/namespaces/accelkit/pods", {"metadata": metadata, "spec": {"nodeName": "evil"}})
+    cluster.leave(name_pod("a"), annotations={"kubernetes.io/config.mirror": "x"})["spec"]["nodeName"] = "evil"
     found = await check_nodes(cluster, ["a"], check_pods, ledger=cluster.ledger)
     assert outcomes(found) == PASSED
     assert cluster.pods == [f"/api/v1/namespaces/accelkit/pods/{name_pod('a')}"]
@@ -251,10 +227,9 @@ async def test_the_looks_at_ledger_and_kubelets_are_shared(cluster, check):
     assert len(maps) < 8, json.dumps(len(maps))
 
 
-async def test_what_was_found_stands_where_a_deletion_is_not_answered(cluster, check):
-    cluster.add("a")
+async def test_what_was_found_stands_where_a_deletion_is_not_answered(cluster, check_one):
     cluster.fail(ApiError("no answer"), "DELETE", times=3)
-    assert outcomes(await check("a")) == PASSED
+    assert outcomes(await check_one()) == PASSED
 
 
 async def test_an_assignment_that_is_broken_meanwhile_stops_no_other_node(cluster, check):

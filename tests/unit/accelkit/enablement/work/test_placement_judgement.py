@@ -28,23 +28,19 @@ GIB = 2**30
         ("0/2: insufficient accelkit.io/memory in one card", 0, (("unknown", "NoFreeShare"),) * 2),
     ],
 )
-async def test_why_a_pod_is_not_placed(cluster, check, said, free, expected):
-    cluster.add("a")
-
+async def test_why_a_pod_is_not_placed(check_one, said, free, expected):
     def refuse(cluster, node, pod):
         # As where another pod has taken the last share meanwhile.
         cluster.free[node] = free
         cluster.condition(pod, "Unschedulable", said)
 
-    cluster.steps["a"] = refuse
-    found = await check("a")
+    found = await check_one(refuse)
     assert outcomes(found) == expected
     assert said in evidence(found, Stage.EXTENDER_CHECK)
 
 
-async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check, monkeypatch):
+async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check_one, monkeypatch):
     monkeypatch.setattr(run, "PATIENCE_SECONDS", 5)
-    cluster.add("a")
 
     def place_late(cluster, node, pod):
         cluster.condition(pod, "Unschedulable", "0/1 nodes are available")
@@ -54,29 +50,19 @@ async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check, monkeyp
 
         asyncio.get_running_loop().call_later(0.03, place)
 
-    cluster.steps["a"] = place_late
-    assert outcomes(await check("a")) == PASSED
+    assert outcomes(await check_one(place_late)) == PASSED
 
 
-async def test_nobody_tries_to_place_it(cluster, check):
-    cluster.add("a")
-    cluster.steps["a"] = lambda *_: None
-    assert outcomes(await check("a")) == (("unknown", "NotTried"), ("unknown", "NotTried"))
+async def test_nobody_tries_to_place_it(check_one):
+    assert outcomes(await check_one(lambda *_: None)) == (("unknown", "NotTried"),) * 2
 
 
-async def test_a_pod_that_was_bound_without_the_extender_fails_it(cluster, check):
-    cluster.add("a")
-
-    def bind_bare(cluster, node, pod):
-        cluster.run_well(node, pod, assigned=False)
-
-    cluster.steps["a"] = bind_bare
-    assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")
+async def test_a_pod_that_was_bound_without_the_extender_fails_it(check_one):
+    found = await check_one(lambda cluster, node, pod: cluster.run_well(node, pod, assigned=False))
+    assert outcomes(found)[1] == ("fail", "NoAssignment")
 
 
-async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(cluster, check):
-    cluster.add("a")
-
+async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(cluster, check_one):
     def bind_bare(cluster, node, pod):
         cluster.bind(node, pod, assigned=False)
 
@@ -85,8 +71,7 @@ async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(clu
 
         asyncio.get_running_loop().call_later(0.2, write)
 
-    cluster.steps["a"] = bind_bare
-    assert outcomes(await check("a"))[1] == ("fail", "NoAssignment")
+    assert outcomes(await check_one(bind_bare))[1] == ("fail", "NoAssignment")
 
 
 @pytest.mark.parametrize(
@@ -97,27 +82,22 @@ async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(clu
         '{"version": 1, "containers": {"check": [{"card": "x", "memory_bytes": -1}]}}',
     ],
 )
-async def test_an_assignment_that_is_of_no_use_fails_the_extender(cluster, check, text):
-    cluster.add("a")
-
+async def test_an_assignment_that_is_of_no_use_fails_the_extender(check_one, text):
     def bind_badly(cluster, node, pod):
         cluster.bind(node, pod)
         pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] = text
 
-    cluster.steps["a"] = bind_badly
-    assert outcomes(await check("a"))[1] == ("fail", "AssignmentUnreadable")
+    assert outcomes(await check_one(bind_badly))[1] == ("fail", "AssignmentUnreadable")
 
 
 @pytest.mark.parametrize("counted", [None, 2 * GIB])
-async def test_a_ledger_that_counts_otherwise_fails_the_extender(cluster, check, counted):
-    cluster.add("a")
+async def test_a_ledger_that_counts_otherwise_fails_the_extender(cluster, check_one, counted):
     cluster.counted["a"] = counted
-    assert outcomes(await check("a")) == (("pass", ""), ("fail", "LedgerDiffers"))
+    assert outcomes(await check_one()) == (("pass", ""), ("fail", "LedgerDiffers"))
 
 
-async def test_an_extender_that_does_not_answer_is_unknown(cluster, check):
-    cluster.add("a")
+async def test_an_extender_that_does_not_answer_is_unknown(cluster, check_one):
     cluster.ledger_error = ServiceError("no way to it")
-    found = await check("a")
+    found = await check_one()
     assert outcomes(found) == (("pass", ""), ("unknown", "LedgerUnread"))
     assert "no way to it" in evidence(found, Stage.EXTENDER_CHECK)

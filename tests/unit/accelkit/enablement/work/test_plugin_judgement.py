@@ -27,15 +27,12 @@ GIB = 2**30
         ({"phase": "Pending"}, ("unknown", "NotEnded")),
     ],
 )
-async def test_a_pod_that_its_kubelet_does_not_run(cluster, check, status, expected):
-    cluster.add("a")
-
+async def test_a_pod_that_its_kubelet_does_not_run(check_one, status, expected):
     def refuse(cluster, node, pod):
         cluster.bind(node, pod)
         pod["status"] |= status
 
-    cluster.steps["a"] = refuse
-    found = await check("a")
+    found = await check_one(refuse)
     assert outcomes(found) == (expected, ("skipped", "NeedNotPassed"))
     assert status.get("message", "did not end in time") in evidence(found, Stage.PLUGIN_CHECK)
 
@@ -48,32 +45,23 @@ async def test_a_pod_that_its_kubelet_does_not_run(cluster, check, status, expec
         ("ContainerCreating", ("unknown", "NotEnded")),
     ],
 )
-async def test_a_container_that_does_not_start(cluster, check, reason, expected):
-    cluster.add("a")
-
+async def test_a_container_that_does_not_start(check_one, reason, expected):
     def wait(cluster, node, pod):
         cluster.bind(node, pod)
         waiting = {"reason": reason, "message": "unresolvable CDI devices"}
         pod["status"]["containerStatuses"] = [{"name": "check", "state": {"waiting": waiting}}]
 
-    cluster.steps["a"] = wait
-    found = await check("a")
+    found = await check_one(wait)
     assert outcomes(found)[0] == expected
     assert "unresolvable CDI devices" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_pod_that_somebody_deletes_is_unknown(cluster, check):
-    cluster.add("a")
-
+async def test_a_pod_that_somebody_deletes_is_unknown(check_one):
     def bind_and_lose(cluster, node, pod):
         cluster.bind(node, pod)
         asyncio.get_running_loop().call_later(0.03, lambda: cluster.objects.pop(cluster.pod_path(node)))
 
-    cluster.steps["a"] = bind_and_lose
-    assert outcomes(await check("a")) == (("unknown", "PodGone"), ("skipped", "NeedNotPassed"))
-
-
-SIMULATED = {"code": 0, "message": None}
+    assert outcomes(await check_one(bind_and_lose)) == (("unknown", "PodGone"), ("skipped", "NeedNotPassed"))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +100,7 @@ SIMULATED = {"code": 0, "message": None}
         ("nvidia", {"code": 1, "told": {"passed": False, "reason": "Forged"}}, ("WorkFailed", "ended with 1")),
     ],
 )
-async def test_what_the_container_says_is_judged(cluster, check, vendor, ended, expected):
-    cluster.add("a", vendor)
-
+async def test_what_the_container_says_is_judged(check_one, vendor, ended, expected):
     def end(cluster, node, pod):
         cluster.bind(node, pod)
         cluster.admit(node, pod)
@@ -123,48 +109,41 @@ async def test_what_the_container_says_is_judged(cluster, check, vendor, ended, 
             given["message"] = cluster.evidence(vendor, cluster.nodes[node]["id"], **given.pop("told"))
         cluster.end(node, pod, **given)
 
-    cluster.steps["a"] = end
-    found = await check("a")
+    found = await check_one(end, vendor)
     reason, words = expected
     assert outcomes(found) == (("fail", reason), ("skipped", "NeedNotPassed"))
     assert words in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_variable_that_the_runtime_has_answered_says_nothing(cluster, check):
-    cluster.add("a", "nvidia")
-
+async def test_a_variable_that_the_runtime_has_answered_says_nothing(check_one):
     def end(cluster, node, pod):
         cluster.bind(node, pod)
         cluster.admit(node, pod)
         told = cluster.evidence("nvidia", "GPU-a", variables={"NVIDIA_VISIBLE_DEVICES": "void"}, identities=["GPU-a"])
         cluster.end(node, pod, message=f"a warning\n{told}\n")
 
-    cluster.steps["a"] = end
-    assert outcomes(await check("a")) == PASSED
+    assert outcomes(await check_one(end, "nvidia")) == PASSED
 
 
-@pytest.mark.parametrize("devices", [{"sim-b": 1}, {"sim-a": 2}, {}])
-async def test_a_kubelet_that_gave_other_devices_fails_the_plugin(cluster, check, devices):
-    cluster.add("a")
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        *((devices, ("fail", "KubeletDiffers")) for devices in ({"sim-b": 1}, {"sim-a": 2}, {})),
+        (None, ("unknown", "NotObserved")),
+    ],
+)
+async def test_a_kubelet_that_gave_other_devices_fails_the_plugin(cluster, check_one, devices, expected):
     cluster.held["a"] = devices
-    assert outcomes(await check("a")) == (("fail", "KubeletDiffers"), ("pass", ""))
+    assert outcomes(await check_one()) == (expected, ("pass", ""))
 
 
-async def test_what_no_agent_shows_is_unknown(cluster, check):
-    cluster.add("a")
-    cluster.held["a"] = None
-    assert outcomes(await check("a")) == (("unknown", "NotObserved"), ("pass", ""))
-
-
-async def test_allocations_that_cannot_be_read_are_unknown(cluster, check):
-    cluster.add("a")
+async def test_allocations_that_cannot_be_read_are_unknown(cluster, check_one):
     cluster.fail(ApiError("no"), "GET", "/configmaps", times=None)
-    assert outcomes(await check("a")) == (("unknown", "NotObserved"), ("pass", ""))
+    assert outcomes(await check_one()) == (("unknown", "NotObserved"), ("pass", ""))
 
 
-async def test_what_an_agent_shows_late_counts(cluster, check, monkeypatch):
+async def test_what_an_agent_shows_late_counts(cluster, check_one, monkeypatch):
     monkeypatch.setattr(run, "AGREE_SECONDS", 5)
-    cluster.add("a")
     cluster.held["a"] = None
 
     def end(cluster, node, pod):
@@ -176,5 +155,4 @@ async def test_what_an_agent_shows_late_counts(cluster, check, monkeypatch):
 
         asyncio.get_running_loop().call_later(0.05, show)
 
-    cluster.steps["a"] = end
-    assert outcomes(await check("a")) == PASSED
+    assert outcomes(await check_one(end)) == PASSED

@@ -122,9 +122,7 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
     cluster.add("b", labels={"x": "y"})
     await run_all()
     cluster.node("b")["metadata"]["annotations"][STAGES] = "{"
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
-    metadata = {"name": "left", "uid": "l", "labels": labels}
-    cluster.store("/api/v1/namespaces/accelkit/pods", {"metadata": metadata})
+    cluster.leave("left")
     writes = len(cluster.writes)
     would = await remove_stages(cluster, "accelkit", check=True)
     assert (would.written, would.pods, len(cluster.writes)) == (("a", "b"), 1, writes)
@@ -136,31 +134,14 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
 
 async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
-    pods, pod = "/api/v1/namespaces/accelkit/pods", {"metadata": {"name": "p", "uid": "p", "labels": labels}}
-    cluster.store(pods, pod)
-
-    def stay(request):
-        if request.method == "DELETE":
-            cluster.store(pods, pod)
-
-    cluster.after.append(stay)
+    cluster.keep("p")
     did = await remove_stages(cluster, "accelkit")
     assert (did.pods, "the check pods p in accelkit are not gone" in did.left) == (1, True)
 
 
 async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
-    labels = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "share-check"}
-    metadata = {"name": "m", "uid": "m", "labels": labels, "annotations": {"kubernetes.io/config.mirror": "x"}}
-    pods = "/api/v1/namespaces/accelkit/pods"
-    cluster.store(pods, {"metadata": metadata})
-
-    def come_back(request):
-        if request.method == "DELETE":
-            cluster.store(pods, {"metadata": metadata})
-
-    cluster.after.append(come_back)
+    cluster.keep("m", annotations={"kubernetes.io/config.mirror": "x"})
     assert (await remove_stages(cluster, "accelkit", check=True)).pods == 0
     assert (await remove_stages(cluster, "accelkit")).pods == 0
 

@@ -1,0 +1,45 @@
+"""Pages that promise something name the tests that hold it, and what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from accelkit.gkm import objects
+from accelkit.gkm.conditions import ConditionType, Reason
+
+ROOT = Path(__file__).parents[2]
+ENABLEMENT = (ROOT / "docs/enablement.md").read_text().partition("## What is promised")[2]
+API = (ROOT / "docs/kernel-cache-api.md").read_text()
+DEFECTS = (ROOT / "docs/kernel-cache-defects.md").read_text()
+# What both say by themselves of a condition that holds.
+PLAIN = {"Resolved", "Verified", "Compatible", "Extracted", "Ready"}
+
+
+@pytest.mark.parametrize(("page", "least"), [(ENABLEMENT, 20), (DEFECTS, 50)], ids=["enablement", "defects"])
+def test_the_tests_that_hold_what_a_page_promises_are_there(page, least):
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    there = {name for each in files for name in re.findall(r"def (test_\w+)\(", each.read_text())}
+    named = set(re.findall(r"`(test_\w+(?:\.py)?)`", page))
+    assert len(named) > least
+    assert named - there - {each.name for each in files} == set()
+
+
+def test_each_promise_of_the_enablement_has_a_test_or_says_that_it_has_none():
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", ENABLEMENT, re.MULTILINE)[2:]
+    assert len(rows) > 15
+    assert [promise for promise, test in rows if "`" not in test and "open" not in test] == []
+
+
+def test_every_condition_every_reason_and_every_field_of_the_caches_is_explained():
+    rows = {
+        each for line in API.splitlines() if line.startswith("|") for each in re.findall(r"\w+", line.split("|")[1])
+    }
+    assert {each.value for each in ConditionType} <= rows
+    assert {each.value for each in Reason} - PLAIN <= rows
+    structs = (objects.CacheSpec, objects.CacheStatus, objects.NodeStatus, objects.NodeCacheStatus)
+    fields = {field.encode_name for each in structs for field in msgspec.structs.fields(each)}
+    assert fields <= set(re.findall(r"\w+", API))
