@@ -15,6 +15,9 @@ WARM_UP = 2
 MOST_MIB = 60.0
 MOST_DESCRIPTORS = 40
 MOST_WATCHES = 4
+# A client of the API server closes a connection 15 s after the last request on it. Until then, a process that has just
+# sent many requests at once holds a connection for each of them, up to 100 for POST and 100 for all other requests.
+SETTLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,15 @@ class Footprints:
         """Return what has grown too much."""
         violations = []
         for name, footprint in now.items():
-            seen = self._seen.setdefault((name, footprint.pid), [])
-            seen.append(footprint)
-            if len(seen) > WARM_UP:
+            seen = self._seen.get((name, footprint.pid), [])
+            if len(seen) >= WARM_UP:
                 violations += _compare(name, seen[WARM_UP - 1], footprint)
         return violations
+
+    def add(self, now: Mapping[str, Footprint]) -> None:
+        """Add what processes take at this calm."""
+        for name, footprint in now.items():
+            self._seen.setdefault((name, footprint.pid), []).append(footprint)
 
     def describe(self) -> str:
         """Return the most that each process took."""

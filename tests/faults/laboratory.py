@@ -23,7 +23,7 @@ import msgspec
 from faults.false_clock import FalseClock
 from faults.gate import Gate
 from faults.hosted import HostedSettings
-from faults.members import Member
+from faults.members import Member, probe_sockets
 from faults.service_address import ServiceAddress
 from faults.small_disk import SmallDisk
 from ports import free_port
@@ -61,6 +61,8 @@ RESOURCES = {
     "gcushare": ("enflame.com/gcu-memory", "enflame.com/gcu-count"),
     "aliyun": ("aliyun.com/gpu-mem", "aliyun.com/gpu-count"),
 }
+# On which kubelets and agents listen once they serve their node.
+SOCKETS = {"kubelets": ("kubelet.sock",), "agents": ("accelkit-memory.sock", "accelkit-cards.sock")}
 HOSTED = Path(__file__).with_name("hosted.py")
 START_SECONDS = 120.0
 # Of a process while everything starts; kube-scheduler and others may end once or twice until they find what they need.
@@ -188,9 +190,9 @@ class Laboratory:
         for name, member in self.members.items():
             if name not in ("etcd", "kube-apiserver"):
                 spawn(member.keep())
+        await self._wait_for_nodes()
         for member in self.members.values():
             await member.ready()
-        await self._wait_for_nodes()
 
     def _add(self, name: str, command: Sequence[str] | Callable[[], Sequence[str]], probe: Any = None) -> None:
         if not name.startswith(OURS):
@@ -246,7 +248,10 @@ class Laboratory:
                 file.write_bytes(msgspec.json.encode(settings))
                 return [sys.executable, str(HOSTED), name.partition("-")[0], str(file)]
 
-            await self._add_gated(name, command)
+            folders = [self.roots[spec.name] / "var/lib/kubelet/device-plugins" for spec in specs]
+            await self._add_gated(
+                name, command, probe_sockets([folder / socket for folder in folders for socket in SOCKETS[role]])
+            )
 
     def _write_extender_certificates(self) -> None:
         authority = Authority("laboratory")

@@ -45,6 +45,8 @@ class Member:
         self._probe = probe
         self._child: Child | None = None
         self._starts = 0
+        # The start that has to come before it serves again.
+        self._awaited = 1
         self._may_run = asyncio.Event()
         self._may_run.set()
         self._wanted = True
@@ -82,7 +84,7 @@ class Member:
                 await self._child.wait()
 
     async def ready(self) -> None:
-        """Wait until it serves.
+        """Wait until it serves; after a signal that ends it, until it is started again and serves.
 
         Raises:
             TimeoutError: it does not.
@@ -91,7 +93,7 @@ class Member:
             return
         try:
             async with asyncio.timeout(READY_SECONDS):
-                while not await self._probe():
+                while self._starts < self._awaited or not await self._probe():
                     await asyncio.sleep(0.1)
         except TimeoutError as exc:
             raise TimeoutError(f"{self.name} does not serve after {READY_SECONDS:.0f} s") from exc
@@ -101,6 +103,7 @@ class Member:
         if (pid := self.pid) is not None and identify(pid) is not None:
             if number in (signal.SIGKILL, signal.SIGTERM):
                 self._ours = True
+                self._awaited = self._starts + 1
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -111,14 +114,25 @@ class Member:
 
     async def restart(self) -> None:
         """End it in order, and wait until it serves again."""
-        starts = self._starts
         self.send(signal.SIGTERM)
-        async with asyncio.timeout(READY_SECONDS):
-            while self._starts == starts:
-                await asyncio.sleep(0.1)
         await self.ready()
 
     def allow(self) -> None:
         """Let it run again."""
         self._may_run.set()
         self.send(signal.SIGCONT)
+
+
+def probe_sockets(paths: Sequence[Path]) -> Probe:
+    """Return a probe that asks whether something listens on all of these unix sockets."""
+
+    async def probe() -> bool:
+        try:
+            for path in paths:
+                _, writer = await asyncio.open_unix_connection(path)
+                writer.close()
+        except OSError:
+            return False
+        return True
+
+    return probe

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from faults.checker import Violation
 from faults.faulting import Faulting
-from faults.footprint import Footprints, read_footprint
+from faults.footprint import SETTLE_SECONDS, Footprint, Footprints, read_footprint
 from faults.history import History
 from faults.injection import inject
 from faults.laboratory import OURS, Laboratory
@@ -152,7 +152,7 @@ class Storm:
         seconds = time.monotonic() - ended
         if not self.violations:
             await self._compare_with_audit()
-            self._compare_footprints()
+            await self._compare_footprints()
         if (number + self._seed) % INJECT_EVERY == 0 and not self.violations:
             await inject(self._laboratory, self._observer, self._history.note, random.Random(self._seed).random())
             await self._calm_down()
@@ -207,7 +207,18 @@ class Storm:
             what = f"the checker finds nothing, the audit {findings}"
             self._observer.report(Violation("audit_disagrees", detail=what))
 
-    def _compare_footprints(self) -> None:
+    async def _compare_footprints(self) -> None:
+        """Compare what processes take, as soon as they have closed the connections that they need no more."""
+        deadline = self._clock.seconds + SETTLE_SECONDS
+        while (
+            violations := self._footprints.compare(now := self._read_footprints())
+        ) and self._clock.seconds < deadline:
+            await asyncio.sleep(1.0)
+        self._footprints.add(now)
+        for violation in violations:
+            self._observer.report(violation)
+
+    def _read_footprints(self) -> dict[str, Footprint]:
         now = {}
         for name, member in self._laboratory.members.items():
             # The rest may end by itself, and is started again.
@@ -220,5 +231,4 @@ class Storm:
             footprint = read_footprint(member.pid or 0, self._laboratory.gates[name].watches)
             if footprint is not None:
                 now[name] = footprint
-        for violation in self._footprints.compare(now):
-            self._observer.report(violation)
+        return now

@@ -60,6 +60,8 @@ class LeanClient:
         self._turns = asyncio.Semaphore(connections)
         # The one used last comes last.
         self._idle: list[_Exchange] = []
+        # Closes those that are idle for too long: only the last ones are used again, the others would stay open.
+        self._closing: asyncio.TimerHandle | None = None
 
     async def post(self, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send one request; return status and body of its answer.
@@ -84,17 +86,32 @@ class LeanClient:
                 exchange.abort()
                 raise
         if exchange.reusable:
-            exchange.idle_since = asyncio.get_running_loop().time()
-            self._idle.append(exchange)
+            self._keep(exchange)
         else:
             exchange.abort()
         return answer
 
     def close(self) -> None:
         """Close what is open."""
+        if self._closing is not None:
+            self._closing.cancel()
         for each in self._idle:
             each.abort()
         self._idle.clear()
+
+    def _keep(self, exchange: _Exchange) -> None:
+        loop = asyncio.get_running_loop()
+        exchange.idle_since = loop.time()
+        self._idle.append(exchange)
+        if self._closing is None:
+            self._closing = loop.call_later(_IDLE_SECONDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        fresh = loop.time() - _IDLE_SECONDS
+        while self._idle and self._idle[0].idle_since <= fresh:
+            self._idle.pop(0).abort()
+        self._closing = loop.call_at(self._idle[0].idle_since + _IDLE_SECONDS, self._close_idle) if self._idle else None
 
     def _take(self) -> _Exchange | None:
         fresh = asyncio.get_running_loop().time() - _IDLE_SECONDS

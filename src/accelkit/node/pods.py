@@ -272,7 +272,7 @@ class NodePods:
         difference = describe_difference(written, believed)
         # Before the pod is admitted, the unit may still change between its Binding and its devices.
         if difference and pod.admitted:
-            self._disbelieved.report(uid, f"the assignment of pod {pod.ref} is not believed in all: {difference}")
+            self._report_disbelieved(pod, f"is not believed in all: {difference}")
         self._readings.compute.setdefault(uid, list_compute(believed))
         return NodePod(
             pod,
@@ -288,8 +288,13 @@ class NodePods:
         return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 
     def _reject(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
-        self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} is not believed: {error}")
+        self._report_disbelieved(pod, f"is not believed: {error}")
         return NodePod(pod, cgroup_uid, unit_bytes, None, disbelieved=str(error))
+
+    def _report_disbelieved(self, pod: CardPod, what: str) -> None:
+        # An agent that starts does not know the unit of memory yet.
+        if self._cards.cards:
+            self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} {what}")
 
 
 def _build_assigned(

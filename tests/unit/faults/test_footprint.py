@@ -12,8 +12,11 @@ WARM = Footprint(pid=7, mib=90, descriptors=30, watches=3)
 
 
 def compare(*footprints):
-    footprints_of_all = Footprints()
-    return [violation for each in footprints for violation in footprints_of_all.compare({"agents-0": each})]
+    footprints_of_all, violations = Footprints(), []
+    for each in footprints:
+        violations += footprints_of_all.compare({"agents-0": each})
+        footprints_of_all.add({"agents-0": each})
+    return violations
 
 
 def test_what_stays_as_it_was_when_warm_is_no_violation():

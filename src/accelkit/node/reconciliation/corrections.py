@@ -7,6 +7,7 @@ the ledger counts too much, never too little. Where the other one cannot be writ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,8 +45,10 @@ class Correction:
     first: bool
 
 
-def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[Correction]:
-    """Return the writes in their order; empty where every assignment is as observed.
+def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[list[Correction]]:
+    """Return the writes in waves; empty where every assignment is as observed.
+
+    The writes of a wave may be done at once. A wave begins when all writes of the wave before it are done.
 
     A pod that took a card on which another one still waits for its devices is left alone: that one will take its place,
     and until then the cards add up as they are written. A pod without an assignment is written after all others, since
@@ -67,31 +70,31 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collectio
     now = [pod for pod in wrong if pod not in later]
     # One without an assignment is counted everywhere as long as it is not written.
     still = {card for pod in later if pod.written is not None for card in _find_entered(pod)}
-    writes: list[Correction] = []
+    entered = Counter(card for pod in now for card in _find_entered(pod))
+    assigned, unassigned = list[Correction](), list[Correction]()
     moving = {
         pod.uid: pod.observed
         for pod in ordered
         if pod not in wrong and pod.written and MOVING in pod.written.containers
     }
-    for number, pod in enumerate(now):
-        later_here = now[number + 1 :] if pod.written is not None else ()
-        to_come = still.union(*(_find_entered(other) for other in later_here))
-        staying = tuple(_find_left(pod, to_come))
+    for pod in now:
+        by_others = entered - Counter(_find_entered(pod)) if pod.written is not None else ()
+        staying = tuple(_find_left(pod, still.union(by_others)))
         if pod.written is None and len(staying) > 1:
             # An assignment says no more than the pod asks for; on every card it covers more.
             continue
+        assignment = pod.observed
         if staying:
             moving[pod.uid] = pod.observed
-            writes.append(Correction(pod.uid, _add_moving(pod.observed, staying), first=True))
-        else:
-            writes.append(Correction(pod.uid, pod.observed, first=True))
-    kept = _find_moving(ordered, writes)
-    writes += [
+            assignment = _add_moving(pod.observed, staying)
+        (unassigned if pod.written is None else assigned).append(Correction(pod.uid, assignment, first=True))
+    kept = _find_moving(ordered, [*assigned, *unassigned])
+    rest = [
         Correction(uid, observed, first=False)
         for uid, observed in moving.items()
         if uid not in refused and not {share.card for share in kept[uid]} & still
     ]
-    return writes
+    return [wave for wave in (assigned, unassigned, rest) if wave]
 
 
 def _find_moving(ordered: Sequence[ObservedPod], writes: Sequence[Correction]) -> Mapping[str, tuple[Share, ...]]:

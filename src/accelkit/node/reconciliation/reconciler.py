@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -29,6 +32,9 @@ from accelkit.reporting import OnceReporter
 from accelkit.vendors.annotations import Granted
 
 log = logging.getLogger(__name__)
+
+# Requests to the API server: one after the other, a node full of small pods would take more than 20 s to correct.
+_AT_ONCE: Final = 8
 
 _pod = msgspec.json.Decoder(Pod)
 
@@ -94,8 +100,7 @@ class Reconciler:
         self._unanswered.clear()
         try:
             look = await self._correct(shown, node)
-            for each in look.observed:
-                await self._settle(each, look, node)
+            await _run_few_at_once(partial(self._settle, each, look, node) for each in look.observed)
         except ApiError as exc:
             # Two pods were not answered: the others would not be either.
             self._errors.report(str(exc), f"assignments cannot be corrected: {exc}")
@@ -108,8 +113,8 @@ class Reconciler:
     def _note(self, look: Look) -> None:
         wrong = sum(each.wrong for each in look.observed)
         self.uncounted = look.count_uncounted()
-        # What is wrong and was not refused was written to a pod that is not as it is known here.
-        self.doubtful = look.doubtful or bool(wrong and not look.partial and not self._refusals.list_waiting())
+        # What is wrong and was not refused was written to a pod that is not as it is known here, or was not answered.
+        self.doubtful = look.doubtful or bool(wrong and not look.partial and not self._refusals.list_refused())
         self._metrics.divergent.set(wrong)
 
     async def _correct(self, shown: Shown, node: NodeCards) -> Look:
@@ -125,20 +130,27 @@ class Reconciler:
             self._partial.report(part, f"not all that pod {pod} holds is known, so it is not written: {error}")
         refused = {*self._refusals.list_waiting(), *look.partial}
         # What was to follow a refused write counted on it, so the rest is planned anew.
-        while corrections := plan(look.observed, look.awaited, refused):
-            uid = await self._write_all(look, corrections)
+        while waves := plan(look.observed, look.awaited, refused):
+            newly_refused = await self._write_all(look, waves)
             look = look_at(self._pods.list_pods(), shown, node)
-            if uid is None:
+            if not newly_refused:
                 break
-            refused.add(uid)
+            refused |= newly_refused
         return look
 
-    async def _write_all(self, look: Look, corrections: Sequence[Correction]) -> str | None:
-        """Write until one is refused; return the pod's UID."""
-        for correction in corrections:
+    async def _write_all(self, look: Look, waves: Sequence[Sequence[Correction]]) -> set[str]:
+        """Write until a wave has refused pods; return their UIDs."""
+        refused = set[str]()
+
+        async def write(correction: Correction) -> None:
             if not await self._write(look, correction):
-                return correction.uid
-        return None
+                refused.add(correction.uid)
+
+        for wave in waves:
+            await _run_few_at_once(partial(write, correction) for correction in wave)
+            if refused:
+                break
+        return refused
 
     async def _write(self, look: Look, correction: Correction) -> bool:
         each = look.pods[correction.uid]
@@ -237,6 +249,26 @@ class Reconciler:
         await self._events.record(subject, reason, message, warning=bool(each.disbelieved))
         if observed.broken:
             await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
+
+
+async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Run jobs, a few of them at once. After an error no further job begins, and it is raised when all have ended.
+
+    Raises:
+        ApiError: a job raised it.
+    """
+    waiting, errors = iter(jobs), list[ApiError]()
+
+    async def work() -> None:
+        while not errors and (job := next(waiting, None)) is not None:
+            try:
+                await job()
+            except ApiError as exc:
+                errors.append(exc)
+
+    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+    if errors:
+        raise errors[0]
 
 
 def _mark_recorded(assignment: Assignment, written: Assignment | AssignmentError | None) -> Assignment:

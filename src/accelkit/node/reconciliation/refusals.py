@@ -36,6 +36,7 @@ def name_reason(error: ApiError) -> str:
 class _Refusal:
     seconds: float = 0.0
     until: float = 0.0
+    passing: bool = False
     told: set[str] = field(default_factory=set)
 
 
@@ -62,12 +63,17 @@ class Refusals:
         now = self._clock()
         return frozenset(uid for uid, refusal in self._by_uid.items() if now < refusal.until)
 
+    def list_refused(self) -> frozenset[str]:
+        """Return those of them that the API server refuses, and not those of which the API server is the cause."""
+        return frozenset(uid for uid in self.list_waiting() if not self._by_uid[uid].passing)
+
     def note(self, uid: str, reason: str) -> bool:
         """Leave a pod alone for a while; return whether it was not refused for this reason before."""
         refusal = self._by_uid.setdefault(uid, _Refusal())
-        if reason not in _PASSING:
+        refusal.passing = reason in _PASSING
+        if not refusal.passing:
             refusal.seconds = min(_LONGEST_SECONDS, 2 * refusal.seconds or _FIRST_SECONDS)
-        refusal.until = self._clock() + (_PASSING_SECONDS if reason in _PASSING else refusal.seconds)
+        refusal.until = self._clock() + (_PASSING_SECONDS if refusal.passing else refusal.seconds)
         known = reason in refusal.told
         refusal.told.add(reason)
         return not known

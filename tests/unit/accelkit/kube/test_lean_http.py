@@ -179,6 +179,24 @@ async def test_what_was_idle_for_long_is_not_used_again(monkeypatch):
     assert server.connections == 3
 
 
+async def test_connections_that_nothing_needs_are_closed_while_others_are_used(monkeypatch):
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.3)
+    server = Server(OK)
+    server.step = 1
+    async with posting(server) as api:
+        await asyncio.gather(*(api.post("/x", {}) for _ in range(20)))
+        assert server.open > 10
+
+        async def post_until_one_is_open():
+            while server.open > 1:
+                await api.post("/x", {})
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(post_until_one_is_open(), 10)
+        await until(lambda: not server.open)
+        assert await api.post("/x", {}) == b"{}"
+
+
 async def test_there_are_no_more_connections_than_allowed():
     server = Server(OK)
     async with posting(server, connections=3) as api:

@@ -132,6 +132,22 @@ async def test_what_cannot_be_believed_is_no_assignment(api, pods, caplog):
     assert names(pods) == ["p"]
 
 
+async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_known(api, caplog):
+    pods = NodePods(api, "n", load_dialect("native"))
+    found = pod("p", text=encode_assignment(Assignment({"c": (Share("a", 8),)})))
+    found["status"]["startTime"] = "2024-01-01T00:00:00Z"
+    show(api, found)
+    await pods.refresh()
+    assert names(pods) == ["p"]
+    assert "believed" not in caplog.text
+    pods.learn_cards(NodeCards({"a": Card("a", "v", "m", 16)}, 2))
+    assert names(pods) == ["p"]
+    assert "believed" not in caplog.text
+    pods.learn_cards(NODE)
+    assert names(pods) == ["p"]
+    assert "the assignment of pod d/p is not believed in all: it gives container c 8 B, which is 4 B" in caplog.text
+
+
 async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch, caplog):
     await read(api, pods, pod("p"))
 

@@ -21,8 +21,8 @@ def observed(uid, was, now):
     return ObservedPod(uid, None if was is None else on(was), on(now))
 
 
-def shown(writes):
-    return [(write.uid, charged(write.assignment), write.first) for write in writes]
+def shown(waves):
+    return [[(write.uid, charged(write.assignment), write.first) for write in wave] for wave in waves]
 
 
 def charged(assignment):
@@ -35,31 +35,42 @@ SWAPPED = observed("p", "b", "a")
 MOVED = ObservedPod("p", on("b", **{MOVING: (Share("a", 2),)}), on("b"))
 PLANS = {
     "true assignments are left alone": ([observed("p", "a", "a")], "", []),
-    "another card is corrected in one write": ([observed("p", "a", "b")], "", [("p", {"b": 2}, True)]),
-    "without assignment": ([observed("p", None, "b")], "b", [("p", {"b": 2}, True)]),
+    "another card is corrected in one write": ([observed("p", "a", "b")], "", [[("p", {"b": 2}, True)]]),
+    "without assignment": ([observed("p", None, "b")], "b", [[("p", {"b": 2}, True)]]),
     "two that swapped stay charged until both are written": (
         [observed("p", "a", "b"), observed("q", "b", "a")],
         "",
-        [("p", {"b": 2, "a": 2}, True), ("q", {"a": 2}, True), ("p", {"b": 2}, False)],
+        [
+            [("p", {"b": 2, "a": 2}, True), ("q", {"a": 2, "b": 2}, True)],
+            [("p", {"b": 2}, False), ("q", {"a": 2}, False)],
+        ],
+    ),
+    "a card that no other pod took is left at once": (
+        [observed("p", "a", "b"), observed("q", "b", "c")],
+        "",
+        [[("p", {"b": 2}, True), ("q", {"c": 2, "b": 2}, True)], [("q", {"c": 2}, False)]],
     ),
     "a card that somebody waits for": ([SWAPPED], "a", []),
     "a card that nobody waits for any more": (
         [SWAPPED, observed("q", "a", "b")],
         "",
-        [("p", {"b": 2, "a": 2}, True), ("q", {"b": 2}, True), ("p", {"a": 2}, False)],
+        [
+            [("p", {"b": 2, "a": 2}, True), ("q", {"b": 2, "a": 2}, True)],
+            [("p", {"a": 2}, False), ("q", {"b": 2}, False)],
+        ],
     ),
     "without assignment it is counted everywhere until the others are written": (
         [observed("p", None, "a"), observed("q", "a", "b")],
         "",
-        [("q", {"a": 2, "b": 2}, True), ("p", {"a": 2}, True), ("q", {"b": 2}, False)],
+        [[("q", {"a": 2, "b": 2}, True)], [("p", {"a": 2}, True)], [("q", {"b": 2}, False)]],
     ),
     "without assignment where somebody waits": ([observed("p", None, "a"), observed("q", "a", "b")], "b", []),
     "a card stays charged for a pod on it that has to wait": (
         [SWAPPED, observed("q", "a", "c")],
         "a",
-        [("q", {"a": 2, "c": 2}, True)],
+        [[("q", {"a": 2, "c": 2}, True)]],
     ),
-    "what a run that was cut off left moving is dropped": ([MOVED], "", [("p", {"b": 2}, False)]),
+    "what a run that was cut off left moving is dropped": ([MOVED], "", [[("p", {"b": 2}, False)]]),
     "what is moving stays while the other has to wait": ([MOVED, observed("q", "b", "a")], "a", []),
 }
 
@@ -81,7 +92,7 @@ def test_corrections_leave_no_card_uncharged_that_somebody_holds(pods, awaited, 
 def test_what_a_pod_gives_up_of_a_card_stays_charged_until_the_other_is_written(was, now, staying):
     leaving = ObservedPod("p", Assignment({"c": (was,)}), Assignment({"c": (now,)}))
     coming = observed("q", "b", "a")
-    first, second, last = plan([leaving, coming], ())
+    (first, second), (last,) = plan([leaving, coming], ())
     assert (first.uid, first.assignment.containers) == ("p", {"c": (now,), MOVING: (staying,)})
     assert (second.uid, second.assignment, second.first) == ("q", on("a"), True)
     assert (last.uid, last.assignment, last.first) == ("p", leaving.observed, False)
@@ -90,7 +101,7 @@ def test_what_a_pod_gives_up_of_a_card_stays_charged_until_the_other_is_written(
 def test_containers_of_one_pod_that_swap_are_written_at_once():
     was = Assignment({"c": (Share("a", 4),), "d": (Share("b", 2),)})
     now = Assignment({"c": (Share("b", 4),), "d": (Share("a", 2),)})
-    assert plan([ObservedPod("p", was, now)], []) == [Correction("p", now, first=True)]
+    assert plan([ObservedPod("p", was, now)], []) == [[Correction("p", now, first=True)]]
 
 
 class Container(NamedTuple):
@@ -174,16 +185,21 @@ class Node:
                 assert was < held or now >= held, f"{correction} frees what is held of card {card}"
 
 
+def shuffle(waves, data):
+    """Return the writes in an order in which they may be done."""
+    return [write for wave in waves for write in data.draw(st.permutations(wave), label="a wave")]
+
+
 @given(containers(), st.data())
 def test_no_correction_frees_what_a_pod_really_holds(pods, data):
     node = Node(pods, data.draw(st.integers(0, len(pods)), label="the first pod that waits"))
     while node.waiting:
         # An agent may be cut off after any write; pods get their devices meanwhile.
-        writes = node.plan()
+        writes = shuffle(node.plan(), data)
         for write in writes[: data.draw(st.integers(0, len(writes)), label="writes")]:
             node.write(write)
         node.waiting.remove(data.draw(st.sampled_from(sorted(node.waiting)), label="gets its devices"))
-    for write in node.plan():
+    for write in shuffle(node.plan(), data):
         node.write(write)
     assert node.written == {uid: pod.shares(pod.on) for uid, pod in node.pods.items()}
     assert node.plan() == []
@@ -193,16 +209,20 @@ def test_no_correction_frees_what_a_pod_really_holds(pods, data):
 def test_refused_corrections_stop_no_other_and_free_nothing(pods, data):
     node = Node(pods, len(pods))
     refusing, refused = data.draw(st.sets(st.sampled_from(sorted(node.pods)))) if pods else set(), set()
-    while write := next(iter(node.plan(refused)), None):
-        if write.uid in refusing:
-            refused.add(write.uid)
-        else:
-            node.write(write)
+    while waves := node.plan(refused):
+        for wave in waves:
+            for write in shuffle([wave], data):
+                if write.uid in refusing:
+                    refused.add(write.uid)
+                else:
+                    node.write(write)
+            if refused & {write.uid for write in wave}:
+                break
     held = {uid: pod.shares(pod.on).containers["c"] for uid, pod in node.pods.items()}
     for uid in node.pods.keys() - refusing:
         unsaid = {card for each in refused if node.written[each] for card in node.pods[each].on}
         assert (node.written[uid] is None and len(unsaid) > 1) or node.written[uid].containers["c"] == held[uid]
-    for write in node.plan():
+    for write in shuffle(node.plan(), data):
         node.write(write)
     assert node.plan() == []
     assert node.written == {uid: pod.shares(pod.on) for uid, pod in node.pods.items()}
@@ -210,12 +230,12 @@ def test_refused_corrections_stop_no_other_and_free_nothing(pods, data):
 
 def test_a_pod_without_assignment_covers_what_a_refused_one_holds():
     pods = [observed("p", "a", "b"), observed("q", None, "a")]
-    assert shown(plan(pods, [], ["p"])) == [("q", {"a": 2, "b": 2}, True)]
+    assert shown(plan(pods, [], ["p"])) == [[("q", {"a": 2, "b": 2}, True)]]
 
 
-@given(containers(), st.integers(0, 6))
-def test_what_can_be_corrected_while_pods_wait_is_corrected_at_once(pods, waiting):
+@given(containers(), st.integers(0, 6), st.data())
+def test_what_can_be_corrected_while_pods_wait_is_corrected_at_once(pods, waiting, data):
     node = Node(pods, waiting)
-    for write in node.plan():
+    for write in shuffle(node.plan(), data):
         node.write(write)
     assert node.plan() == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from device_names import unit
@@ -92,8 +94,9 @@ async def test_pods_that_swapped_are_corrected_without_a_gap(world):
     assert await world.reconcile()
     assert [(name, MOVING in each.containers) for name, each in world.written] == [
         ("p", True),
-        ("q", False),
+        ("q", True),
         ("p", False),
+        ("q", False),
     ]
     assert (world.find_cards("p"), world.find_cards("q")) == ({"c": ["b"]}, {"c": ["a"]})
     assert len(world.events) == 2
@@ -369,3 +372,68 @@ def test_devices_of_all_dialects_are_shown():
         ("d", "q"): {"c": ContainerDevices([], ["b"])},
         ("d", "ours"): {"c": ContainerDevices([], ["a"])},
     }
+
+
+class Meeting:
+    """Lets requests go on as soon as so many of them are under way at once."""
+
+    def __init__(self, most):
+        self._most, self._enough, self.under_way = most, asyncio.Event(), 0
+
+    async def __call__(self, request):
+        if request.method == "PATCH":
+            self.under_way += 1
+            if self.under_way == self._most:
+                self._enough.set()
+            async with asyncio.timeout(60):
+                await self._enough.wait()
+
+
+async def test_a_slow_api_server_gets_several_corrections_at_once(world):
+    for name in "pqrs":
+        world.pod(name, "a", "b")
+    world.api.before.append(Meeting(4))
+    assert await world.reconcile()
+    assert [world.find_cards(name) for name in "pqrs"] == [{"c": ["b"]}] * 4
+
+
+async def test_the_annotations_of_a_dialect_are_written_for_several_pods_at_once(world):
+    world.use("gcushare")
+    for name in "pqrs":
+        world.pod(name, "a", "a")
+        world.annotate(name, {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
+    world.api.before.append(Meeting(4))
+    assert await world.reconcile()
+    for name in "pqrs":
+        assert world.find(name)["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
+
+
+async def test_an_api_server_gets_few_corrections_at_once(world):
+    most, now = 0, 0
+
+    async def arrive(request):
+        nonlocal most, now
+        if request.method == "PATCH":
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            now -= 1
+
+    names = [chr(ord("a") + number) for number in range(26)]
+    for name in names:
+        world.pod(name, "a", "b")
+    world.api.before.append(arrive)
+    assert await world.reconcile()
+    assert [world.find_cards(name) for name in names] == [{"c": ["b"]}] * 26
+    assert 1 < most <= 8
+
+
+async def test_a_pod_whose_write_was_not_answered_is_doubtful(world):
+    world.pod("p", "a", "b")
+    world.api.fail(ApiError("away"), "PATCH")
+    assert await world.reconcile()
+    assert world.reconciler.doubtful
+    world.now += 5
+    assert await world.reconcile()
+    assert not world.reconciler.doubtful
+    assert world.find_cards("p") == {"c": ["b"]}

@@ -19,9 +19,9 @@ def test_a_pod_is_not_left_alone_for_long_because_the_api_server_was_away(reason
     refusals = Refusals(lambda: now)
     for _ in range(10):
         refusals.note("a", reason)
-        assert refusals.list_waiting() == {"a"}
+        assert (refusals.list_waiting(), refusals.list_refused()) == ({"a"}, frozenset())
         now += 5
         assert refusals.list_waiting() == frozenset()
     refusals.note("a", "forbidden")
     now += 14
-    assert refusals.list_waiting() == {"a"}
+    assert refusals.list_waiting() == refusals.list_refused() == {"a"}

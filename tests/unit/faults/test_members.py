@@ -1,0 +1,50 @@
+"""A process of the laboratory counts as mended once it serves again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from faults import members
+from faults.members import Member, probe_sockets
+from support.waiting import until
+
+
+async def is_serving():
+    return True
+
+
+async def test_a_member_that_was_ended_is_ready_once_it_has_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(members, "RESTART_SECONDS", 0.0)
+    member = Member("member", ["sleep", "60"], tmp_path, is_serving)
+    keeping = asyncio.create_task(member.keep())
+    try:
+        await member.ready()
+        await until(lambda: member.pid)
+        first = member.pid
+        member.kill()
+        ready = asyncio.create_task(member.ready())
+        await asyncio.wait([ready], timeout=0.3)
+        assert not ready.done()
+        member.allow()
+        await ready
+        await until(lambda: member.pid != first)
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+
+
+async def test_sockets_serve_where_something_listens_on_all_of_them(tmp_path):
+    paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
+    probe = probe_sockets(paths)
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            assert not await probe()
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(str(path))
+            listening.listen()
+        assert await probe()
+    # The files are left behind, as by a process that was killed.
+    assert not await probe()
