@@ -26,7 +26,8 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import NODES, build_collection_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
+from accelkit.model.inventory import encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import Binaries, find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import write_certificates

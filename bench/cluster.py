@@ -27,7 +27,8 @@ from extenders import OURS, Credentials, ExtenderClient, client_of, issue_creden
 from figures import Figure, report
 from ledger_check import count_miscounted, wait_until_empty
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 
 CONCURRENCY = 8
 CALLERS = 64

@@ -44,7 +44,8 @@ from relay import Relay
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import build_collection_path, build_leases_path, build_object_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
+from accelkit.model.assignment import decode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.processes import Child
 

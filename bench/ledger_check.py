@@ -10,7 +10,7 @@ from bare_cluster import PODS, BareCluster, poll
 from extenders import ExtenderClient
 
 from accelkit.kube.listing import list_all
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 
 # How long the watch of an extender may take on a busy machine.

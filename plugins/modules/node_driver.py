@@ -86,7 +86,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import COMPONENT
     from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
-    from accelkit.kube.ownership import COMPONENT_LABEL
+    from accelkit.model.keys import COMPONENT_LABEL
 
 
 def main():

@@ -14,7 +14,8 @@ from accelkit.errors import AccelkitError
 from accelkit.model.assignment import decode_assignment, encode_assignment
 from accelkit.model.cordon import apply_cordon
 from accelkit.model.inventory import MAX_INVENTORY_BYTES, Inventory, decode_inventory, encode_inventory
-from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
+from accelkit.model.keys import LABELS_ANNOTATION
+from accelkit.model.label_record import find_owned_labels
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.observed_allocations import decode_allocations, encode_allocations
 from accelkit.model.pod import Node

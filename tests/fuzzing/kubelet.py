@@ -26,7 +26,8 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import MOVING
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, Pod
 from accelkit.node._proto import deviceplugin_pb2 as api

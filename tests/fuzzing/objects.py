@@ -11,12 +11,10 @@ from typing import Any, Final
 
 from fuzzing.values import GIB, LEAVES, NUMBERS, TEXTS, Json, Values
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING
-from accelkit.model.cordon import CORDON
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.assignment import MOVING
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, CORDON_KEY, INVENTORY_ANNOTATION, REQUEST_ANNOTATION
 from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
-from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 CARDS: Final = tuple(f"GPU-{number}" for number in range(8))
 NODES: Final = tuple(f"n{number}" for number in range(6))
@@ -28,7 +26,7 @@ _DIALECTS: Final = tuple(load_dialect(name) for name in list_dialect_names())
 # Keys that other parts of a cluster give a meaning.
 _OTHER_KEYS: Final = (
     *("kubernetes.io/config.hash", "kubernetes.io/config.mirror", "scheduler.framework.gpushare.allocation"),
-    *("hami.io/vgpu-devices-allocated", "gas-container-tiles", INVENTORY_ANNOTATION, CORDON),
+    *("hami.io/vgpu-devices-allocated", "gas-container-tiles", INVENTORY_ANNOTATION, CORDON_KEY),
 )
 _NO_TIMES: Final = ("", "soon", "2026-13-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-01-01T00:00:00+99:99", "²")
 _PHASES: Final = ("", "Pending", "Running", "Running", "Running", "Unknown", "Succeeded", "Failed")
@@ -93,9 +91,9 @@ class Objects:
             honest = self.inventory()
             annotations[INVENTORY_ANNOTATION] = values.document(honest) if values.hostile(0.2) else json.dumps(honest)
         if values.chance(0.2):
-            annotations[CORDON] = self._card_words(",")
+            annotations[CORDON_KEY] = self._card_words(",")
         if values.chance(0.2):
-            labels[CORDON] = self._card_words(".")
+            labels[CORDON_KEY] = self._card_words(".")
         if values.chance(0.2):
             word = values.one(("card0", "card1", "²", "", "card" + "9" * 5000))
             labels[f"telemetry.aware.scheduling.p/gas-disable-{word}"] = values.one(("true", "PCI_GROUP", ""))

@@ -24,7 +24,8 @@ from accelkit.kernelcache.extraction.integrity.protection import delete_tree
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_collection_path, build_secrets_path
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 log = logging.getLogger(__name__)
 

@@ -34,6 +34,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_MOUNT_ANNOTATION
 
 WEBHOOK = build_object_path(CONFIGURATIONS, "cache-controller")
 NAMESPACES, VOLUMES = "/api/v1/namespaces", "/api/v1/persistentvolumes"
@@ -172,7 +173,7 @@ class Caches:
     async def volumes(self, key: str) -> list[dict[str, Any]]:
         """Return the volumes of a cache."""
         found = msgspec.json.decode(await self.api.get(VOLUMES))["items"]
-        return [each for each in found if each["metadata"].get("annotations", {}).get(names.CACHE_ANNOTATION) == key]
+        return [each for each in found if each["metadata"].get("annotations", {}).get(CACHE_KEY_ANNOTATION) == key]
 
     async def pod(self, namespace: str, claim: str, name: str = "user") -> str:
         """Create a pod that mounts a claim and that no kubelet runs; its path is returned."""
@@ -273,7 +274,7 @@ def cache_site(sandbox: Any, folder: Path, *more: str) -> Iterator[CacheSite]:
 
 async def calls_webhook(api: ApiClient) -> bool:
     """Return whether the API server calls the webhook, and the webhook answers."""
-    metadata = {"name": "asks", "annotations": {names.MOUNT_ANNOTATION: "nothing"}}
+    metadata = {"name": "asks", "annotations": {CACHE_MOUNT_ANNOTATION: "nothing"}}
     pod = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
     try:
         await api.post(build_collection_path("v1", "pods", "default"), pod, query={"dryRun": "All"})

@@ -15,10 +15,10 @@ from cache_controller_process import Caches
 from support.waiting import until
 
 from accelkit.errors import ApiError
-from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 OURS = "default"
 CLAIMS = build_collection_path("v1", "persistentvolumeclaims", OURS)
@@ -187,7 +187,7 @@ def reason_of(cache: Cache, namespace: str) -> str:
 
 
 def key_of(document: dict[str, Any]) -> str:
-    return str((document["metadata"].get("annotations") or {}).get(names.CACHE_ANNOTATION, ""))
+    return str((document["metadata"].get("annotations") or {}).get(CACHE_KEY_ANNOTATION, ""))
 
 
 async def list_of(caches: Caches, path: str, key: str) -> list[str]:

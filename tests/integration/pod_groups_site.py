@@ -17,7 +17,7 @@ from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.model.pod import FENCED_AT_ANNOTATION
+from accelkit.model.keys import FENCED_AT_ANNOTATION
 
 NAME, ACCOUNT = "groups-scheduler", "groups-extender"
 GATE = "accelkit.io/pod-group"

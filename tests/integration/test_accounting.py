@@ -9,9 +9,10 @@ from test_install import module
 from accelkit.enablement.verifying import audit_accounting
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import NODES, build_leases_path, build_node_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

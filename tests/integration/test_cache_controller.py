@@ -19,6 +19,7 @@ from support.waiting import until
 from accelkit.gkm import names
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
+from accelkit.model.keys import CACHE_FINALIZER, CACHE_PINNED_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 MOMENT = "2026-01-01T00:00:00Z"
@@ -55,7 +56,7 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
     assert cache.status.cache_bytes > 0
     assert cache.status.verification is not None
     assert cache.status.verification.signatures[0]["policy"] == policy
-    assert cache.metadata.finalizers == [names.FINALIZER]
+    assert cache.metadata.finalizers == [CACHE_FINALIZER]
     pinned = names.name_pinned_claim(cache.key, image.digest)
 
     async def bound() -> bool:
@@ -232,4 +233,4 @@ async def test_the_webhook_gives_pods_the_digest(caches: Caches, site: CacheSite
         pod = json.loads(await caches.api.get(await caches.pod(namespace, "kernels")))
         claimed = [each["persistentVolumeClaim"] for each in pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
         assert claimed == [{"claimName": names.name_pinned_claim(cache.key, image.digest), "readOnly": True}]
-        assert pod["metadata"]["annotations"][names.PINNED_ANNOTATION]
+        assert pod["metadata"]["annotations"][CACHE_PINNED_ANNOTATION]

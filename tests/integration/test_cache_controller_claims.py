@@ -16,6 +16,7 @@ from support.waiting import until
 
 from accelkit.gkm import names
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import CACHE_FINALIZER, CACHE_KEY_ANNOTATION, CACHE_NAME_LABEL
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 # At once; `make many-caches` has 200.
@@ -69,7 +70,7 @@ async def test_a_claim_of_another_is_not_touched(caches: Caches):
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     key = f"{namespace}/kernels"
     # It says of itself that it is ours.
-    meta = {"name": "kernels", "labels": names.build_labels(key), "annotations": {names.CACHE_ANNOTATION: key}}
+    meta = {"name": "kernels", "labels": names.build_labels(key), "annotations": {CACHE_KEY_ANNOTATION: key}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "storageClassName": ""}
     await caches.api.post(claims, {"metadata": meta, "spec": spec})
     before = (await caches.claims(namespace))["kernels"]
@@ -110,7 +111,7 @@ async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Cac
 
     async def labelled() -> bool:
         meta = (await caches.claims(namespace))["kernels"]["metadata"]
-        return meta.get("labels", {}).get(names.CACHE_LABEL) == "kernels" and meta["uid"] == second
+        return meta.get("labels", {}).get(CACHE_NAME_LABEL) == "kernels" and meta["uid"] == second
 
     await until(labelled)
 
@@ -152,7 +153,7 @@ async def test_a_controller_that_is_killed_goes_on(caches: Caches, site: CacheSi
         site.controller.start()
     for path, image in zip(paths, images, strict=True):
         cache = await caches.becomes(path, lambda cache, image=image: digest_of(cache) == image.digest)
-        assert cache.metadata.finalizers == [names.FINALIZER]
+        assert cache.metadata.finalizers == [CACHE_FINALIZER]
 
     async def all_there() -> bool:
         claims = await caches.claims(namespace)

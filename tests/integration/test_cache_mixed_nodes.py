@@ -14,8 +14,8 @@ from cache_controller_process import Caches, CacheSite, cache_site, condition
 from cache_definitions import CacheKinds
 from conftest import Sandbox
 
-from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
+from accelkit.model.keys import CACHE_PINNED_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 AFFINITY = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -98,7 +98,7 @@ async def test_pods_of_its_claim_prefer_the_node_that_can_load_it(cluster: Clust
         await cluster.misfit.until("Ready", digest, status="False", reason="Incompatible")
         await cluster.caches.becomes(path, lambda cache: condition(cache, "Ready")[0] == "True")
         pod = json.loads(await cluster.caches.api.get(await cluster.caches.pod(cluster.namespace, "add")))
-        assert pod["metadata"]["annotations"][names.PINNED_ANNOTATION] == digest
+        assert pod["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == digest
         (term,) = pod["spec"]["affinity"]["nodeAffinity"][AFFINITY]
         (expression,) = term["preference"]["matchExpressions"]
         assert (expression["key"], expression["values"]) == ("kubernetes.io/hostname", [cluster.fits.node])

@@ -14,11 +14,12 @@ from webhook_stand import CONFIGURATION, IMAGE, Stand
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
-from accelkit.gkm.names import CLUSTER_CACHES, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.names import CLUSTER_CACHES
 from accelkit.gkm.objects import PvcStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_object_path
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -87,7 +88,7 @@ async def ready(cluster, namespace, name="kernels", **status):
             if NOT_HANDLED not in str(exc):
                 raise
             return False
-        return pod["metadata"].get("annotations", {}).get(PINNED_ANNOTATION) == DIGEST
+        return pod["metadata"].get("annotations", {}).get(CACHE_PINNED_ANNOTATION) == DIGEST
 
     await until(pinned)
 
@@ -115,7 +116,7 @@ async def test_pods_may_follow_a_namespace_that_their_cache_gets(served, namespa
 
 async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, namespace):
     await ready(served, namespace)
-    lying = {PINNED_ANNOTATION: "sha256:" + "0" * 64, WRITABLE_ANNOTATION: "mine"}
+    lying = {CACHE_PINNED_ANNOTATION: "sha256:" + "0" * 64, CACHE_WRITABLE_ANNOTATION: "mine"}
     pod = await served.create(namespace, make_pod(mount(), annotations=lying))
     by_name = {each["name"]: each for each in pod["spec"]["volumes"]}
     assert by_name["files"]["persistentVolumeClaim"] == {"claimName": f"kernels{PINNED}", "readOnly": True}
@@ -125,19 +126,19 @@ async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, n
     assert "emptyDir" in by_name[filling["name"]]
     assert pod["spec"]["containers"][0]["volumeMounts"][0]["name"] == filling["name"]
     annotations = pod["metadata"]["annotations"]
-    assert annotations[PINNED_ANNOTATION] == DIGEST
-    assert annotations[WRITABLE_ANNOTATION] == f"{filling['name']}={namespace}/kernels"
+    assert annotations[CACHE_PINNED_ANNOTATION] == DIGEST
+    assert annotations[CACHE_WRITABLE_ANNOTATION] == f"{filling['name']}={namespace}/kernels"
 
 
 async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, namespace):
     await ready(served, namespace)
-    pod = await served.create(namespace, make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels=main"}))
+    pod = await served.create(namespace, make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "kernels=main"}))
     main = pod["spec"]["containers"][0]
     # That of the service account's token may come first.
     (copied,) = [each["name"] for each in main["volumeMounts"] if each["mountPath"] == "/cache"]
     assert copied in [each["name"] for each in pod["spec"]["initContainers"]]
     assert {each["name"] for each in main["env"]} == {"TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"}
-    asked = make_pod(claim="", annotations={MOUNT_ANNOTATION: "unknown"})
+    asked = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "unknown"})
     assert "does not have; it has kernels" in await served.refusal(namespace, asked)
 
 
@@ -157,7 +158,7 @@ async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespac
     await ready(served, namespace, name, spread=[namespace])
     foreign = await served.create(other, make_pod(mount(), claim=name))
     assert foreign["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": name}
-    assert PINNED_ANNOTATION not in foreign["metadata"].get("annotations", {})
+    assert CACHE_PINNED_ANNOTATION not in foreign["metadata"].get("annotations", {})
 
 
 async def test_pods_without_a_claim_never_reach_it_and_other_claims_stay_as_they_are(served, namespace):
@@ -185,10 +186,10 @@ async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not
     assert await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
     for claim in ("kernels", f"kernels{PINNED}"):
         assert NOT_HANDLED in await served.refusal(namespace, make_pod(mount(readOnly=True), claim=claim))
-    asking = make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"})
+    asking = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "kernels"})
     assert NOT_HANDLED in await served.refusal(namespace, asking)
     # Whoever pretends that the pod was handled still cannot write.
-    pretended = {PINNED_ANNOTATION: DIGEST}
+    pretended = {CACHE_PINNED_ANNOTATION: DIGEST}
     writing = await served.refusal(namespace, make_pod(mount(), annotations=pretended))
     assert "is mounted writable, and all its pods share its files" in writing
     assert await served.refusal(namespace, make_pod(mount(readOnly=True), annotations=pretended)) == ""

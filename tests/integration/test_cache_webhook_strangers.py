@@ -14,9 +14,9 @@ from webhook_stand import Stand
 
 from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.errors import ApiError
-from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
 
@@ -30,7 +30,7 @@ PLACES = {
     "a field that nothing reads": {"spec": {"volumes": [], "other": "HERE"}},
     "volumes": {"spec": {"volumes": "HERE"}},
     "containers of a pod that asks for a cache": {
-        "metadata": {"annotations": {MOUNT_ANNOTATION: "missing"}},
+        "metadata": {"annotations": {CACHE_MOUNT_ANNOTATION: "missing"}},
         "spec": {"containers": "HERE"},
     },
     "annotations": {"metadata": {"annotations": "NAMES"}},

@@ -16,7 +16,7 @@ from test_labels_of_nodes import labelled, until
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import NODES, build_config_maps_path, build_leases_path, build_node_path
-from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.model.keys import FREED_AT_ANNOTATION
 from accelkit.sandbox.layout import write_atomically
 from accelkit.scheduler.arguments import decode_spec
 

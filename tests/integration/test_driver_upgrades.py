@@ -17,11 +17,10 @@ import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox
 from standin_driver import StandinDriver
 
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import NODES, build_node_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.sandbox.fake_host.host import FakeHost
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -112,7 +111,7 @@ class Watched:
 
     def _note(self, node):
         name, annotations = node["metadata"]["name"], node["metadata"].get("annotations", {})
-        record = json.loads(annotations.get(UPGRADE_ANNOTATION, "{}"))
+        record = json.loads(annotations.get(DRIVER_UPGRADE_ANNOTATION, "{}"))
         cards = json.loads(annotations.get(INVENTORY_ANNOTATION, '{"cards": []}'))["cards"]
         versions = tuple(sorted({card.get("driver_version", "") for card in cards}))
         state = (node["spec"].get("unschedulable", False), record.get("phase", ""), versions)

@@ -15,8 +15,8 @@ from accelkit.enablement.drivers.upgrading.cordon import take_step
 from accelkit.enablement.drivers.upgrading.drain import drain_cards
 from accelkit.enablement.drivers.upgrading.record import begin, end
 from accelkit.errors import ApiError, ServiceError
-from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import build_node_path
+from accelkit.model.keys import DRIVER_KERNEL_LABEL
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -49,7 +49,7 @@ async def test_nodes_are_planned_by_their_kernels_and_labelled(control_plane):
         again = await plan_cluster(world.api, DRIVERS, **given)
         assert not nodes.keys() & again.plan.labels.keys()
         for name, kernel in nodes.items():
-            assert (await read_driver_node(world.api, name)).labels[KERNEL_LABEL] == kernel
+            assert (await read_driver_node(world.api, name)).labels[DRIVER_KERNEL_LABEL] == kernel
         await forget_nodes(world.api, list_recorded(await list_driver_nodes(world.api)))
         assert list_recorded(await list_driver_nodes(world.api)) == {}
 

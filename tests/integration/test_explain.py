@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from conftest import DEADLINE, PODS
 
-from accelkit.model.cordon import CORDON
+from accelkit.model.keys import CORDON_KEY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -145,7 +145,7 @@ async def test_without_the_constraint_that_was_named_a_copy_is_bound(cluster):
 
 
 async def test_when_the_card_that_was_named_is_put_back_it_is_bound(cluster):
-    await annotate_node(cluster, "node-2", **{CORDON: "sim-node-2-3"})
+    await annotate_node(cluster, "node-2", **{CORDON_KEY: "sim-node-2-3"})
     try:
         await cluster.create_pod("wants-4-cards", node="node-2", cards=4)
         node = explain(cluster, "wants-4-cards", *on("node-2"))["simulation"]["nodes"][0]
@@ -156,7 +156,7 @@ async def test_when_the_card_that_was_named_is_put_back_it_is_bound(cluster):
         back = next(change for change in node["changes"] if change["kind"] == "card_back")
         assert (back["cards"], back["sentence"]) == (["sim-node-2-3"], "card sim-node-2-3 uncordoned")
     finally:
-        await annotate_node(cluster, "node-2", **{CORDON: None})
+        await annotate_node(cluster, "node-2", **{CORDON_KEY: None})
     _, containers = await read_cards(cluster, "wants-4-cards")
     assert [share["card"] for share in containers["main"]] == back["taken"]
 

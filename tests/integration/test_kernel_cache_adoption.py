@@ -16,11 +16,11 @@ from registries.hostile import HostileRegistry
 from support.waiting import until
 from test_kernel_cache_role import Role, all_namespaces_stay, gone
 
-from accelkit.gkm.names import FINALIZER
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import CACHE_FINALIZER
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -109,7 +109,7 @@ async def read_finalizers(api: ApiClient, name: str) -> list[str] | None:
 
 
 async def has_finalizer(api: ApiClient, name: str) -> bool:
-    return FINALIZER in (await read_finalizers(api, name) or [])
+    return CACHE_FINALIZER in (await read_finalizers(api, name) or [])
 
 
 async def is_being_deleted(api: ApiClient, path: str) -> bool:
@@ -138,7 +138,7 @@ async def test_adopted_definitions_stay_and_their_caches_go_as_the_user_says(api
     assert await read_finalizers(api, "mine") == ["gkm.io.example/finalizer"]
 
     # As the controller would, which has gone: it takes its finalizer off a cache that nobody uses.
-    await api.patch(cache_path, {"metadata": {"finalizers": [FINALIZER]}})
+    await api.patch(cache_path, {"metadata": {"finalizers": [CACHE_FINALIZER]}})
     removal = asyncio.create_task(asyncio.to_thread(role.run, "remove", kernel_cache_purge=True, **adopt))
     await until(lambda: is_being_deleted(api, cache_path), seconds=180)
     await api.patch(cache_path, {"metadata": {"finalizers": []}})

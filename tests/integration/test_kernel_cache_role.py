@@ -24,12 +24,13 @@ from webhook_registration import CONFIGURATIONS
 
 from accelkit.cachecontroller.webhook.server import PATH
 from accelkit.errors import ApiError
-from accelkit.gkm.names import CACHES, FINALIZER, SIGNER_POLICIES
+from accelkit.gkm.names import CACHES, SIGNER_POLICIES
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path
+from accelkit.model.keys import CACHE_FINALIZER
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -327,11 +328,11 @@ async def keeps_what_users_made(api: ApiClient, role: Role) -> None:
     path = f"{CACHES.replace('/gkmcaches', '/namespaces/default/gkmcaches')}/kept"
     await api.post(SIGNER_POLICIES, {"apiVersion": "accelkit.io/v1alpha1", "kind": "SignerPolicy"} | own("mine"))
     cache = msgspec.json.decode(await api.get(path))
-    assert cache["metadata"]["finalizers"] == [FINALIZER]
+    assert cache["metadata"]["finalizers"] == [CACHE_FINALIZER]
     said = " ".join(role.run("remove").split())
     assert "users made GKMCache default kept, SignerPolicy mine" in said
     cache = msgspec.json.decode(await api.get(path))
-    assert FINALIZER not in cache["metadata"].get("finalizers", [])
+    assert CACHE_FINALIZER not in cache["metadata"].get("finalizers", [])
     policies = msgspec.json.decode(await api.get(SIGNER_POLICIES))["items"]
     assert [each["metadata"]["name"] for each in policies] == ["mine"]
 

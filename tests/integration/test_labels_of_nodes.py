@@ -13,7 +13,8 @@ from test_node_agent import agent_of
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 

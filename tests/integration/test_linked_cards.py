@@ -11,9 +11,9 @@ from extender_process import GIB, Client, Process, World, client_of, world_of
 from ports import free_port
 from support.waiting import until
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

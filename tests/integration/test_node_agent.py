@@ -21,8 +21,7 @@ from accelkit.errors import ApiError
 from accelkit.install import sharing
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.sandbox.fake_host.host import FakeHost
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -30,7 +30,7 @@ from support.waiting import until
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.model.pod import FENCED_AT_ANNOTATION
+from accelkit.model.keys import FENCED_AT_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -14,7 +14,8 @@ from cluster_objects import kubeconfig_of_account
 from ports import free_port
 
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.node.devices import DeviceIds
 from accelkit.sandbox.layout import write_atomically
 

@@ -17,7 +17,8 @@ from impersonation import acting_as, find_refusal
 from support.waiting import until
 
 from accelkit.model.card import Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, encode_allocations
 from accelkit.remediation.undoing import undo_all
 

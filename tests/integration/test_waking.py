@@ -17,7 +17,7 @@ from support.waiting import until
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.keys import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -11,8 +11,9 @@ from fake_api.server import FakeApi, Request
 
 from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, decode_assignment, encode_assignment
+from accelkit.model.assignment import Assignment, Share, decode_assignment, encode_assignment
 from accelkit.model.card import Card
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards

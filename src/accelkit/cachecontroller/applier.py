@@ -13,13 +13,14 @@ from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.shown import ObjectName, Refusal, Seen
 from accelkit.errors import ApiError, NotLeadingError
 from accelkit.gkm.conditions import Reason
-from accelkit.gkm.names import CLUSTER_CACHES, FINALIZER
+from accelkit.gkm.names import CLUSTER_CACHES
 from accelkit.gkm.objects import API_VERSION, Cache, CacheStatus
 from accelkit.kernelcache.registry.pull_secrets import PULL_SECRET_KEYS
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
+from accelkit.model.keys import CACHE_FINALIZER
 
 # Of a pull secret, as it is and as base64.
 _MOST_SECRET_BYTES: Final = 64 << 10
@@ -101,7 +102,7 @@ class Applier:
         meta = cache.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": finalizers}}
         answer = await self._count("finalizer", self._api.patch(build_cache_path(cache), body))
-        if FINALIZER in finalizers:
+        if CACHE_FINALIZER in finalizers:
             self._take(answer)
 
     async def _create(self, cache: Cache, mode: DeliveryMode, name: ObjectName, manifest: Mapping[str, Any]) -> bool:

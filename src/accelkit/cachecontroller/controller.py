@@ -38,8 +38,8 @@ from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import AccelkitError, ApiError, NotLeadingError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
-from accelkit.gkm.names import FINALIZER
 from accelkit.gkm.objects import Cache, CacheMeta, CacheStatus, Delivery, PvcStatus
+from accelkit.model.keys import CACHE_FINALIZER
 
 log = logging.getLogger(__name__)
 
@@ -159,12 +159,12 @@ class Controller:
             self.judging.forget(key)
             await self._remove(cache)
         else:
-            if FINALIZER not in cache.metadata.finalizers:
+            if CACHE_FINALIZER not in cache.metadata.finalizers:
                 # Before anything is made that it has to see deleted.
-                await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, FINALIZER])
+                await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
                 cache = self._seen.caches.get(key)
             # Another one of its name may be there by now, which the watch tells.
-            if cache is not None and FINALIZER in cache.metadata.finalizers:
+            if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
                 await self._maintain(cache, self.judging)
 
     async def _maintain(self, cache: Cache, judging: Judging) -> None:
@@ -241,7 +241,7 @@ class Controller:
 
     async def _remove(self, cache: Cache) -> None:
         finalizers = cache.metadata.finalizers
-        if FINALIZER not in finalizers:
+        if CACHE_FINALIZER not in finalizers:
             return
         users = find_users(cache, self._seen, self.modes.values())
         if users:
@@ -254,7 +254,7 @@ class Controller:
             # Admission policies guard a claim only as long as its cache exists. The watch reports its removal.
             await self._write(cache, describe_leaving(cache, leaving))
             return
-        await self._applier.set_finalizers(cache, [each for each in finalizers if each != FINALIZER])
+        await self._applier.set_finalizers(cache, [each for each in finalizers if each != CACHE_FINALIZER])
         log.info("%s is removed", cache.key)
 
     async def _write(self, cache: Cache, present: CacheStatus) -> None:

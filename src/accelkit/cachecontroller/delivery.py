@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol
 
 from accelkit.cachecontroller.shown import SECRETS, ClaimPod, Kind, ObjectName, Seen, Shown
 from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 
 # Of whatever is made for a cache; `gkm.names.build_labels` puts it there.
-SELECTOR: Final = "app.kubernetes.io/part-of=accelkit,app.kubernetes.io/component=kernel-cache"
+SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=kernel-cache"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelkit.cachecontroller.shown import CLAIMS, ObjectName, Seen
-from accelkit.gkm.names import CACHE_ANNOTATION
+from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
 def read_key(name: ObjectName, seen: Seen | None, home: str) -> str | None:
@@ -16,7 +16,7 @@ def read_key(name: ObjectName, seen: Seen | None, home: str) -> str | None:
         seen: the object.
         home: accelkit's own namespace.
     """
-    key = (seen.metadata.annotations or {}).get(CACHE_ANNOTATION) if seen is not None else None
+    key = (seen.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) if seen is not None else None
     if not key or "/" not in key:
         return None
     if name.kind == CLAIMS and key.partition("/")[0] not in {"", name.namespace} and name.namespace != home:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypedDict
 import msgspec
 
 from accelkit.gkm.objects import Cache, CacheNode
+from accelkit.model.keys import CACHE_KEY_PREFIX
 from accelkit.model.object_meta import ObjectIdentity
 
 # How long it is remembered that an object could not be written; until then it is not tried again.
@@ -43,7 +44,7 @@ class ObjectName:
 
 # What tenants may write into claims is not decoded, or not kept: a claim with our labels may have a megabyte of others.
 _OUR_ANNOTATIONS: Final = (
-    "cache.accelkit.io/",
+    CACHE_KEY_PREFIX,
     "pv.kubernetes.io/provisioned-by",
     "storageclass.kubernetes.io/is-default-class",
 )

@@ -17,7 +17,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.evictions import evict
 from accelkit.kube.paths import build_pod_path
 from accelkit.model.hold import Hold
-from accelkit.model.pod import HOLD_CONDITION, SCHEDULED, Pod, PodRef
+from accelkit.model.keys import HOLD_CONDITION
+from accelkit.model.pod import SCHEDULED, Pod, PodRef
 
 # The hold outlasts the wait, so that it cannot end while a Binding is on its way.
 HOLD_MARGIN_SECONDS: Final = 30

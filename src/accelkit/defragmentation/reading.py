@@ -16,16 +16,11 @@ from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.scheduling.conditions import find_asked_resources, list_unread_conditions
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ADVERTISED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.placement.sharing.rules import SharingRules
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import (
-    ADVERTISED_ANNOTATION,
-    list_served_dialects,
-    load_dialects,
-    load_usable_dialects,
-)
+from accelkit.vendors.dialects import list_served_dialects, load_dialects, load_usable_dialects
 from accelkit.vendors.pod_reading import PodReader
 
 # By which a pod counts in budgets, of the longest that are kept; more is no pod that somebody runs.

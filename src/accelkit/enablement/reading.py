@@ -19,12 +19,15 @@ from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_collection_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION
-from accelkit.model.label_record import LABELS_ANNOTATION
-from accelkit.model.stage import STAGES_ANNOTATION
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
+from accelkit.model.keys import (
+    ADVERTISED_ANNOTATION,
+    INVENTORY_ANNOTATION,
+    LABELS_ANNOTATION,
+    PART_OF_SELECTOR,
+    STAGES_ANNOTATION,
+)
 
-_OWN: Final = {"labelSelector": "app.kubernetes.io/part-of=accelkit"}
+_OWN: Final = {"labelSelector": PART_OF_SELECTOR}
 _KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVERTISED_ANNOTATION)
 
 

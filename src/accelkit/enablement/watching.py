@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from accelkit.enablement.facts.seen_objects import COMPONENT_LABEL, OwnPod
+from accelkit.enablement.facts.seen_objects import OwnPod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import NotServed, Shown, Watched
 from accelkit.enablement.stages.device_plugin import AGENT_COMPONENT
@@ -21,11 +21,11 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.kube.side_by_side import ask_all
+from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 from accelkit.model.object_meta import ObjectMeta
 
-_OWN: Final = "app.kubernetes.io/part-of=accelkit"
-_MONITORING: Final = {"labelSelector": f"{_OWN},{COMPONENT_LABEL}=monitoring"}
-_AGENTS: Final = {"labelSelector": f"{_OWN},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
+_MONITORING: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=monitoring"}
+_AGENTS: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
 # Key of the ConfigMap of those who have no Prometheus operator; dashboards are ConfigMaps, too.
 _SCRAPE: Final = "scrape.yml"
 _PORT: Final = "metrics"

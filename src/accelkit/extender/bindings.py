@@ -15,7 +15,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
 from accelkit.ledger.holding import NodeEntry
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
+from accelkit.model.assignment import Assignment, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod, PodRef
 from accelkit.vendors.annotations import Granted, write_container_limits
 from accelkit.vendors.pod_reading import CardPod

@@ -15,6 +15,7 @@ from accelkit.inspection.read_port import PORT_NAME
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import PART_OF_LABELS
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class EndpointWriter:
         labels = {
             "kubernetes.io/service-name": at.service,
             "endpointslice.kubernetes.io/managed-by": "accelkit.io",
-            "app.kubernetes.io/part-of": "accelkit",
+            **PART_OF_LABELS,
         }
         return {
             "apiVersion": "discovery.k8s.io/v1",
@@ -124,7 +125,7 @@ class EndpointWriter:
 
     def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
         # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and no other port of ours.
-        labels = {"endpointslice.kubernetes.io/skip-mirror": "true", "app.kubernetes.io/part-of": "accelkit"}
+        labels = {"endpointslice.kubernetes.io/skip-mirror": "true", **PART_OF_LABELS}
         addresses = [{"ip": self._endpoint.address, **self._target()}]
         return {
             "apiVersion": "v1",

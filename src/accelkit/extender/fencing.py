@@ -23,7 +23,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.model.pod import FENCED_AT_ANNOTATION, Pod, PodRef
+from accelkit.model.keys import FENCED_AT_ANNOTATION
+from accelkit.model.pod import Pod, PodRef
 
 log = logging.getLogger(__name__)
 

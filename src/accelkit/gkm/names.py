@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from accelkit.kube.paths import build_collection_path
+from accelkit.model.keys import CACHE_DIGEST_LABEL, CACHE_NAME_LABEL, CACHE_SCOPE_LABEL, COMPONENT_LABEL, PART_OF_LABELS
 
 API: Final = "gkm.io/v1alpha1"
 POLICY_API: Final = "accelkit.io/v1alpha1"
@@ -20,19 +21,7 @@ CACHE_NODES: Final = build_collection_path(API, "gkmcachenodes")
 CLUSTER_CACHE_NODES: Final = build_collection_path(API, "clustergkmcachenodes")
 SIGNER_POLICIES: Final = build_collection_path(POLICY_API, "signerpolicies")
 
-# On everything that is made for a cache.
-CACHE_LABEL: Final = "cache.accelkit.io/name"
-SCOPE_LABEL: Final = "cache.accelkit.io/scope"
-DIGEST_LABEL: Final = "cache.accelkit.io/digest"
-# The whole names, for people and for us, since labels may hold hashes.
-CACHE_ANNOTATION: Final = "cache.accelkit.io/key"
-DIGEST_ANNOTATION: Final = "cache.accelkit.io/digest"
-# Of pods: what a user asks for, and what was done.
-MOUNT_ANNOTATION: Final = "cache.accelkit.io/mount"
-WRITABLE_ANNOTATION: Final = "cache.accelkit.io/writable"
-PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
 VOLUME_PREFIX: Final = "accelkit-cache-"
-FINALIZER: Final = "cache.accelkit.io/in-use"
 FIELD_MANAGER: Final = "accelkit-cache-controller"
 
 # On each node; the agent alone writes there.
@@ -66,10 +55,13 @@ def build_labels(key: str, digest: str = "") -> dict[str, str]:
         digest: `sha256:…`; empty for what belongs to no digest.
     """
     namespace, _, name = key.partition("/")
-    labels = {CACHE_LABEL: shorten_name(name), SCOPE_LABEL: shorten_name(namespace) if namespace else "cluster"}
+    labels = {
+        CACHE_NAME_LABEL: shorten_name(name),
+        CACHE_SCOPE_LABEL: shorten_name(namespace) if namespace else "cluster",
+    }
     if digest:
-        labels[DIGEST_LABEL] = short_digest(digest)
-    return {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "kernel-cache", **labels}
+        labels[CACHE_DIGEST_LABEL] = short_digest(digest)
+    return {**PART_OF_LABELS, COMPONENT_LABEL: "kernel-cache", **labels}
 
 
 def short_digest(digest: str) -> str:

@@ -16,10 +16,11 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import MOVING
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
+from accelkit.model.keys import ADVERTISED_ANNOTATION
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_served_dialects, load_own_dialect
+from accelkit.vendors.dialects import list_served_dialects, load_own_dialect
 
 INSPECTION_VERSION = 1
 

@@ -9,9 +9,9 @@ import hashlib
 import re
 from typing import Final
 
+from accelkit.model.keys import DRIVER_KERNEL_LABEL
 from accelkit.model.pod import Node
 
-KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
 _MAX_LABEL: Final = 63
 _DIGEST: Final = 8
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -33,7 +33,7 @@ def build_label(kernel: str) -> str:
 
 def read_chosen_kernel(node: Node) -> str:
     """Return the kernel for which accelkit chose the node's driver, as a label has it; empty where it chose none."""
-    return (node.metadata.labels or {}).get(KERNEL_LABEL, "")
+    return (node.metadata.labels or {}).get(DRIVER_KERNEL_LABEL, "")
 
 
 def is_for_another_kernel(chosen: str, running: str) -> bool:

@@ -12,10 +12,10 @@ from typing import Final
 
 from accelkit.errors import ConfigurationError, QuantityError
 from accelkit.install.helm import Release, list_releases, uninstall
-from accelkit.install.owned_metadata import FORMER_UNIT, SHARE_LABEL
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.model.keys import FORMER_UNIT_ANNOTATION, SHARE_LABEL
 from accelkit.model.pod import Node
 from accelkit.model.units import UNITS, format_unit, parse_unit
 from accelkit.vendors.dialects import load_own_dialect
@@ -60,7 +60,7 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
     if not check:
         for name in nodes:
             if unit and labels[name][NODE_LABEL] == "true":
-                await api.patch(build_node_path(name), {"metadata": {"annotations": {FORMER_UNIT: unit}}})
+                await api.patch(build_node_path(name), {"metadata": {"annotations": {FORMER_UNIT_ANNOTATION: unit}}})
         for release in releases:
             await uninstall(api, release)
         for name in nodes:
@@ -97,6 +97,6 @@ def _read_unit(releases: Sequence[Release]) -> str:
 
 def _find_recorded_unit(nodes: Sequence[Node]) -> str:
     """Return the unit that a former run wrote on the nodes; a word that is none, or several, say nothing."""
-    recorded = {node.find_annotation(FORMER_UNIT) for node in nodes}
+    recorded = {node.find_annotation(FORMER_UNIT_ANNOTATION) for node in nodes}
     units = [name for name in UNITS if name in recorded]
     return units[0] if len(units) == 1 else ""

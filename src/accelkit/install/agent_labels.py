@@ -7,13 +7,11 @@ from functools import cache
 from typing import Final
 
 from accelkit.install.guarded_keys import list_guarded_keys
+from accelkit.model.keys import CARD_LABEL_PREFIX, FOREIGN_LABELS_ANNOTATION
 from accelkit.model.label_record import find_owned_labels, read_label_record
 from accelkit.model.pod import Node
-from accelkit.node.labels.cards import OURS
 from accelkit.node.labels.sources import FEATURE
 
-# Keys, joined by commas, that other programs or users had set when the node was shared first.
-FOREIGN_LABELS: Final = "accelkit.io/foreign-labels"
 # What Node Feature Discovery set, without its own prefix.
 _NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
 
@@ -21,7 +19,9 @@ _NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
 def find_foreign_labels(node: Node) -> str:
     """Return the value of the annotation that keeps labels of other writers from being removed."""
     ours = find_owned_labels(node)
-    return ",".join(key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(OURS)))
+    return ",".join(
+        key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(CARD_LABEL_PREFIX))
+    )
 
 
 def find_removable_labels(node: Node) -> dict[str, str]:
@@ -31,12 +31,12 @@ def find_removable_labels(node: Node) -> dict[str, str]:
     a node whose foreign labels are known, of the other keys. A recorded label that has another value is another
     writer's. A record names no label that an agent cannot write.
     """
-    recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS)
+    recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS_ANNOTATION)
     others = {*(foreign or "").split(","), *_list_of_nfd(node), *read_label_record(node)}
     return {
         key: value
         for key, value in _list_writable(node).items()
-        if key in recorded or key.startswith(OURS) or (foreign is not None and key not in others)
+        if key in recorded or key.startswith(CARD_LABEL_PREFIX) or (foreign is not None and key not in others)
     }
 
 

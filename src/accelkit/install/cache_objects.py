@@ -12,12 +12,13 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_refusal
-from accelkit.gkm.names import CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, FINALIZER
+from accelkit.gkm.names import CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES
 from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache, CacheNode, NodeCacheStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import CACHE_FINALIZER
 
 POLL_SECONDS: Final = 1.0
 # A refusal that came of a policy which arrived a moment later is gone by then.
@@ -146,7 +147,7 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
 
 def _find_holder(cache: Cache) -> tuple[str, str]:
     """Return why a cache that is deleted is still there, and what to do about it."""
-    if FINALIZER in cache.metadata.finalizers:
+    if CACHE_FINALIZER in cache.metadata.finalizers:
         ready = find_condition(cache.status.conditions, ConditionType.READY)
         why = ready.message if ready is not None and ready.message else "its finalizers are not taken off"
         return why, "delete the pods that mount it, and see that the cache controller runs"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.inventory import INVENTORY_ANNOTATION
-from accelkit.model.label_record import LABELS_ANNOTATION
-from accelkit.node.labels.cards import OURS
+from accelkit.model.keys import CARD_LABEL_PREFIX, INVENTORY_ANNOTATION, LABELS_ANNOTATION, REPAIRED_ANNOTATION
 from accelkit.node.labels.sources import FEATURES
-from accelkit.node.own_node import MENDED_ANNOTATION
 from accelkit.vendors.dialects import list_assignment_keys
 from accelkit.vendors.profiles import (
     find_runtime_defaults,
@@ -63,7 +60,7 @@ def list_guarded_keys() -> GuardedKeys:
         runtime_variables=list_runtime_variables(),
         runtime_defaults=find_runtime_defaults(),
         runtime_annotations=(*_OF_RUNTIMES, *list_runtime_annotations()),
-        node_annotations=(INVENTORY_ANNOTATION, LABELS_ANNOTATION, MENDED_ANNOTATION),
+        node_annotations=(INVENTORY_ANNOTATION, LABELS_ANNOTATION, REPAIRED_ANNOTATION),
         node_labels=tuple(sorted(labels)),
-        node_label_prefixes=(OURS, *FEATURES),
+        node_label_prefixes=(CARD_LABEL_PREFIX, *FEATURES),
     )

@@ -18,7 +18,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present, patch_or_create
 from accelkit.kube.paths import build_collection_path, build_config_maps_path, build_object_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.managed_resources import (
     MANAGED_RESOURCES_LABELS,
     MANAGED_RESOURCES_NAME,

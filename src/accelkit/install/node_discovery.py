@@ -16,10 +16,11 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_and_wait
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.kube.pods import LOG_BYTES, wait_until_ended
+from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 
 _AT_ONCE: Final = 16
 _DELETE_SECONDS: Final = 60.0
-_LABELS: Final = {"app.kubernetes.io/name": "accelkit-discover", "app.kubernetes.io/part-of": "accelkit"}
+_LABELS: Final = {NAME_LABEL: "accelkit-discover", **PART_OF_LABELS}
 # Each lies below /host in the container. Node agents see the same, but for secrets of /etc: they run for long, and have
 # tokens.
 _MOVED: Final = ("/dev", "/etc", "/sys")

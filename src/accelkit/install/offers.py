@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.install.owned_metadata import read_share_label
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.model.pod import Node
 from accelkit.model.units import format_unit

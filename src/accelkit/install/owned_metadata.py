@@ -5,28 +5,37 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from accelkit.install.agent_labels import FOREIGN_LABELS, find_foreign_labels, find_removable_labels
-from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
-from accelkit.model.label_record import LABELS_ANNOTATION
+from accelkit.install.agent_labels import find_foreign_labels, find_removable_labels
+from accelkit.model.keys import (
+    ADVERTISED_ANNOTATION,
+    FOREIGN_LABELS_ANNOTATION,
+    FORMER_UNIT_ANNOTATION,
+    FREED_AT_ANNOTATION,
+    INVENTORY_ANNOTATION,
+    LABELS_ANNOTATION,
+    REPAIRED_ANNOTATION,
+    SHARE_LABEL,
+    SHARED_AS_ANNOTATION,
+    STAGES_ANNOTATION,
+)
 from accelkit.model.pod import Node
-from accelkit.model.stage import STAGES_ANNOTATION
-from accelkit.node.own_node import MENDED_ANNOTATION
 from accelkit.vendors.advertised import read_advertised
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect
+from accelkit.vendors.dialects import load_own_dialect
 
-SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
-# The label of another system that we have set on the node; one that was there before is not ours to remove.
-SHARED_AS: Final = "accelkit.io/shared-as"
-ADVERTISED: Final = ADVERTISED_ANNOTATION
-# The unit in which pods of the node were given memory before accelkit took it over.
-FORMER_UNIT: Final = "accelkit.io/former-unit"
 SHARED: Final = "true"
 
 _ANNOTATIONS: Final = (
-    *(INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FORMER_UNIT, FREED_AT_ANNOTATION, STAGES_ANNOTATION),
-    *(MENDED_ANNOTATION, FOREIGN_LABELS),
+    *(
+        INVENTORY_ANNOTATION,
+        LABELS_ANNOTATION,
+        SHARED_AS_ANNOTATION,
+        FORMER_UNIT_ANNOTATION,
+        FREED_AT_ANNOTATION,
+        STAGES_ANNOTATION,
+    ),
+    *(REPAIRED_ANNOTATION, FOREIGN_LABELS_ANNOTATION),
 )
 
 
@@ -60,15 +69,15 @@ class OwnedMetadata:
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
             missing["labels"] = {SHARE_LABEL: SHARED}
-            if node.find_annotation(FOREIGN_LABELS) is None:
-                missing["annotations"] = {FOREIGN_LABELS: find_foreign_labels(node)}
+            if node.find_annotation(FOREIGN_LABELS_ANNOTATION) is None:
+                missing["annotations"] = {FOREIGN_LABELS_ANNOTATION: find_foreign_labels(node)}
         if self._label and self._label not in (node.metadata.labels or {}):
             missing.setdefault("labels", {})[self._label] = "true"
-            missing.setdefault("annotations", {})[SHARED_AS] = self._label
+            missing.setdefault("annotations", {})[SHARED_AS_ANNOTATION] = self._label
         advertised = read_advertised(node)
         foreign = {*self.resources, *(former if read_share_label(node) != SHARED else ())} - {*self._native}
         if foreign - advertised:
-            missing.setdefault("annotations", {})[ADVERTISED] = ",".join(sorted(foreign | advertised))
+            missing.setdefault("annotations", {})[ADVERTISED_ANNOTATION] = ",".join(sorted(foreign | advertised))
         return missing
 
     def find(self, node: Node) -> dict[str, dict[str, str]]:
@@ -89,8 +98,8 @@ class OwnedMetadata:
         The names of the resources that it advertised stay until the node has none of them.
         """
         annotations = self._find_annotations(node)
-        if ADVERTISED in annotations and any(self.find_resources(node, table) for table in TABLES):
-            del annotations[ADVERTISED]
+        if ADVERTISED_ANNOTATION in annotations and any(self.find_resources(node, table) for table in TABLES):
+            del annotations[ADVERTISED_ANNOTATION]
         return {"labels": dict.fromkeys(self._find_labels(node)), "annotations": annotations}
 
     def find_resources(self, node: Node, table: str) -> dict[str, str]:
@@ -107,17 +116,17 @@ class OwnedMetadata:
         present: dict[str, str | None] = {}
         if not kept:
             present = {key: None for key in _ANNOTATIONS if node.find_annotation(key) is not None}
-        elif node.find_annotation(SHARED_AS) not in {None, self._label}:
-            present = {SHARED_AS: None}
+        elif node.find_annotation(SHARED_AS_ANNOTATION) not in {None, self._label}:
+            present = {SHARED_AS_ANNOTATION: None}
         advertised = read_advertised(node)
         still = advertised & set(self.resources) if kept else set()
         if advertised != still:
-            present[ADVERTISED] = ",".join(sorted(still)) or None
+            present[ADVERTISED_ANNOTATION] = ",".join(sorted(still)) or None
         return present
 
     def _find_labels(self, node: Node) -> dict[str, str]:
         present = node.metadata.labels or {}
-        former = node.find_annotation(SHARED_AS) or ""
+        former = node.find_annotation(SHARED_AS_ANNOTATION) or ""
         if node.metadata.name in self._keep:
             return {former: present[former]} if former in present and former != self._label else {}
         owned = {former: present[former]} if former in present else {}

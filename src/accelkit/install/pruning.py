@@ -19,8 +19,9 @@ from accelkit.gkm.names import POLICY_API
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
-from accelkit.kube.ownership import COMPONENT_LABEL, build_selector, find_namespaces
+from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _POLL_SECONDS: Final = 1.0

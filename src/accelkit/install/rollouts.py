@@ -14,6 +14,7 @@ from accelkit.kube.lease import LeaseName, read_holder
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import NAME_LABEL
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import list_some
 
@@ -147,7 +148,7 @@ async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) ->
 
 
 async def _list_pods(api: ApiClient, namespace: str, name: str) -> list[_Pod]:
-    query = {"labelSelector": f"app.kubernetes.io/name={name}"}
+    query = {"labelSelector": f"{NAME_LABEL}={name}"}
     return (await list_all(api, build_collection_path("v1", "pods", namespace), _Pod, query=query))[0]
 
 

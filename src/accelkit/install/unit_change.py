@@ -10,7 +10,8 @@ from accelkit.install.workloads import Workload, list_workloads_requesting
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, format_unit, parse_quantity
 from accelkit.node.device_plugin.device_list import check_list

@@ -13,10 +13,10 @@ import msgspec
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path
+from accelkit.model.keys import COMPONENT_LABEL, MANAGED_BY_LABEL, PART_OF_LABELS
 from accelkit.model.object_meta import ObjectMeta
 
-OWNER_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
-COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+OWNER_LABELS: Final = {**PART_OF_LABELS, MANAGED_BY_LABEL: "ansible"}
 _BINDINGS: Final = build_collection_path("rbac.authorization.k8s.io/v1", "clusterrolebindings")
 _SYSTEM: Final = "kube-system"
 

@@ -20,10 +20,11 @@ from accelkit.ledger.host_rooms import HostRooms
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.host_amounts import HostAmounts, read_node_amounts, read_pod_amounts
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.keys import HOLD_CONDITION, INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.observed_versions import ObservedVersions
-from accelkit.model.pod import HOLD_CONDITION, SCHEDULED, ConfigMap, Node, Pod, PodRef
+from accelkit.model.pod import SCHEDULED, ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.placement.sharing.rules import SharingRules

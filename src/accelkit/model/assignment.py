@@ -11,7 +11,6 @@ from accelkit.model.amounts import Amounts
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.texts import shorten
 
-ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
 ASSIGNMENT_VERSION: Final = 1
 MAX_ASSIGNMENT_BYTES: Final = 64 * 1024
 # Stands in an assignment for what the pod has left and another pod is about to be charged with; no container's name.

@@ -8,21 +8,20 @@ them by commas, the label by dots, since a label takes no comma: `accelkit.io/co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
 from accelkit.model.card import Card
+from accelkit.model.keys import CORDON_KEY
 from accelkit.model.pod import Node
 
-CORDON: Final = "accelkit.io/cordon"
 _ALL = "all"
 
 
 def read_cordon(node: Node) -> frozenset[str]:
     """Return the words by which a node's cards are cordoned; empty where none is."""
-    words = (node.find_annotation(CORDON) or "").split(",")
-    words += ((node.metadata.labels or {}).get(CORDON) or "").split(".")
+    words = (node.find_annotation(CORDON_KEY) or "").split(",")
+    words += ((node.metadata.labels or {}).get(CORDON_KEY) or "").split(".")
     return frozenset(word.strip() for word in words if word.strip())
 
 

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from accelkit.model.pod import HOLD_CONDITION, PodCondition
+from accelkit.model.keys import HOLD_CONDITION
+from accelkit.model.pod import PodCondition
 
 # A hold that lasts longer is not valid, so that a mistake cannot block a card for days.
 MOST_HOLD_SECONDS: Final = 3600

@@ -19,9 +19,6 @@ from accelkit.model.nic import Network
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.texts import shorten
 
-INVENTORY_ANNOTATION: Final = "accelkit.io/inventory"
-# When the extender last announced that cards of the node were freed.
-FREED_AT_ANNOTATION: Final = "accelkit.io/freed-at"
 INVENTORY_VERSION: Final = 1
 MAX_INVENTORY_BYTES: Final = 64 * 1024
 MAX_FORMER_UNITS: Final = 8

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from accelkit.model.keys import LABELS_ANNOTATION
 from accelkit.model.pod import Node
-
-LABELS_ANNOTATION: Final = "accelkit.io/labels"
 
 _record = msgspec.json.Decoder(dict[str, str])
 

@@ -12,16 +12,17 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import ManagedResourcesError
+from accelkit.model.keys import COMPONENT_LABEL, MANAGED_BY_LABEL, NAME_LABEL, PART_OF_LABELS
 from accelkit.texts import shorten
 
 MANAGED_RESOURCES_NAME: Final = "accelkit-managed-resources"
 MANAGED_RESOURCES_KEY: Final = "managed.json"
 MANAGED_RESOURCES_VERSION: Final = 1
 MANAGED_RESOURCES_LABELS: Final = {
-    "app.kubernetes.io/name": "accelkit",
-    "app.kubernetes.io/component": "managed-resources",
-    "app.kubernetes.io/part-of": "accelkit",
-    "app.kubernetes.io/managed-by": "ansible",
+    NAME_LABEL: "accelkit",
+    COMPONENT_LABEL: "managed-resources",
+    **PART_OF_LABELS,
+    MANAGED_BY_LABEL: "ansible",
 }
 _MAX_BYTES: Final = 64 * 1024
 

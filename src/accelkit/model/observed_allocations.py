@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import AssignmentError
+from accelkit.model.keys import COMPONENT_LABEL, PART_OF_LABELS
 
 ALLOCATIONS_KEY: Final = "allocations.json"
-ALLOCATIONS_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "allocations"}
+ALLOCATIONS_LABELS: Final = {**PART_OF_LABELS, COMPONENT_LABEL: "allocations"}
 ALLOCATIONS_VERSION: Final = 1
 # A ConfigMap takes 1 MiB of data, and the API server counts its other parts too.
 _MOST_BYTES: Final = 1_000_000

@@ -17,14 +17,8 @@ from accelkit.model.object_meta import ObjectMeta
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 # The condition by which kube-scheduler says what it found.
 SCHEDULED: Final = "PodScheduled"
-# Carries the hold of cards that are freed for a pod.
-HOLD_CONDITION: Final = "accelkit.io/cards-held"
 # The preemptionPolicy of pods for which nobody is evicted.
 NEVER_PREEMPTS: Final = "Never"
-# When a new leader made Bindings of the former one fail that name an older version of the pod.
-FENCED_AT_ANNOTATION: Final = "accelkit.io/fenced-at"
-# Of a pod that checks a node, with the run that made it; nobody is evicted for one.
-CHECK_RUN_ANNOTATION: Final = "accelkit.io/check-run"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 

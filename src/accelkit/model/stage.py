@@ -9,7 +9,6 @@ import msgspec
 
 from accelkit.texts import shorten
 
-STAGES_ANNOTATION: Final = "accelkit.io/stages"
 STAGES_VERSION: Final = 1
 MAX_STAGES_BYTES: Final = 16 * 1024
 MAX_EVIDENCE: Final = 400

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -13,12 +12,12 @@ from accelkit.errors import ApiError, InventoryError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.model.cordon import read_cordon
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION, REPAIRED_ANNOTATION
 from accelkit.model.pod import Node
 
 log = logging.getLogger(__name__)
 
-MENDED_ANNOTATION: Final = "accelkit.io/mended"
 # The extender follows the node itself; here it matters for the list of devices alone.
 _READ_SECONDS = 30.0
 
@@ -70,17 +69,17 @@ class OwnNode:
     async def clear_mended(self) -> bool:
         """Take the annotation away, which is believed once; False where it could not be written."""
         try:
-            gone = {"metadata": {"annotations": {MENDED_ANNOTATION: None}}}
+            gone = {"metadata": {"annotations": {REPAIRED_ANNOTATION: None}}}
             self._take(_node.decode(await self._api.patch(self._path, gone)))
         except ApiError as exc:
-            log.warning("annotation %s cannot be taken away, so it is not followed: %s", MENDED_ANNOTATION, exc)
+            log.warning("annotation %s cannot be taken away, so it is not followed: %s", REPAIRED_ANNOTATION, exc)
             return False
         return True
 
     def _take(self, node: Node) -> None:
         self._read_at = self._clock()
         self.cordon = read_cordon(node)
-        words = (node.find_annotation(MENDED_ANNOTATION) or "").split(",")
+        words = (node.find_annotation(REPAIRED_ANNOTATION) or "").split(",")
         self.mended = frozenset(word.strip() for word in words if word.strip())
         text = node.find_annotation(INVENTORY_ANNOTATION)
         self.published = text is not None

@@ -9,6 +9,7 @@ import msgspec
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_config_maps_path, build_object_path
+from accelkit.model.keys import PART_OF_LABELS
 from accelkit.model.pod import ConfigMap
 
 _WHY: Final = "why"
@@ -49,6 +50,6 @@ class BreakerStore:
             ApiError: the API server refused, or did not answer.
         """
         # Not by the label of a component: each run of the playbooks would delete it, and so close the breaker.
-        metadata = {"name": self.name, "labels": {"app.kubernetes.io/part-of": "accelkit"}}
+        metadata = {"name": self.name, "labels": PART_OF_LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_WHY: why}}
         await self._api.post(self._collection, body)

@@ -9,11 +9,10 @@ import msgspec
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
-from accelkit.model.cordon import CORDON
-from accelkit.node.own_node import MENDED_ANNOTATION
+from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, REPAIRED_ANNOTATION
 from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.isolation import CONDITION
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, write_record
+from accelkit.remediation.deciding.record import write_record
 from accelkit.remediation.deciding.views import NodeView
 from accelkit.remediation.nodes import SeenNode
 
@@ -40,9 +39,9 @@ def build_node_patch(action: WriteNode) -> dict[str, Any]:
     """Return the merge patch of a node, without what says which node it is for."""
     annotations: dict[str, str | None] = {REMEDIATION_ANNOTATION: write_record(action.record)}
     if "cordon" in action.changed:
-        annotations[CORDON] = action.cordon
+        annotations[CORDON_KEY] = action.cordon
     if "mended" in action.changed:
-        annotations[MENDED_ANNOTATION] = action.mended
+        annotations[REPAIRED_ANNOTATION] = action.mended
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
     if "taints" in action.changed:
         patch["spec"] = {"taints": msgspec.to_builtins(list(action.taints)) or None}

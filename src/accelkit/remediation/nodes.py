@@ -8,16 +8,20 @@ from dataclasses import dataclass
 import msgspec
 
 from accelkit.errors import InventoryError
-from accelkit.model.cordon import CORDON
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.keys import (
+    CORDON_KEY,
+    INVENTORY_ANNOTATION,
+    REMEDIATION_ANNOTATION,
+    REPAIRED_ANNOTATION,
+    STAGES_ANNOTATION,
+)
 from accelkit.model.object_meta import ObjectMeta, is_older
-from accelkit.model.stage import STAGES_ANNOTATION
 from accelkit.model.stage import read_record as read_stages
-from accelkit.node.own_node import MENDED_ANNOTATION
 from accelkit.remediation.deciding.decision import is_fresh
 from accelkit.remediation.deciding.faults import find_fault
 from accelkit.remediation.deciding.isolation import SeenCondition, SeenTaint
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, read_record
+from accelkit.remediation.deciding.record import read_record
 from accelkit.remediation.deciding.views import NodeView
 
 
@@ -64,8 +68,8 @@ def view_node(node: SeenNode) -> NodeView:
         version=node.metadata.resource_version,
         cards=None if inventory is None else inventory.cards,
         record=read_record(node.find_annotation(REMEDIATION_ANNOTATION)),
-        cordon=node.find_annotation(CORDON),
-        mended=node.find_annotation(MENDED_ANNOTATION),
+        cordon=node.find_annotation(CORDON_KEY),
+        mended=node.find_annotation(REPAIRED_ANNOTATION),
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
         ready=any((each.type, each.status) == ("Ready", "True") for each in node.status.conditions or ()),

@@ -26,6 +26,7 @@ from accelkit.kube.paths import (
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import Inventory
+from accelkit.model.keys import NAME_LABEL
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, decode_allocations
 from accelkit.model.pod import MIRROR_ANNOTATION, ConfigMap, Node, Pod, PodRef
 from accelkit.remediation.deciding.record import NodeRecord
@@ -33,7 +34,6 @@ from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.nodes import SeenNode, read_inventory, view_node
 from accelkit.vendors.dialect import Dialect
 
-_NAME_LABEL: Final = "app.kubernetes.io/name"
 _JOB_ENDS: Final = {"Complete": JobState.SUCCEEDED, "Failed": JobState.FAILED}
 
 
@@ -110,7 +110,7 @@ class NodeReader:
     def _is_agent(self, pod: Pod) -> bool:
         """Return whether a pod is the node's agent, and serves."""
         meta = pod.metadata
-        ours = meta.namespace == self._namespace and (meta.labels or {}).get(_NAME_LABEL) == self._agent
+        ours = meta.namespace == self._namespace and (meta.labels or {}).get(NAME_LABEL) == self._agent
         if not ours or meta.deletion_timestamp is not None:
             return False
         return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or ())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.kube.listing import UNREADABLE
-
-RESET_LABEL: Final = "accelkit.io/resets"
+from accelkit.model.keys import RESET_LABEL
 
 
 class _JobTemplate(msgspec.Struct):

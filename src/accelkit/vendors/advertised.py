@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from accelkit.model.keys import ADVERTISED_ANNOTATION
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect, load_usable_dialects
+from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
 
 def read_advertised(node: Node) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_usable_dialects

@@ -10,22 +10,17 @@ import logging
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import Final
 
 import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
 from accelkit.errors import PluginError, ProfileError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.plugins.catalogue import find_plugin, list_plugin_names
 from accelkit.plugins.documents import read_document
 from accelkit.plugins.interface import DIALECTS
 from accelkit.vendors.dialect import Dialect
-
-# Resources of other systems that our agents advertise on a node, or have advertised: elsewhere the same names are not
-# ours.
-ADVERTISED_ANNOTATION: Final = "accelkit.io/advertised"
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,16 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import AssignmentError, RequestError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
+from accelkit.model.assignment import Assignment, decode_assignment
 from accelkit.model.hold import Hold, find_hold
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.pod import CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, CHECK_RUN_ANNOTATION, REQUEST_ANNOTATION
+from accelkit.model.pod import MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
+from accelkit.vendors.requests import read_request
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})

@@ -10,6 +10,7 @@ import msgspec
 
 from accelkit.errors import QuantityError, RequestError
 from accelkit.model.card import MAX_CARD_ID
+from accelkit.model.keys import REQUEST_ANNOTATION
 from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest, PodSelector
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.placement.policies import Policy
@@ -24,7 +25,6 @@ from accelkit.vendors.counted_requests import (
 from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
-REQUEST_ANNOTATION: Final = "accelkit.io/request"
 # Of one selector; and what Kubernetes takes of a label.
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317

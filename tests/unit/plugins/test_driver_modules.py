@@ -18,12 +18,11 @@ pytest.importorskip("fake_api.server")
 from driver_nodes import KERNEL, OTHER, build_card, write_node
 from fake_api.server import FakeApi
 
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS
-from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX
 
 VENDORS = {"nvidia": {"version": "550", "image": "i:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"}}
-VENDOR = {f"{VENDOR_LABELS}nvidia": "true"}
+VENDOR = {f"{DRIVER_VENDOR_LABEL_PREFIX}nvidia": "true"}
 A = build_node_path("a")
 
 
@@ -63,12 +62,12 @@ def test_a_plan_changes_nothing(run_module, api):
 def test_kernels_are_recorded_once_and_taken_off_again(run_module, api):
     api.store(NODES, write_node("a"))
     would = run_module(driver_plan, container(state="recorded"), check=True)
-    assert (would["changed"], would["after"], api.writes) == (True, {"a": {KERNEL_LABEL: KERNEL, **VENDOR}}, [])
+    assert (would["changed"], would["after"], api.writes) == (True, {"a": {DRIVER_KERNEL_LABEL: KERNEL, **VENDOR}}, [])
     assert run_module(driver_plan, container(state="recorded"))["changed"]
-    assert api.objects[A]["metadata"]["labels"][KERNEL_LABEL] == KERNEL
+    assert api.objects[A]["metadata"]["labels"][DRIVER_KERNEL_LABEL] == KERNEL
     assert not run_module(driver_plan, container(state="recorded"))["changed"]
     assert run_module(driver_plan, {"state": "absent"})["changed"]
-    assert KERNEL_LABEL not in api.objects[A]["metadata"]["labels"]
+    assert DRIVER_KERNEL_LABEL not in api.objects[A]["metadata"]["labels"]
     assert not run_module(driver_plan, {"state": "absent"})["changed"]
 
 

@@ -13,12 +13,11 @@ from rendering import ROOT, evaluate, run_play
 from support.yaml import read_yaml
 
 from accelkit.enablement.drivers.cluster import COMPONENT
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.planning.builds import CONTAINERFILE
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.openshift.admission import find_violations
 from accelkit.enablement.openshift.constraints import read_constraints
-from accelkit.inspection.provided_driver import KERNEL_LABEL
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX
 
 ROLE = ROOT / "roles/driver"
 pytestmark = [pytest.mark.xdist_group("driver_role"), pytest.mark.timeout(300)]
@@ -102,7 +101,11 @@ def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_
     spec = made["d-nvidia"]["spec"]
     assert spec["updateStrategy"] == {"type": "OnDelete"}
     pod = spec["template"]["spec"]
-    assert pod["nodeSelector"] == {KERNEL_LABEL: KERNEL, f"{VENDOR_LABELS}nvidia": "true", "pool": "gpu"}
+    assert pod["nodeSelector"] == {
+        DRIVER_KERNEL_LABEL: KERNEL,
+        f"{DRIVER_VENDOR_LABEL_PREFIX}nvidia": "true",
+        "pool": "gpu",
+    }
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
     labels = spec["template"]["metadata"]["labels"]

@@ -10,9 +10,15 @@ from rendering import render
 from support.yaml import read_yaml
 
 from accelkit.cachecontroller.webhook.server import PATH
-from accelkit.gkm.names import FINALIZER, HOST_FOLDER, MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.gkm.names import HOST_FOLDER
 from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND
 from accelkit.install.certificates.secrets import WEBHOOK
+from accelkit.model.keys import (
+    CACHE_FINALIZER,
+    CACHE_MOUNT_ANNOTATION,
+    CACHE_PINNED_ANNOTATION,
+    CACHE_WRITABLE_ANNOTATION,
+)
 
 CONTROLLER, AGENT = "accelkit-cache-controller", "accelkit-cache-agent"
 # Rendered once, by one process.
@@ -97,7 +103,7 @@ def test_all_objects_are_found_by_their_labels(rendered):
 def test_what_the_role_names_is_what_the_programs_name():
     own = read_yaml(ROLE / "vars/main.yml")
     assert own["__kernel_cache_folder"] == str(HOST_FOLDER)
-    assert own["__kernel_cache_finalizer"] == FINALIZER
+    assert own["__kernel_cache_finalizer"] == CACHE_FINALIZER
     assert own["__kernel_cache_kinds"] == [CACHE_KIND, CLUSTER_CACHE_KIND]
     assert read_yaml(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
 
@@ -204,7 +210,7 @@ def test_the_role_applies_the_whole_configuration_of_the_webhook(rendered):
     # Pods of other workloads are created while the webhook is down.
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 3)
     (condition,) = webhook["matchConditions"]
-    for key in (MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION):
+    for key in (CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION):
         assert f"'{key}'" in condition["expression"]
     (spared,) = webhook["namespaceSelector"]["matchExpressions"]
     assert (spared["operator"], spared["values"]) == ("NotIn", ["kube-system", "accelkit"])
@@ -234,7 +240,7 @@ def test_policies_refuse_what_the_webhook_did_not_handle_where_there_is_one(rend
     for name in HANDLED:
         spec = rendered["defaults", "ValidatingAdmissionPolicy", name]["spec"]
         assert spec["failurePolicy"] == "Fail"
-        assert f"'{PINNED_ANNOTATION}'" in json.dumps(spec)
+        assert f"'{CACHE_PINNED_ANNOTATION}'" in json.dumps(spec)
         assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE"]
         binding = rendered["defaults", "ValidatingAdmissionPolicyBinding", name]["spec"]
         assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])

@@ -11,11 +11,9 @@ from rendering import list_variables, run_play
 from support.yaml import read_yaml
 from test_roles import ROOT, documents, policies
 
-from accelkit.model.cordon import CORDON
-from accelkit.node.own_node import MENDED_ANNOTATION
+from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, REPAIRED_ANNOTATION, UNHEALTHY_TAINT
 from accelkit.remediation.command import read_options, remediation
-from accelkit.remediation.deciding.isolation import CONDITION, TAINT, TAINT_EFFECT
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION
+from accelkit.remediation.deciding.isolation import CONDITION, TAINT_EFFECT
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 
 NAME = "accelkit-remediation"
@@ -107,7 +105,7 @@ def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
 def test_the_policy_names_what_the_service_writes():
     (policy, *_) = policies("remediation", accelkit_remediation=ON)
     text = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    for name in (CORDON, MENDED_ANNOTATION, REMEDIATION_ANNOTATION, TAINT, TAINT_EFFECT, CONDITION):
+    for name in (CORDON_KEY, REPAIRED_ANNOTATION, REMEDIATION_ANNOTATION, UNHEALTHY_TAINT, TAINT_EFFECT, CONDITION):
         assert name in text
 
 

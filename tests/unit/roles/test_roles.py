@@ -12,13 +12,11 @@ from jinja2.nativetypes import NativeEnvironment
 from support.yaml import parse_yaml, parse_yaml_documents, read_yaml
 
 from accelkit.cli import main
-from accelkit.extender.groups.membership import GATE
 from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
 from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 from accelkit.install.guarded_keys import list_guarded_keys
-from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.model.keys import FENCED_AT_ANNOTATION, FREED_AT_ANNOTATION, POD_GROUP_GATE
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
-from accelkit.model.pod import FENCED_AT_ANNOTATION
 from accelkit.node.discovery.libraries import DRIVER_ROOTS
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
@@ -317,7 +315,7 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
         for each in policies("extender", extender_pod_groups=True)
         if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == "accelkit-extender-gates"
     )
-    assert GATE in policy["spec"]["validations"][0]["expression"].partition(" :")[0]
+    assert POD_GROUP_GATE in policy["spec"]["validations"][0]["expression"].partition(" :")[0]
     arguments = container("extender", extender_pod_groups=True, extender_pod_group_hold=2)[0]["args"]
     start = arguments.index("--pod-groups")
     assert arguments[start : start + 5] == ["--pod-groups", "--pod-group-hold", "2", "--pod-group-seconds", "60"]
@@ -325,7 +323,7 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     old = objects("extender", extender_pod_groups=True, admission=False)
     assert ("pods", "patch") not in rights(old["ClusterRole"])
     own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
-    assert own["__extender_gate"] == GATE
+    assert own["__extender_gate"] == POD_GROUP_GATE
 
 
 def test_the_extender_may_patch_pods_to_fence_them_where_it_has_replicas_and_a_policy_bounds_it():

@@ -13,7 +13,8 @@ from accelkit.errors import InventoryError
 from accelkit.gkm.names import COPY_SOURCE_SUFFIX, name_private_copy
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})

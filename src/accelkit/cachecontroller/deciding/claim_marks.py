@@ -10,8 +10,8 @@ from accelkit.cachecontroller.delivery import Patch
 from accelkit.cachecontroller.shown import ObjectName, Seen, Shown
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
+from accelkit.model.keys import CACHE_VOLUME_ANNOTATION
 
-_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
 # How often a claim that waits for its volume is touched: every so many seconds until it is so old, then more seldom.
 _TOUCHES: Final = ((30.0, 2.0), (330.0, 20.0), (float("inf"), 300.0))
 # After which people are told that it waits.
@@ -24,7 +24,7 @@ def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: Seen, touch: 
     if touch and claim.status.get("phase") != "Bound":
         # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one
         # that waits for its volume every 15 seconds, also where two of its own writes met.
-        annotations[_VOLUME_ANNOTATION] = touch
+        annotations[CACHE_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     metadata: dict[str, Any] = {"labels": labels, "annotations": annotations}
     if have.owner_references:

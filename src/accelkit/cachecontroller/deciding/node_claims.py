@@ -20,6 +20,7 @@ from accelkit.cachecontroller.shown import AFTER_REFUSAL_SECONDS, CLAIMS, VOLUME
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION
 
 _OWNER: Final = "Agent"
 # Of a volume that Kubernetes has not looked at yet: it would not find it for the claim either.
@@ -79,7 +80,7 @@ class NodeClaims:
             annotations = seen.metadata.annotations or {}
             # Those that a provisioner made for another way of delivery may be hostPaths too.
             ours = name.name.startswith(names.VOLUME_PREFIX)
-            return ours and annotations.get(names.CACHE_ANNOTATION) == cache.key and "hostPath" in seen.spec
+            return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in seen.spec
         digest = _find_digest(cache, name, seen)
         if name.kind != CLAIMS or digest is None or seen.spec.get("storageClassName") != "":
             return False
@@ -225,7 +226,7 @@ def _find_digest(cache: Cache, name: ObjectName, seen: Seen) -> str | None:
     """Return the digest to which a claim is pinned by its name; empty for the one that follows the cache."""
     if name.name == names.name_claim(cache.key):
         return ""
-    stated = (seen.metadata.annotations or {}).get(names.DIGEST_ANNOTATION, "")
+    stated = (seen.metadata.annotations or {}).get(CACHE_DIGEST_ANNOTATION, "")
     known = (cache.status.resolved_digest, *cache.status.previous_digests, stated)
     return next((each for each in known if each and names.name_pinned_claim(cache.key, each) == name.name), None)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from accelkit.cachecontroller.shown import ObjectName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
+from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION
 
 MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany")
 _MIB: Final = 1 << 20
@@ -63,7 +64,7 @@ def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, 
 
 def annotate(cache: Cache, digest: str) -> dict[str, str]:
     """Return the annotations of what is made for a cache, or for a digest of it."""
-    return {names.CACHE_ANNOTATION: cache.key, **({names.DIGEST_ANNOTATION: digest} if digest else {})}
+    return {CACHE_KEY_ANNOTATION: cache.key, **({CACHE_DIGEST_ANNOTATION: digest} if digest else {})}
 
 
 def _size(cache: Cache) -> str:

@@ -15,8 +15,6 @@ from typing import Any, Final
 from accelkit.cachecontroller.delivery import Patch
 from accelkit.cachecontroller.filling.manifests import write_claim
 from accelkit.cachecontroller.filling.objects import (
-    FILLED_ANNOTATION,
-    NAMESPACE_ANNOTATION,
     Filled,
     Target,
     Waiting,
@@ -33,9 +31,15 @@ from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Seen, Sh
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
+from accelkit.model.keys import (
+    CACHE_DIGEST_ANNOTATION,
+    CACHE_FILLED_ANNOTATION,
+    CACHE_KEY_ANNOTATION,
+    CACHE_NAMESPACE_ANNOTATION,
+    CACHE_VOLUME_ANNOTATION,
+)
 
 _LOST: Final = "Lost"
-_TOUCH_ANNOTATION: Final = "cache.accelkit.io/volume"
 _TOUCH_SECONDS: Final = 2.0
 _UNBOUND: Final = frozenset({None, "", "Pending"})
 
@@ -59,12 +63,12 @@ class Given:
     @property
     def digest(self) -> str:
         """What it is filled with."""
-        return read_annotation(self.seen, names.DIGEST_ANNOTATION)
+        return read_annotation(self.seen, CACHE_DIGEST_ANNOTATION)
 
     @property
     def namespace(self) -> str:
         """Whose it is."""
-        return read_annotation(self.seen, NAMESPACE_ANNOTATION)
+        return read_annotation(self.seen, CACHE_NAMESPACE_ANNOTATION)
 
     @property
     def bound(self) -> bool:
@@ -78,7 +82,7 @@ class Given:
 
     def holds(self, target: Target) -> bool:
         """Whether it is what a target needs."""
-        return (self.namespace, self.digest, read_annotation(self.seen, FILLED_ANNOTATION)) == (
+        return (self.namespace, self.digest, read_annotation(self.seen, CACHE_FILLED_ANNOTATION)) == (
             target.namespace,
             target.digest,
             target.mount_path,
@@ -89,7 +93,7 @@ def list_given(cache: Cache, shown: Shown) -> list[Given]:
     """Return the volumes of a cache that were given away and can still be used."""
     found = []
     for name, seen in shown.list_of_cache(VOLUMES, cache.key):
-        if read_annotation(seen, FILLED_ANNOTATION) and not is_gone(seen):
+        if read_annotation(seen, CACHE_FILLED_ANNOTATION) and not is_gone(seen):
             claim = read_claim_name(seen)
             held = shown.find(claim)
             ours = held is not None and held.metadata.uid == read_claim_ref(seen).get("uid")
@@ -146,8 +150,8 @@ class HandOver:
             return
         touch = f"{given.volume.name} {int(self._shown.now / _TOUCH_SECONDS)}"
         self._work.wakes.append(_TOUCH_SECONDS)
-        if read_annotation(given.held, _TOUCH_ANNOTATION) != touch:
-            body = {"metadata": {"annotations": {_TOUCH_ANNOTATION: touch}}}
+        if read_annotation(given.held, CACHE_VOLUME_ANNOTATION) != touch:
+            body = {"metadata": {"annotations": {CACHE_VOLUME_ANNOTATION: touch}}}
             self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
 
     def disown(self, given: Given) -> None:
@@ -186,10 +190,7 @@ class HandOver:
         seen = self._shown.find(claim)
         if seen is None:
             return claim
-        if (
-            seen.status.get("phase") == _LOST
-            and read_annotation(seen, names.CACHE_ANNOTATION) == self._target.cache.key
-        ):
+        if seen.status.get("phase") == _LOST and read_annotation(seen, CACHE_KEY_ANNOTATION) == self._target.cache.key:
             self._work.remove(claim, seen)
             return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is made anew")
         if seen.metadata.deletion_timestamp is not None:
@@ -211,7 +212,7 @@ class HandOver:
         return waiting_for(Reason.PENDING, f"claim {name.name} gets the filled volume {volume.name}")
 
     def _write_gift(self, seen: Seen, modes: tuple[str, ...], name: ObjectName, claim: Seen) -> dict[str, Any]:
-        marked = self._target.mark("", **{FILLED_ANNOTATION: self._target.mount_path})
+        marked = self._target.mark("", **{CACHE_FILLED_ANNOTATION: self._target.mount_path})
         reference = {
             "apiVersion": "v1",
             "kind": CLAIMS.kind,

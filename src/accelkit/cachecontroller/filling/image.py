@@ -16,10 +16,10 @@ from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, 
 from accelkit.cachecontroller.filling.turns import find_excess_of_prefetches
 from accelkit.cachecontroller.shown import ClaimPod, ObjectName, Seen, Shown
 from accelkit.errors import CacheError
-from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS
+from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_PREFETCH_LABEL
 from accelkit.model.object_meta import read_time
 from accelkit.texts import list_some
 
@@ -138,7 +138,7 @@ class ImageDelivery:
     def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
         """Return whether an object is one that was made for a cache."""
         ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
-        return ours and read_annotation(seen, names.CACHE_ANNOTATION) == cache.key
+        return ours and read_annotation(seen, CACHE_KEY_ANNOTATION) == cache.key
 
     def _prefetch(self, target: Target, shown: Shown, work: Work) -> Condition:
         name = ObjectName(DAEMON_SETS, target.name(_PREFETCH), self._settings.namespace)
@@ -193,7 +193,7 @@ class ImageDelivery:
 
     def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
         metadata = target.mark(name.name, name.namespace)
-        chosen = {"cache.accelkit.io/prefetch": name.name}
+        chosen = {CACHE_PREFETCH_LABEL: name.name}
         labels = {**metadata["labels"], **chosen}
         folder = _name_folder(target.cache)
         container = {

@@ -9,12 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.cachecontroller.delivery import FillSettings, SecretCopy
-from accelkit.cachecontroller.filling.objects import TRY_ANNOTATION, Target
+from accelkit.cachecontroller.filling.objects import Target
 from accelkit.cachecontroller.shown import ObjectName
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.signatures.policy_objects import parse_policies
+from accelkit.model.keys import CACHE_TRY_ANNOTATION
 from accelkit.model.units import parse_quantity
 
 VOLUME_PATH: Final = "/volume"
@@ -146,7 +147,7 @@ def write_job(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
-    metadata = target.mark(name, settings.namespace, **{TRY_ANNOTATION: str(attempt)})
+    metadata = target.mark(name, settings.namespace, **{CACHE_TRY_ANNOTATION: str(attempt)})
     placement = place_pod(target.cache.spec.pod_template)
     pod = {
         "restartPolicy": "Never",

@@ -12,7 +12,6 @@ from accelkit.cachecontroller.filling.objects import (
     CONFIG_MAPS,
     DRIVERS,
     EVENTS,
-    NAMESPACE_ANNOTATION,
     PODS,
     SNAPSHOT_CLASSES,
     SNAPSHOTS,
@@ -26,9 +25,9 @@ from accelkit.cachecontroller.filling.objects import (
 )
 from accelkit.cachecontroller.filling.volume import VolumeFilling
 from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ClaimPod, ObjectName, Seen, Shown
-from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
+from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_NAMESPACE_ANNOTATION
 from accelkit.texts import list_some
 
 _OWNER: Final = "Operator"
@@ -100,11 +99,11 @@ class NamespaceDelivery:
         In accelkit's namespace its annotation says so. A claim elsewhere is only believed once a volume confirms it,
         which `plan` sees to; a tenant who copies labels and annotation gains a claim that is not used.
         """
-        if read_annotation(seen, names.CACHE_ANNOTATION) != cache.key:
+        if read_annotation(seen, CACHE_KEY_ANNOTATION) != cache.key:
             return False
         if name.namespace == self._settings.namespace and name.kind in _FILLING:
             return True
-        return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(seen, NAMESPACE_ANNOTATION))
+        return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
 
     def _prepare(self, cache: Cache, namespace: str, given: Iterable[Given], shown: Shown, work: Work) -> PvcStatus:
         target = Target(cache, namespace, cache.status.resolved_digest, cache.status.mount_path)
@@ -154,12 +153,12 @@ class NamespaceDelivery:
 
     def _is_halfway(self, name: ObjectName, seen: Seen, shown: Shown) -> bool:
         """Whether a claim in a workload namespace was made for a volume that has not been given yet, or is gone."""
-        if read_annotation(seen, NAMESPACE_ANNOTATION) != name.namespace:
+        if read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
             return False
         volume = shown.find(ObjectName(VOLUMES, read_volume_name(seen)))
         if volume is None:
             return seen.status.get("phase") == "Lost"
-        ours = read_annotation(volume, names.CACHE_ANNOTATION) == read_annotation(seen, names.CACHE_ANNOTATION)
+        ours = read_annotation(volume, CACHE_KEY_ANNOTATION) == read_annotation(seen, CACHE_KEY_ANNOTATION)
         return ours and read_claim_ref(volume).get("namespace") == self._settings.namespace
 
 
@@ -168,7 +167,7 @@ def _wait(waiting: Waiting) -> Condition:
 
 
 def _fills(seen: Seen) -> bool:
-    return bool(read_annotation(seen, NAMESPACE_ANNOTATION))
+    return bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
 
 
 def _collect(given: Given, shown: Shown, work: Work) -> None:

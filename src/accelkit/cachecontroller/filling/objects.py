@@ -29,6 +29,7 @@ from accelkit.gkm import names
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION, CACHE_NAMESPACE_ANNOTATION
 
 PODS: Final = Kind("v1", "Pod", "pods")
 EVENTS: Final = Kind("v1", "Event", "events")
@@ -39,14 +40,6 @@ DRIVERS: Final = Kind("storage.k8s.io/v1", "CSIDriver", "csidrivers")
 SNAPSHOTS: Final = Kind("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "volumesnapshots")
 SNAPSHOT_CLASSES: Final = Kind("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", "volumesnapshotclasses")
 
-# The workload namespace that a volume is for, on all that fills it.
-NAMESPACE_ANNOTATION: Final = "cache.accelkit.io/for-namespace"
-# Of a claim that fills: the words of the provisioner that refused it, which outlive its Events.
-REFUSED_ANNOTATION: Final = "cache.accelkit.io/refused"
-# Of a volume that was filled and given away: for which mount path.
-FILLED_ANNOTATION: Final = "cache.accelkit.io/filled-for"
-# Of a Job: which try it is.
-TRY_ANNOTATION: Final = "cache.accelkit.io/try"
 _DYNAMIC_ANNOTATION: Final = "pv.kubernetes.io/provisioned-by"
 
 
@@ -83,9 +76,9 @@ class Target:
     def annotations(self) -> dict[str, str]:
         """Whole names, since labels may hold hashes."""
         return {
-            names.CACHE_ANNOTATION: self.cache.key,
-            names.DIGEST_ANNOTATION: self.digest,
-            NAMESPACE_ANNOTATION: self.namespace,
+            CACHE_KEY_ANNOTATION: self.cache.key,
+            CACHE_DIGEST_ANNOTATION: self.digest,
+            CACHE_NAMESPACE_ANNOTATION: self.namespace,
         }
 
 
@@ -191,7 +184,7 @@ def read_claim_name(volume: Seen) -> ObjectName:
 
 def fills_elsewhere(namespace: str, seen: Seen) -> bool:
     """Whether an object in a namespace only fills what another one gets; the Job that uses it is none of its users."""
-    return read_annotation(seen, NAMESPACE_ANNOTATION) not in {"", namespace}
+    return read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
 
 
 def is_dynamic(volume: Seen) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
-from accelkit.cachecontroller.filling.objects import PODS, TRY_ANNOTATION, first, read_annotation
+from accelkit.cachecontroller.filling.objects import PODS, first, read_annotation
 from accelkit.cachecontroller.shown import JOBS, ObjectName, Seen, Shown
+from accelkit.model.keys import CACHE_TRY_ANNOTATION
 from accelkit.model.object_meta import read_time
 from accelkit.texts import shorten
 
@@ -76,7 +77,7 @@ def _read_ends(job: Seen) -> dict[str, dict[str, Any]]:
 
 
 def _read_number(job: Seen) -> int:
-    text = read_annotation(job, TRY_ANNOTATION)
+    text = read_annotation(job, CACHE_TRY_ANNOTATION)
     return int(text) if text.isascii() and text.isdigit() else 0
 
 

@@ -13,15 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from accelkit.cachecontroller.filling.objects import (
-    CLASSES,
-    DRIVERS,
-    EVENTS,
-    REFUSED_ANNOTATION,
-    SNAPSHOT_CLASSES,
-    read_annotation,
-)
+from accelkit.cachecontroller.filling.objects import CLASSES, DRIVERS, EVENTS, SNAPSHOT_CLASSES, read_annotation
 from accelkit.cachecontroller.shown import ClaimReference, ObjectName, Seen, Shown
+from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
 ONCE: Final = "ReadWriteOnce"
 READ_MANY: Final = "ReadOnlyMany"
@@ -136,7 +130,7 @@ def find_refusal(name: ObjectName, claim: Seen, shown: Shown) -> tuple[str, bool
 
     Final words are also found on the claim itself, where they are kept, since Events pass.
     """
-    if kept := read_annotation(claim, REFUSED_ANNOTATION):
+    if kept := read_annotation(claim, CACHE_REFUSED_ANNOTATION):
         return kept, True
     told = [
         seen

@@ -10,7 +10,7 @@ from typing import Final
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, read_annotation
 from accelkit.cachecontroller.filling.progress import has_ended
 from accelkit.cachecontroller.shown import JOBS, Kind, Seen, Shown
-from accelkit.gkm import names
+from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 # Each Job has a pod and a volume, and each DaemonSet a pod on every node that it may run on.
 MOST_JOBS: Final = 4
@@ -45,7 +45,7 @@ def find_excess_of_prefetches(target: Target, home: str, shown: Shown) -> str:
     there = [
         each
         for each in _list_of_namespace(DAEMON_SETS, namespace, home, shown)
-        if read_annotation(each, names.CACHE_ANNOTATION) != target.cache.key
+        if read_annotation(each, CACHE_KEY_ANNOTATION) != target.cache.key
     ]
     if not namespace or len(there) < MOST_PREFETCHES:
         return ""
@@ -62,5 +62,5 @@ def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: Shown) -> l
         for name, seen in shown.list_all(kind)
         if name.namespace == home
         and seen.metadata.deletion_timestamp is None
-        and read_annotation(seen, names.CACHE_ANNOTATION).partition("/")[0] == namespace
+        and read_annotation(seen, CACHE_KEY_ANNOTATION).partition("/")[0] == namespace
     ]

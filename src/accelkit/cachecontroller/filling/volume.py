@@ -18,7 +18,6 @@ from accelkit.cachecontroller.filling.manifests import (
 )
 from accelkit.cachecontroller.filling.objects import (
     CONFIG_MAPS,
-    REFUSED_ANNOTATION,
     SNAPSHOTS,
     Filled,
     Refused,
@@ -37,6 +36,7 @@ from accelkit.cachecontroller.filling.turns import find_wait_for_job
 from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Seen, Shown
 from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
+from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
 # Nothing tells a cache that Jobs of others have ended.
 _TURN_SECONDS: Final = 10.0
@@ -142,8 +142,8 @@ class VolumeFilling:
         message, final = find_refusal(name, claim, self._shown)
         if not final:
             return message
-        if not read_annotation(claim, REFUSED_ANNOTATION):
-            body = {"metadata": {"annotations": {REFUSED_ANNOTATION: message}}}
+        if not read_annotation(claim, CACHE_REFUSED_ANNOTATION):
+            body = {"metadata": {"annotations": {CACHE_REFUSED_ANNOTATION: message}}}
             self._work.patch.append(Patch(name, body, claim.metadata.uid))
         return Refused(message)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 from accelkit.texts import shorten
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -47,12 +47,14 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
     Raises:
         AnnotationError: it is not of this form, or names a container that is not there.
     """
-    text = annotations.get(MOUNT_ANNOTATION) or ""
+    text = annotations.get(CACHE_MOUNT_ANNOTATION) or ""
     if len(text) > _MOST_CHARACTERS:
-        raise AnnotationError(f"annotation {MOUNT_ANNOTATION} has more than {_MOST_CHARACTERS} characters")
+        raise AnnotationError(f"annotation {CACHE_MOUNT_ANNOTATION} has more than {_MOST_CHARACTERS} characters")
     entries = [each for each in re.split(r"[\s,]+", text) if each]
     if len(entries) > _MOST:
-        raise AnnotationError(f"annotation {MOUNT_ANNOTATION} names {len(entries)} mounts, over the limit of {_MOST}")
+        raise AnnotationError(
+            f"annotation {CACHE_MOUNT_ANNOTATION} names {len(entries)} mounts, over the limit of {_MOST}"
+        )
     names = [str(each.get("name", "")) for each in containers]
     default = annotations.get(DEFAULT_CONTAINER, "")
     default = default if default in names else next(iter(names), "")
@@ -61,13 +63,13 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
         found = _ENTRY.fullmatch(entry)
         if found is None or ".." in (found[3] or "").split("/"):
             raise AnnotationError(
-                f"annotation {MOUNT_ANNOTATION} has {shorten(entry, 80)!r}; write NAME, NAME=CONTAINER or "
+                f"annotation {CACHE_MOUNT_ANNOTATION} has {shorten(entry, 80)!r}; write NAME, NAME=CONTAINER or "
                 f"NAME=CONTAINER:/PATH, with commas between"
             )
         container = found[2] or default
         if container not in names:
             raise AnnotationError(
-                f"annotation {MOUNT_ANNOTATION} names container {container!r}; the pod has {', '.join(names)}"
+                f"annotation {CACHE_MOUNT_ANNOTATION} names container {container!r}; the pod has {', '.join(names)}"
             )
         requests.append(MountRequest(found[1], container, (found[3] or "").rstrip("/")))
     return list(dict.fromkeys(requests))

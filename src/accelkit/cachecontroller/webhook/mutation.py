@@ -22,8 +22,8 @@ from accelkit.cachecontroller.webhook.pods import (
     name_ephemeral_claim,
 )
 from accelkit.cachecontroller.webhook.replacement import ImageVolume, ReplacementError, replace_volume
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import Cache
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 # The parts of a pod that are changed beside annotations; each is written as a whole.
 _PARTS: Final = (
@@ -79,7 +79,10 @@ def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
         namespace: of the pod.
         caches: of all namespaces.
     """
-    if any(each in _get_annotations(pod) for each in (MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION)):
+    if any(
+        each in _get_annotations(pod)
+        for each in (CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION)
+    ):
         return True
     claims = list_claims(caches, namespace)
     volumes = pod["spec"].get("volumes") or []
@@ -102,7 +105,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     changed = {**pod, **parts}
     named = _name_claims(changed, changed["spec"].get("volumes") or [])
     concerned = _count_concerned(named, claims)
-    asks = concerned > 0 or MOUNT_ANNOTATION in _get_annotations(changed)
+    asks = concerned > 0 or CACHE_MOUNT_ANNOTATION in _get_annotations(changed)
     if asks:
         if excess := describe_excess(changed, concerned):
             return Mutation(refusal=excess)
@@ -155,8 +158,8 @@ def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[s
             known = ", ".join(sorted(each for each in claims if claims[each].cache.metadata.name == each)) or "none"
             raise UnknownCacheError(
                 request.cache,
-                f"annotation {MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace {namespace!r} "
-                f"does not have; it has {known}",
+                f"annotation {CACHE_MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace "
+                f"{namespace!r} does not have; it has {known}",
             )
         _check(asked, namespace, tools)
         warnings += inject(pod, request, asked, tools.image, tools.build_image_volume)
@@ -197,7 +200,10 @@ def _annotate(pod: Object, claims: Claims, *, handled: bool) -> None:
         mounted = [str(each.get("name")) for each in container.get("volumeMounts") or []]
         if name.startswith(PREFIX) and name in mounted:
             copies.update(f"{name}={sources[each].cache.key}" for each in mounted if each in sources)
-    for key, values, always in ((PINNED_ANNOTATION, digests, handled), (WRITABLE_ANNOTATION, copies, False)):
+    for key, values, always in (
+        (CACHE_PINNED_ANNOTATION, digests, handled),
+        (CACHE_WRITABLE_ANNOTATION, copies, False),
+    ):
         if values or always:
             annotations[key] = ",".join(sorted(values))
         else:

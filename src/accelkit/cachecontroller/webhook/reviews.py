@@ -13,7 +13,7 @@ import msgspec
 
 from accelkit.cachecontroller.webhook.annotation import DEFAULT_CONTAINER
 from accelkit.cachecontroller.webhook.pods import Object
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION, WRITABLE_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 API: Final = "admission.k8s.io/v1"
 # Each delimiter begins or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
@@ -56,9 +56,9 @@ class Review(msgspec.Struct, rename="camel"):
 
 
 class _Annotations(msgspec.Struct, omit_defaults=True):
-    mount: str | None = msgspec.field(default=None, name=MOUNT_ANNOTATION)
-    pinned: str | None = msgspec.field(default=None, name=PINNED_ANNOTATION)
-    writable: str | None = msgspec.field(default=None, name=WRITABLE_ANNOTATION)
+    mount: str | None = msgspec.field(default=None, name=CACHE_MOUNT_ANNOTATION)
+    pinned: str | None = msgspec.field(default=None, name=CACHE_PINNED_ANNOTATION)
+    writable: str | None = msgspec.field(default=None, name=CACHE_WRITABLE_ANNOTATION)
     default_container: str | None = msgspec.field(default=None, name=DEFAULT_CONTAINER)
 
 

@@ -19,14 +19,13 @@ from accelkit.enablement.drivers.planning.plan import DriverPlan, Problem, list_
 from accelkit.enablement.drivers.planning.rollout import Outdated, find_outdated
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import VendorDriver
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
 from accelkit.install.nodes import for_each_node
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.ownership import COMPONENT_LABEL
 from accelkit.kube.paths import build_collection_path, build_node_path, build_object_path
+from accelkit.model.keys import COMPONENT_LABEL, DRIVER_UPGRADE_ANNOTATION
 
 _SELECTOR: Final = {"labelSelector": f"{COMPONENT_LABEL}={COMPONENT}"}
 _MODULE_DEFINITION: Final = "modules.kmm.sigs.x-k8s.io"
@@ -117,7 +116,9 @@ async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]
 
 def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
     """Return the labels of drivers of all nodes that have any, or a record of an upgrade."""
-    return {node.name: node.recorded for node in nodes if node.recorded or UPGRADE_ANNOTATION in node.annotations}
+    return {
+        node.name: node.recorded for node in nodes if node.recorded or DRIVER_UPGRADE_ANNOTATION in node.annotations
+    }
 
 
 async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
@@ -132,7 +133,7 @@ async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]
     """
 
     async def write(name: str) -> None:
-        gone = {"labels": dict.fromkeys(recorded[name]), "annotations": {UPGRADE_ANNOTATION: None}}
+        gone = {"labels": dict.fromkeys(recorded[name]), "annotations": {DRIVER_UPGRADE_ANNOTATION: None}}
         await api.patch(build_node_path(name), {"metadata": gone})
 
     await for_each_node(sorted(recorded), write)

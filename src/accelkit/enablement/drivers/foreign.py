@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode
+from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import Problem
 from accelkit.enablement.ownership.evidence import Standing
 from accelkit.enablement.ownership.looking import look_at_owners
 from accelkit.enablement.ownership.owners import ANY_VENDOR
 from accelkit.kube.client import ApiClient
+from accelkit.model.keys import DRIVER_VENDOR_LABEL_PREFIX
 
 # By node and vendor, who loads the driver, as a title for people.
 ForeignDrivers = Mapping[str, Mapping[str, str]]
@@ -50,7 +51,7 @@ def leave_out(
         for vendor in node.vendors:
             by = foreign.get(node.name, {})
             title = by.get(vendor) or by.get(ANY_VENDOR)
-            if title is None or vendor not in wanted or f"{VENDOR_LABELS}{vendor}" in node.labels:
+            if title is None or vendor not in wanted or f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}" in node.labels:
                 own.append(vendor)
             else:
                 left[title, vendor].append(node.name)

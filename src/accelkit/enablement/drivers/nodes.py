@@ -10,15 +10,12 @@ import msgspec
 
 from accelkit.enablement.drivers.systems import System, read_system
 from accelkit.errors import InventoryError
-from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import decode_inventory
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
-# By it, with the vendor behind, and by the label of the kernel, a DaemonSet finds its nodes. Kubelets tell the kernel
-# in the status alone, which selects nothing.
-VENDOR_LABELS: Final = "accelkit.io/driver-vendor."
 # A kubelet tells it, and it ends in arguments of who builds images, with the registry's password beside them.
 _KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
 
@@ -98,7 +95,7 @@ class DriverNode(msgspec.Struct, frozen=True):
     @property
     def recorded(self) -> dict[str, str]:
         """The labels by which DaemonSets of drivers find the node."""
-        ours = (key for key in self.labels if key == KERNEL_LABEL or key.startswith(VENDOR_LABELS))
+        ours = (key for key in self.labels if key == DRIVER_KERNEL_LABEL or key.startswith(DRIVER_VENDOR_LABEL_PREFIX))
         return {key: self.labels[key] for key in sorted(ours)}
 
     def list_drivers(self, vendor: str) -> tuple[str, ...]:

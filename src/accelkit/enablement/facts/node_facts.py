@@ -14,7 +14,8 @@ from accelkit.enablement.facts.watched import Watched
 from accelkit.errors import InventoryError
 from accelkit.gkm.objects import CacheNode
 from accelkit.model.inventory import Inventory
-from accelkit.model.stage import STAGES_ANNOTATION, NodeState, StageRecord, read_record
+from accelkit.model.keys import STAGES_ANNOTATION
+from accelkit.model.stage import NodeState, StageRecord, read_record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from accelkit.errors import InventoryError
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.node_state import describe_state
 from accelkit.model.pod import Node
 from accelkit.model.stage import NodeState

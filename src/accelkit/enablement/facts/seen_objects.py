@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
+from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, NodeInfo, NodeStatus
 
-COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 # What the controller of a Deployment puts on its pods, and that of a DaemonSet does not.
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 

@@ -13,14 +13,13 @@ from typing import Annotated, Final
 import msgspec
 
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import CARDS_RESOURCE, MEMORY_RESOURCE
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 _AWS: Final = "k8s.io/cluster-autoscaler/node-template"
 _AZURE: Final = "k8s.io_cluster-autoscaler_node-template"
 _CLUSTER_API: Final = "capacity.cluster-autoscaler.kubernetes.io"
 _MACHINE_API: Final = "machine.openshift.io"
-_MEMORY: Final = "accelkit.io/memory"
-_CARDS: Final = "accelkit.io/cards"
 
 
 class Taint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +55,7 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def resources(self) -> dict[str, int]:
         """The extended resources, by name; those for which pods of ours ask first."""
-        found = {_MEMORY: self.card_memory, _CARDS: self.cards, self.vendor_resource: self.vendor_cards}
+        found = {MEMORY_RESOURCE: self.card_memory, CARDS_RESOURCE: self.cards, self.vendor_resource: self.vendor_cards}
         return {name: count for name, count in found.items() if count}
 
 

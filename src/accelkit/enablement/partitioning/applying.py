@@ -13,10 +13,11 @@ from accelkit.enablement.partitioning.room import OwnPods, find_homeless
 from accelkit.enablement.partitioning.wishes import Wish, build_wishes
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
-from accelkit.install.owned_metadata import SHARE_LABEL, SHARED
+from accelkit.install.owned_metadata import SHARED
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.model.keys import SHARE_LABEL
 
 # Who else changes a node's taints does so rarely: nobody wins more often than this.
 _TRIES: Final = 5

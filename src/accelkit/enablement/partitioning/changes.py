@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.enablement.partitioning.reasons import LABEL_OF_ANOTHER, RECORD_UNREADABLE
-from accelkit.enablement.partitioning.wishes import POOL_LABEL, ROLE_LABEL, TAINT_EFFECT, TAINT_VALUE, Wish
+from accelkit.enablement.partitioning.wishes import TAINT_EFFECT, TAINT_VALUE, Wish
+from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
-PARTITIONING_ANNOTATION: Final = "accelkit.io/partitioning"
 _VERSION: Final = 1
 # A kubelet may write the annotation of its node: what we never write is nothing to it.
 _OUR_LABELS: Final = frozenset({ROLE_LABEL, POOL_LABEL})

@@ -9,9 +9,8 @@ import msgspec
 
 from accelkit.enablement.partitioning.reasons import REASONS, TWO_ROLES, UNKNOWN_NODE
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
-ROLE_LABEL: Final = "accelkit.io/role"
-POOL_LABEL: Final = "accelkit.io/pool"
 # Tells our taints from others' of the same key; tolerations ask for the key alone.
 TAINT_VALUE: Final = "accelkit"
 # What runs on a node stays there: NoExecute would evict it, and is never set.

@@ -13,10 +13,11 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.keys import ADVERTISED_ANNOTATION, STAGES_ANNOTATION
 from accelkit.model.pod import Node
-from accelkit.model.stage import STAGES_ANNOTATION, NodeState
+from accelkit.model.stage import NodeState
 from accelkit.model.units import parse_quantity
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, load_own_dialect, load_usable_dialects
+from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from accelkit.enablement.work.pods import CHECK, CheckPod
 from accelkit.enablement.work.sides import View
 from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.inspection import NodeView, ShareView
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, decode_assignment
+from accelkit.model.assignment import Assignment, Share, decode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
 
 # What kube-scheduler says where the host is full, and not its cards.

@@ -12,7 +12,7 @@ from accelkit.enablement.work.pods import SELECTOR, CheckPod
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path
 from accelkit.kube.reflector import Reflector
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 
 _SYNC_SECONDS: Final = 60.0
 

@@ -13,15 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.kube.ownership import COMPONENT_LABEL, OWNER_LABELS
+from accelkit.kube.ownership import OWNER_LABELS
+from accelkit.model.keys import CHECK_RUN_ANNOTATION, COMPONENT_LABEL, NAME_LABEL, PART_OF_SELECTOR
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION
+from accelkit.model.pod import MIRROR_ANNOTATION
 
 CHECK: Final = "check"
 HOLD: Final = "hold"
 COMPONENT: Final = "share-check"
 RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
-SELECTOR: Final = f"app.kubernetes.io/part-of=accelkit,{COMPONENT_LABEL}={COMPONENT}"
+SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
 # Beyond its deadline a pod ends by itself, where nobody is left to delete it.
 _MARGIN_SECONDS: Final = 60
@@ -166,7 +167,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
         "metadata": {
             "name": name_pod(node),
             "namespace": pods.namespace,
-            "labels": {**OWNER_LABELS, "app.kubernetes.io/name": "accelkit-share-check", COMPONENT_LABEL: COMPONENT},
+            "labels": {**OWNER_LABELS, NAME_LABEL: "accelkit-share-check", COMPONENT_LABEL: COMPONENT},
             "annotations": {RUN_ANNOTATION: run},
         },
         "spec": {

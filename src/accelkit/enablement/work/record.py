@@ -11,10 +11,10 @@ import msgspec
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
+from accelkit.model.keys import STAGES_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.stage import (
     MAX_STAGES_BYTES,
-    STAGES_ANNOTATION,
     STAGES_VERSION,
     NodeState,
     Outcome,

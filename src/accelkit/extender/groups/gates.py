@@ -14,11 +14,11 @@ from http import HTTPStatus
 from typing import Final
 
 from accelkit.errors import ApiError
-from accelkit.extender.groups.membership import GATE
 from accelkit.extender.groups.roster import Member
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_pod_path
 from accelkit.logs import Facts, RepeatLog
+from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class GateLifter:
         place = f"/spec/schedulingGates/{member.place}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": ref.uid},
-            {"op": "test", "path": f"{place}/name", "value": GATE},
+            {"op": "test", "path": f"{place}/name", "value": POD_GROUP_GATE},
             {"op": "remove", "path": place},
         ]
         path = build_pod_path(ref.namespace, ref.name)

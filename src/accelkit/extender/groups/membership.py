@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 from accelkit.extender.groups.node_rules import encode_rules
 from accelkit.extender.groups.objects import Conditions, GroupPod
 from accelkit.kube.scheduling.pod_groups import COSCHEDULING_LABEL, NAME_LABEL
+from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
-# The gate under which pods wait until their group has its cards.
-GATE: Final = "accelkit.io/pod-group"
 # On pods, as a label or an annotation: how many of the group have to be placed at least.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 # More digits than any size has.
@@ -63,8 +62,8 @@ def read_conditions(pod: GroupPod) -> Conditions:
     if spec.conditions is not None:
         return spec.conditions
     gates = [gate.name for gate in spec.scheduling_gates or ()]
-    place = gates.index(GATE) if GATE in gates else -1
-    return Conditions(place, any(name != GATE for name in gates), encode_rules(spec))
+    place = gates.index(POD_GROUP_GATE) if POD_GROUP_GATE in gates else -1
+    return Conditions(place, any(name != POD_GROUP_GATE for name in gates), encode_rules(spec))
 
 
 def trim_member(pod: GroupPod) -> tuple[dict[str, str], dict[str, str]] | None:

@@ -11,18 +11,11 @@ from dataclasses import dataclass, field
 
 from accelkit.extender.stages.seen import judge_seen
 from accelkit.inspection.provided_driver import read_chosen_kernel
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
+from accelkit.model.inventory import Inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION, STAGES_ANNOTATION
 from accelkit.model.node_state import describe_state
 from accelkit.model.pod import Node
-from accelkit.model.stage import (
-    STAGES_ANNOTATION,
-    Outcome,
-    Stage,
-    StageRecord,
-    StageResult,
-    judge_recorded,
-    read_record,
-)
+from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult, judge_recorded, read_record
 from accelkit.vendors.advertised import gives_any
 
 

@@ -23,7 +23,7 @@ from accelkit.kube.paths import build_node_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.model.keys import FREED_AT_ANNOTATION
 from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)

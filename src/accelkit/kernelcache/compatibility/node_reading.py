@@ -8,7 +8,8 @@ from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import decode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
 
 from accelkit.model.card import Card
+from accelkit.model.keys import CARD_LABEL_PREFIX
 from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
-OURS: Final = "accelkit.io/cards."
 _MAX_VALUE = 63
 # What continues a long value begins with it, since a label's value has to begin with a letter or a digit.
 _CONTINUED = "Z"
@@ -29,9 +28,9 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
     """
     if not cards:
         return {}
-    labels = {f"{OURS}count": str(len(cards))}
+    labels = {f"{CARD_LABEL_PREFIX}count": str(len(cards))}
     if (total := _sum_memory(cards)) is not None:
-        labels[f"{OURS}memory"] = str(total // 2**30)
+        labels[f"{CARD_LABEL_PREFIX}memory"] = str(total // 2**30)
     for vendor in sorted({card.vendor for card in cards}):
         own = [card for card in cards if card.vendor == vendor]
         labels |= dict(_label_vendor(vendor, own))
@@ -41,11 +40,11 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
 
 
 def _label_vendor(vendor: str, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    yield f"{OURS}{vendor}.count", str(len(cards))
+    yield f"{CARD_LABEL_PREFIX}{vendor}.count", str(len(cards))
     if model := _find_model(cards):
-        yield f"{OURS}{vendor}.model", model
+        yield f"{CARD_LABEL_PREFIX}{vendor}.model", model
     if (memory := _find_least_mib(cards)) is not None:
-        yield f"{OURS}{vendor}.memory", str(memory)
+        yield f"{CARD_LABEL_PREFIX}{vendor}.memory", str(memory)
 
 
 def _fill_in(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from accelkit.kube.objects import patch_or_create
 from accelkit.kube.paths import build_collection_path, build_group_path, build_node_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
-from accelkit.model.label_record import LABELS_ANNOTATION, read_label_record
+from accelkit.model.keys import LABELS_ANNOTATION, PART_OF_LABELS
+from accelkit.model.label_record import read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import build_card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
@@ -134,7 +135,7 @@ class NodeLabels:
     def _build_feature(self, labels: Mapping[str, str]) -> dict[str, object]:
         metadata = {
             "name": self._name,
-            "labels": {NFD_NODE_LABEL: self._name, "app.kubernetes.io/part-of": "accelkit"},
+            "labels": {NFD_NODE_LABEL: self._name, **PART_OF_LABELS},
         }
         return {
             "apiVersion": NFD_API,

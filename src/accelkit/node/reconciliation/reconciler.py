@@ -17,7 +17,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.paths import build_pod_path
 from accelkit.logs import ErrorReporter, Facts, RepeatLog
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
+from accelkit.model.assignment import MOVING, Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.units import format_bytes
 from accelkit.node.metrics import Metrics

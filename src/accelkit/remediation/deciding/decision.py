@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from accelkit.model.card import Card, Health
+from accelkit.model.keys import UNHEALTHY_TAINT
 from accelkit.remediation.deciding.actions import Action, Decision, TellNode, WriteCondition
 from accelkit.remediation.deciding.advancing import Advance, CardCase, advance
 from accelkit.remediation.deciding.faults import CardFault, find_fault, is_nameable
 from accelkit.remediation.deciding.isolation import (
     SIGNED,
-    TAINT,
     TAINT_EFFECT,
     SeenTaint,
     add_word,
@@ -178,7 +178,7 @@ def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: Remedia
                 cordon = add_word(cordon, name)
         if settings.taint and find_taint(taints) is None:
             value = draft.cards[draft.begun[0]].reason
-            taints.append(SeenTaint(TAINT, value, TAINT_EFFECT))
+            taints.append(SeenTaint(UNHEALTHY_TAINT, value, TAINT_EFFECT))
             after = msgspec.structs.replace(after, taint=value)
         write = make_write(view, after, cordon, write.mended, taints)
     if write.record != record or write.changed:

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-TAINT: Final = "accelkit.io/unhealthy"
+from accelkit.model.keys import UNHEALTHY_TAINT
+
 TAINT_EFFECT: Final = "NoSchedule"
 CONDITION: Final = "AcceleratorHealthy"
 # By which a condition of ours is told from one of the same type that somebody else writes.
@@ -56,12 +57,14 @@ def remove_word(text: str | None, word: str, before: str | None) -> str | None:
 
 def find_taint(taints: Sequence[SeenTaint]) -> SeenTaint | None:
     """Return the taint of failed cards, whoever put it there."""
-    return next((each for each in taints if (each.key, each.effect) == (TAINT, TAINT_EFFECT)), None)
+    return next((each for each in taints if (each.key, each.effect) == (UNHEALTHY_TAINT, TAINT_EFFECT)), None)
 
 
 def remove_taint(taints: Sequence[SeenTaint], value: str) -> tuple[SeenTaint, ...]:
     """Return the taints without ours; one of another value is somebody else's."""
-    return tuple(each for each in taints if (each.key, each.effect, each.value) != (TAINT, TAINT_EFFECT, value))
+    return tuple(
+        each for each in taints if (each.key, each.effect, each.value) != (UNHEALTHY_TAINT, TAINT_EFFECT, value)
+    )
 
 
 def find_condition(conditions: Sequence[SeenCondition]) -> SeenCondition | None:

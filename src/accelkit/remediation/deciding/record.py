@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-REMEDIATION_ANNOTATION: Final = "accelkit.io/remediation"
 REMEDIATION_VERSION: Final = 1
 _MOST_BYTES: Final = 32 * 1024
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import CARDS_RESOURCE, MEMORY_RESOURCE
 
-OWN_RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
+OWN_RESOURCES: Final = (MEMORY_RESOURCE, CARDS_RESOURCE)
 _OWN_PREFIX: Final = "accelkit.io/"
 _NANOSECONDS: Final = {
     "ns": 1,

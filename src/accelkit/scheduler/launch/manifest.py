@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import FORMER_DNS_POLICY_ANNOTATION
 from accelkit.scheduler.configuration.command_line import SOURCES, CommandLine, Option
 from accelkit.scheduler.launch.name_resolution import check_name_resolution
 from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
-from accelkit.scheduler.launch.pod_manifest import DNS_ANNOTATION, PodManifest
+from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.launch.replacement import Replacement, make_replacement
 
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
@@ -70,7 +71,11 @@ class StaticPod:
 
 def _is_switched(pod: PodManifest) -> bool:
     annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
-    return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.list_options())
+    return (
+        pod.has_volume
+        or FORMER_DNS_POLICY_ANNOTATION in annotations
+        or any(option.is_ours for option in pod.list_options())
+    )
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:

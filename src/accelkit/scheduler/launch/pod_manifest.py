@@ -7,12 +7,11 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import FORMER_DNS_POLICY_ANNOTATION
 from accelkit.scheduler.configuration.command_line import PROGRAM, CommandLine, Option, find_program, parse
 from accelkit.scheduler.configuration.document import Document
 
 VOLUME: Final = "accelkit"
-# Holds the dnsPolicy that ours took the place of, empty where there was none.
-DNS_ANNOTATION: Final = "accelkit.io/former-dns-policy"
 _HOLDERS: Final = ("command", "args")
 
 
@@ -138,14 +137,14 @@ class PodManifest:
         annotations = metadata.get("annotations")
         if not isinstance(annotations, dict):
             annotations = metadata["annotations"] = {}
-        annotations[DNS_ANNOTATION] = former
+        annotations[FORMER_DNS_POLICY_ANNOTATION] = former
         self.spec["dnsPolicy"] = policy
 
     def take_dns_policy(self, former: PodManifest | None) -> None:
         """Put the former dnsPolicy back, where ours is in its place."""
         metadata = self.root.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
-        policy = annotations.pop(DNS_ANNOTATION, None)
+        policy = annotations.pop(FORMER_DNS_POLICY_ANNOTATION, None)
         if policy is None:
             return
         if policy:

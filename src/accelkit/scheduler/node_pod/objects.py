@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.kube.paths import build_collection_path, build_secrets_path
+from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
@@ -24,7 +25,7 @@ _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ROOT: Final = "/host"
 _SPEC_FOLDER: Final = "/run/accelkit"
 _SPEC_KEY: Final = "spec.json"
-_LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kubernetes.io/part-of": "accelkit"}
+_LABELS: Final = {NAME_LABEL: "accelkit-config-manager", **PART_OF_LABELS}
 # Files of a control plane belong to root and are closed to everybody else.
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 

@@ -13,7 +13,8 @@ import msgspec
 from accelkit.errors import InventoryError, QuantityError
 from accelkit.model.amounts import Amounts, build_amounts
 from accelkit.model.card import Card, Link
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
+from accelkit.model.inventory import Inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.units import MAX_AMOUNT, parse_quantity
 from accelkit.vendors.dialect import Dialect

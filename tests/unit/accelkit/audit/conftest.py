@@ -5,8 +5,9 @@ from fake_api.server import FakeApi
 from support.requests import build_inventory
 
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.inventory import encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,

@@ -9,9 +9,10 @@ from accelkit.errors import AssignmentError
 from accelkit.inspection.inspection import view
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
+from accelkit.model.assignment import MOVING, Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, FormerUnit, Inventory, encode_inventory
+from accelkit.model.inventory import FormerUnit, Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod, StrangeProcess
 from accelkit.model.pod import Container, Node, Pod
 from accelkit.vendors.dialects import load_dialects

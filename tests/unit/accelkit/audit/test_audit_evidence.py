@@ -10,7 +10,7 @@ from accelkit.audit.evidence import audit_cluster, gather
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import assemble, inspect_cluster
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path, build_pod_path
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, HeldDevices, HeldPod
 
 GIB = 2**30

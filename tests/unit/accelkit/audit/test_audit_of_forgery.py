@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from test_audit import GIB, findings, held, inspection, pod
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 
 
 @pytest.mark.parametrize(

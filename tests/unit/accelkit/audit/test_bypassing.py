@@ -9,7 +9,8 @@ import pytest
 from accelkit.audit.bypassing import find_bypassing, find_run_start
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS, build_leases_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE, AFTER = "2026-01-01T11:59:59Z", "2026-01-01T12:00:00Z"

@@ -29,7 +29,8 @@ from accelkit.kernelcache.extraction.integrity.protection import delete_tree
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.paths import NODES, PODS, build_collection_path
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 KEY = PrivateSigstore.new().key()
 CACHES = build_collection_path(names.API, "gkmcaches", "team")

@@ -13,7 +13,8 @@ from accelkit.cacheagent.planning.plan import make_plan
 from accelkit.gkm import names
 from accelkit.gkm.names import name_private_copy
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 CREATING = {"waiting": {"reason": "PodInitializing", "message": "…"}}
 CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}

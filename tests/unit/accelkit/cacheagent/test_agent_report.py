@@ -19,7 +19,8 @@ from accelkit.gkm.objects import NodeCacheStatus
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.formats import Target
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 HERE = {folder(A): stored()}
 LINKED = {link(): folder(A)}

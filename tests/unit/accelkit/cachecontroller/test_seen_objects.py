@@ -8,7 +8,6 @@ import pytest
 from accelkit.cachecontroller.claim_pods import SeenPod
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenName, SeenNode
-from accelkit.gkm.names import CACHE_ANNOTATION
 from accelkit.gkm.objects import (
     Cache,
     CacheMeta,
@@ -19,6 +18,7 @@ from accelkit.gkm.objects import (
     ReportMeta,
     SignerPolicyObject,
 )
+from accelkit.model.keys import CACHE_KEY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 
 
@@ -39,7 +39,7 @@ def world():
 
 
 def claim(name: str = "kernels", key: str = "team/kernels", namespace: str = "team") -> Seen:
-    meta = {"name": name, "namespace": namespace, "annotations": {CACHE_ANNOTATION: key}}
+    meta = {"name": name, "namespace": namespace, "annotations": {CACHE_KEY_ANNOTATION: key}}
     return msgspec.convert({"metadata": meta}, Seen)
 
 

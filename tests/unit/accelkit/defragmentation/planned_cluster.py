@@ -9,9 +9,10 @@ from fake_api.server import FakeApi
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.kube.paths import NODES, PODS
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
 

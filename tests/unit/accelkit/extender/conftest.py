@@ -20,7 +20,8 @@ from accelkit.extender.wire import BindingArgs
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects

@@ -21,7 +21,8 @@ from accelkit.extender.service import ExtenderOptions, run
 from accelkit.kube.lease import LeaseName
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.serving.tls import Listen
 

@@ -20,7 +20,8 @@ from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 

@@ -13,9 +13,10 @@ from accelkit.errors import ApiError, BindingError
 from accelkit.extender.binder import Binder
 from accelkit.extender.wire import BindingArgs
 from accelkit.ledger.holding import Stage
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.placement.policies import Policy
 
 LOST = ApiError("no answer")

@@ -12,7 +12,7 @@ from accelkit.extender import fencing as module
 from accelkit.extender.bindings import write_binding
 from accelkit.extender.fencing import Fence
 from accelkit.ledger.holding import Stage
-from accelkit.model.pod import FENCED_AT_ANNOTATION
+from accelkit.model.keys import FENCED_AT_ANNOTATION
 
 
 @pytest.fixture

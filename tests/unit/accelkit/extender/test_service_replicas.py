@@ -19,7 +19,7 @@ from accelkit.extender import leadership, service
 from accelkit.extender.endpoint import LeaderEndpoint
 from accelkit.extender.leadership import Replica
 from accelkit.kube.paths import PODS, build_pod_path
-from accelkit.model.pod import FENCED_AT_ANNOTATION
+from accelkit.model.keys import FENCED_AT_ANNOTATION
 from accelkit.serving.tls import Listen
 
 

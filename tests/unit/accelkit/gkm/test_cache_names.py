@@ -7,6 +7,7 @@ import re
 import pytest
 
 from accelkit.gkm import names
+from accelkit.model.keys import CACHE_DIGEST_LABEL, CACHE_NAME_LABEL, CACHE_SCOPE_LABEL
 
 DIGEST = "sha256:" + "ab" * 32
 OTHER = "sha256:" + "cd" * 32
@@ -51,12 +52,12 @@ def test_folders_volumes_and_links_of_what_differs_have_different_names():
 
 
 def test_labels_tell_caches_apart():
-    one, two = (names.build_labels("team/" + "a" * 200 + end)[names.CACHE_LABEL] for end in ("b", "c"))
+    one, two = (names.build_labels("team/" + "a" * 200 + end)[CACHE_NAME_LABEL] for end in ("b", "c"))
     assert one != two
     assert len(one) == len(two) == 63
     labels = [names.build_labels(key) for key in ("team/cache", "/cache")]
-    assert [each[names.SCOPE_LABEL] for each in labels] == ["team", "cluster"]
-    assert names.DIGEST_LABEL not in labels[0]
+    assert [each[CACHE_SCOPE_LABEL] for each in labels] == ["team", "cluster"]
+    assert CACHE_DIGEST_LABEL not in labels[0]
 
 
 def test_the_name_of_a_pinned_claim_is_read_as_it_was_written_also_where_it_was_shortened():

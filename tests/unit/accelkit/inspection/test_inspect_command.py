@@ -17,8 +17,9 @@ from support.requests import build_inventory
 from accelkit.cli import main
 from accelkit.inspection.inspection import Inspection
 from accelkit.kube.paths import NODES, PODS
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.inventory import encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 
 GIB = 2**30
 

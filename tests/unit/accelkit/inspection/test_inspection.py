@@ -20,9 +20,10 @@ from accelkit.inspection.inspection import (
 from accelkit.kube.paths import NODES, PODS, build_node_path, build_pod_path
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 

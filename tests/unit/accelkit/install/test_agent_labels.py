@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.install.agent_labels import FOREIGN_LABELS, find_foreign_labels, find_removable_labels
+from accelkit.install.agent_labels import find_foreign_labels, find_removable_labels
 from accelkit.install.owned_metadata import OwnedMetadata
+from accelkit.model.keys import FOREIGN_LABELS_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialect
@@ -24,7 +25,7 @@ def node(labels, record=None, **annotations):
 def removable(labels, record=None, *, foreign=None, nfd=""):
     found = node(labels, record)
     if foreign is not None:
-        found.metadata.annotations[FOREIGN_LABELS] = foreign
+        found.metadata.annotations[FOREIGN_LABELS_ANNOTATION] = foreign
     if nfd:
         found.metadata.annotations["nfd.node.kubernetes.io/feature-labels"] = nfd
     return set(find_removable_labels(found))
@@ -61,7 +62,7 @@ def test_what_others_had_set_is_noted_when_the_node_is_shared_first():
     labels = {PCI: "true", "nvidia.com/gpu.count": "2", "accelkit.io/cards.count": "1", "zone": "a"}
     assert find_foreign_labels(node(labels, {"nvidia.com/gpu.count": "2"})) == PCI
     owned = OwnedMetadata(load_dialect("native"))
-    assert owned.find_missing(node(labels))["annotations"] == {FOREIGN_LABELS: f"{PCI},nvidia.com/gpu.count"}
+    assert owned.find_missing(node(labels))["annotations"] == {FOREIGN_LABELS_ANNOTATION: f"{PCI},nvidia.com/gpu.count"}
     assert "annotations" not in owned.find_missing(node(labels, **{"accelkit.io/foreign-labels": ""}))
     assert owned.find_missing(node({**labels, "accelkit.io/share": "true"})) == {}
 

@@ -6,9 +6,9 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
-from accelkit.gkm.names import FINALIZER
 from accelkit.install import cache_objects
 from accelkit.install.cache_objects import CacheRequest, delete_cache, read_cache, wait_for_cache, write_cache
+from accelkit.model.keys import CACHE_FINALIZER
 
 CACHES = "/apis/gkm.io/v1alpha1/namespaces/team/gkmcaches"
 CLUSTER_CACHES = "/apis/gkm.io/v1alpha1/clustergkmcaches"
@@ -149,7 +149,7 @@ async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_told(ap
 
 async def test_a_cache_in_use_is_waited_for_and_then_named(api):
     used = cache(condition("Ready", "False", "InUse", "pod team/one mounts it"))
-    used["metadata"]["finalizers"] = [FINALIZER, "acme.example/hold"]
+    used["metadata"]["finalizers"] = [CACHE_FINALIZER, "acme.example/hold"]
     api.store(CACHES, used)
     api.lingering["gkmcaches"] = -1
     with pytest.raises(ServiceError, match="pod team/one mounts it"):

@@ -9,7 +9,8 @@ from fake_api.server import FakeApi
 
 from accelkit.install.managed_resources import forget_managed, record_managed
 from accelkit.kube.paths import NODES
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 NAMESPACE = "accelkit"
 FOLDER = "/api/v1/namespaces/accelkit/configmaps"

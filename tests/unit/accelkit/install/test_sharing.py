@@ -9,7 +9,8 @@ from accelkit.install import nodes, sharing
 from accelkit.install.sharing import list_unexamined, share, unshare, withdraw
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.vendors.dialects import load_dialect
 
 INVENTORY = encode_inventory(Inventory(2**30, (Card(id="card-0", vendor="v", model="m", memory_bytes=2**34),)))

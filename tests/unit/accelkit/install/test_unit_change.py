@@ -7,7 +7,8 @@ from accelkit.install.unit_change import describe_request, plan_unit_change
 from accelkit.install.workloads import Workload
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 GIB, MIB = 2**30, 2**20
 MEMORY = ["accelkit.io/memory"]

@@ -12,9 +12,10 @@ from support.requests import ask_for
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, FormerUnit, Inventory, encode_inventory
+from accelkit.model.inventory import FormerUnit, Inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects

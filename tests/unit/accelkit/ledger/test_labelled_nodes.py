@@ -8,7 +8,8 @@ import pytest
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node, Pod
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason

@@ -9,7 +9,8 @@ from support.pods import build_container, build_pod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.vendors.dialects import load_dialects
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from accelkit.model.card import Card
-from accelkit.model.cordon import CORDON, apply_cordon, read_cordon
+from accelkit.model.cordon import apply_cordon, read_cordon
+from accelkit.model.keys import CORDON_KEY
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node
 
@@ -14,8 +15,8 @@ def node(*, annotation=None, label=None):
     return Node(
         ObjectMeta(
             "n",
-            annotations=None if annotation is None else {CORDON: annotation},
-            labels=None if label is None else {CORDON: label},
+            annotations=None if annotation is None else {CORDON_KEY: annotation},
+            labels=None if label is None else {CORDON_KEY: label},
         )
     )
 
@@ -58,7 +59,7 @@ def test_a_card_is_also_named_by_the_drivers_number():
 
 
 def test_words_come_from_the_annotation_and_the_label():
-    assert CORDON == "accelkit.io/cordon"
+    assert CORDON_KEY == "accelkit.io/cordon"
     assert read_cordon(node()) == frozenset()
     assert read_cordon(node(annotation="a, b.c,", label="d.e,f")) == {"a", "b.c", "d", "e,f"}
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from accelkit.errors import AssignmentError
-from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels, read_label_record
+from accelkit.model.keys import LABELS_ANNOTATION
+from accelkit.model.label_record import find_owned_labels, read_label_record
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,

@@ -8,23 +8,10 @@ import msgspec
 import pytest
 
 from accelkit.errors import AssignmentError, InventoryError
-from accelkit.model.assignment import (
-    ASSIGNMENT_ANNOTATION,
-    MOVING,
-    Assignment,
-    Share,
-    decode_assignment,
-    encode_assignment,
-    is_equal,
-)
+from accelkit.model.assignment import MOVING, Assignment, Share, decode_assignment, encode_assignment, is_equal
 from accelkit.model.card import MAX_CARD_ID, Card, Health, Link
-from accelkit.model.inventory import (
-    FREED_AT_ANNOTATION,
-    INVENTORY_ANNOTATION,
-    Inventory,
-    decode_inventory,
-    encode_inventory,
-)
+from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import ConfigMap, Container, Node, Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest

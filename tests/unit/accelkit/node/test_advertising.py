@@ -11,7 +11,6 @@ from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.assignment import Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import (
-    INVENTORY_ANNOTATION,
     MAX_FORMER_UNITS,
     FormerUnit,
     Inventory,
@@ -19,6 +18,7 @@ from accelkit.model.inventory import (
     encode_inventory,
     find_unit,
 )
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.node import advertising
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.advertising import Advertising, choose_unit

@@ -8,9 +8,10 @@ from support.pods import build_container, build_pod
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import FormerUnit
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node import pods as module
 from accelkit.node.node_cards import NodeCards

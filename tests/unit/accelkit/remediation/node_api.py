@@ -12,7 +12,8 @@ from remediation_cluster import make_card
 from accelkit.kube.client import PatchKind
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     Allocations,

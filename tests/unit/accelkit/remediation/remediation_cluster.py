@@ -9,8 +9,8 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.model.card import Card, Health
-from accelkit.model.cordon import CORDON
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import CORDON_KEY, INVENTORY_ANNOTATION, REMEDIATION_ANNOTATION
 from accelkit.model.pod import PodRef
 from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.actions import (
@@ -23,7 +23,7 @@ from accelkit.remediation.deciding.actions import (
     WriteNode,
 )
 from accelkit.remediation.deciding.isolation import has_word
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, CardRecord, Step, read_record
+from accelkit.remediation.deciding.record import CardRecord, Step, read_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.metrics import RemediationMetrics
@@ -205,7 +205,7 @@ class SimCluster:
     def bind(self, node: str, card: str, name: str, priority: int = 0) -> bool:
         """Place a pod as the extender would: neither on a failed card nor on one that is cordoned."""
         at = self.nodes[node]
-        if at.cards[card].health is Health.UNHEALTHY or has_word(at.annotations.get(CORDON), card):
+        if at.cards[card].health is Health.UNHEALTHY or has_word(at.annotations.get(CORDON_KEY), card):
             return False
         at.pods[PodRef("a", name, f"{node}-{name}")] = (card, priority)
         return True

@@ -3,20 +3,12 @@
 import pytest
 from remediation_cluster import DRAIN, RESETTING, SimCluster, find_card, make_failed, make_taint, run_until
 
-from accelkit.model.cordon import CORDON
+from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, UNHEALTHY_TAINT
 from accelkit.model.pod import PodRef
 from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult
 from accelkit.model.stage import write_record as write_stages
 from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod
-from accelkit.remediation.deciding.isolation import TAINT
-from accelkit.remediation.deciding.record import (
-    REMEDIATION_ANNOTATION,
-    CardRecord,
-    NodeRecord,
-    Step,
-    read_record,
-    write_record,
-)
+from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step, read_record, write_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState
 
@@ -26,8 +18,8 @@ async def test_a_failed_card_is_cordoned_tainted_and_shown_as_a_condition_at_onc
     cluster.fail("n0", "GPU-1", fault=DRAIN)
     await cluster.run_pass()
     node = cluster.nodes["n0"]
-    assert node.annotations[CORDON] == "GPU-1"
-    assert node.taints == [{"key": TAINT, "value": "Xid79", "effect": "NoSchedule"}]
+    assert node.annotations[CORDON_KEY] == "GPU-1"
+    assert node.taints == [{"key": UNHEALTHY_TAINT, "value": "Xid79", "effect": "NoSchedule"}]
     found = [each for each in node.conditions if each["type"] == "AcceleratorHealthy"]
     assert [(each["status"], each["reason"]) for each in found] == [("False", "Xid79")]
     assert cluster.nodes["n1"].state == SimCluster([2, 2]).nodes["n1"].state
@@ -94,7 +86,7 @@ async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     # The kubelet of n0, which is looked at before n1, writes the name that n1 is about to ask for.
     cluster.nodes["n0"].annotations |= {
-        CORDON: "GPU-0",
+        CORDON_KEY: "GPU-0",
         REMEDIATION_ANNOTATION: write_record(
             NodeRecord({"GPU-0": CardRecord(DRAIN, "Xid79", Step.REPAIRING, cluster.now, cluster.now, job=theirs)})
         ),
@@ -128,7 +120,7 @@ async def test_a_fault_that_no_reset_mends_waits_for_a_person(fault, evicted):
 async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_enough():
     cluster = SimCluster([1, 1])
     node = cluster.nodes["n0"]
-    node.annotations[CORDON] = "3"
+    node.annotations[CORDON_KEY] = "3"
     node.taints = [make_taint("theirs")]
     before = node.state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
@@ -136,7 +128,7 @@ async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_en
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
     await cluster.run_pass(after=599)
-    assert node.annotations[CORDON] == "3,GPU-0"
+    assert node.annotations[CORDON_KEY] == "3,GPU-0"
     await cluster.run_pass(after=2)
     assert node.state == before
 

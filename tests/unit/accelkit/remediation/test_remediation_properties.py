@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remediation_cluster import SimCluster, make_taint
 
-from accelkit.model.cordon import CORDON
-from accelkit.remediation.deciding.isolation import TAINT
+from accelkit.model.keys import CORDON_KEY, UNHEALTHY_TAINT
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import JobState
 
@@ -27,9 +26,9 @@ event = st.one_of(
 def interfere(node, kind):
     """Somebody else cordons a card, or taints the node."""
     if kind == "cordon":
-        node.annotations[CORDON] = f"{text},9" if (text := node.annotations.get(CORDON)) else "9"
+        node.annotations[CORDON_KEY] = f"{text},9" if (text := node.annotations.get(CORDON_KEY)) else "9"
     else:
-        theirs = [each for each in node.taints if each["key"] != TAINT]
+        theirs = [each for each in node.taints if each["key"] != UNHEALTHY_TAINT]
         node.taints = [*node.taints, make_taint(f"t{len(theirs)}")]
     node.version += 1
 
@@ -99,6 +98,6 @@ def test_dry_run_changes_no_node_and_no_pod(events):
         cluster, twin = await play([each for each in events if each[0] != "leave"], mode=Mode.DRY_RUN)
         for name, node in cluster.nodes.items():
             assert node.state == twin.nodes[name].state
-            assert TAINT not in {each["key"] for each in node.taints}
+            assert UNHEALTHY_TAINT not in {each["key"] for each in node.taints}
 
     asyncio.run(run())

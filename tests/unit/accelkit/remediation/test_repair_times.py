@@ -7,7 +7,7 @@ import pytest
 from node_api import NODES, NodeApi
 from test_reading_and_writing import DRAIN, WELL, Site
 
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION
+from accelkit.model.keys import REMEDIATION_ANNOTATION
 from accelkit.remediation.repair_times import RepairTimes
 
 

@@ -2,10 +2,9 @@
 
 from remediation_cluster import DRAIN, RESETTING, SimCluster, make_failed, run_until
 
-from accelkit.model.cordon import CORDON
+from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, UNHEALTHY_TAINT
 from accelkit.remediation.deciding.actions import WriteCondition
-from accelkit.remediation.deciding.isolation import TAINT
-from accelkit.remediation.deciding.record import REMEDIATION_ANNOTATION, Step
+from accelkit.remediation.deciding.record import Step
 from accelkit.remediation.deciding.views import JobState
 
 
@@ -14,7 +13,7 @@ async def take_cordon_away():
     cluster = make_failed()
     node = cluster.nodes["n0"]
     await cluster.run_pass()
-    del node.annotations[CORDON]
+    del node.annotations[CORDON_KEY]
     node.version += 1
     return cluster, node
 
@@ -22,11 +21,11 @@ async def take_cordon_away():
 async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
     cluster, node = await take_cordon_away()
     await cluster.run_passes(5)
-    assert CORDON not in node.annotations
+    assert CORDON_KEY not in node.annotations
     assert (node.taints, node.conditions) == ([], [{"type": "Ready", "status": "True"}])
     cluster.fail("n0", "GPU-0", fault="xid 48 at 1.0")
     await cluster.run_pass()
-    assert node.annotations[CORDON] == "GPU-0"
+    assert node.annotations[CORDON_KEY] == "GPU-0"
 
 
 async def test_a_dismissed_fault_is_forgotten_once_the_card_is_healthy():
@@ -48,14 +47,14 @@ async def test_a_taint_that_a_person_took_away_stays_away():
     node.version += 1
     await cluster.run_passes(5)
     assert node.taints == []
-    assert node.annotations[CORDON] == "GPU-0"
+    assert node.annotations[CORDON_KEY] == "GPU-0"
 
 
 async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
     cluster = SimCluster([1, 1])
     node = cluster.nodes["n0"]
-    node.annotations[CORDON] = "GPU-0"
-    node.taints = [{"key": TAINT, "value": "theirs", "effect": "NoSchedule"}]
+    node.annotations[CORDON_KEY] = "GPU-0"
+    node.taints = [{"key": UNHEALTHY_TAINT, "value": "theirs", "effect": "NoSchedule"}]
     node.conditions.append({"type": "AcceleratorHealthy", "status": "True", "reason": "NPD", "message": "fine"})
     before = node.state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
@@ -82,7 +81,7 @@ async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
     cluster = make_failed()
     node = cluster.nodes["n0"]
     await cluster.run_pass()
-    theirs = [{"key": TAINT, "value": "keep-out", "effect": "NoSchedule"}]
+    theirs = [{"key": UNHEALTHY_TAINT, "value": "keep-out", "effect": "NoSchedule"}]
     node.taints = list(theirs)
     node.conditions[-1] = {"type": "AcceleratorHealthy", "status": "False", "reason": "NPD", "message": "broken"}
     node.version += 1

@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 
 from accelkit.errors import RequestError
+from accelkit.model.keys import REQUEST_ANNOTATION
 from accelkit.model.request import Kind
 from accelkit.vendors import requests as module
 from accelkit.vendors.counted_requests import CardContainer
 from accelkit.vendors.dialects import load_dialects
-from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
+from accelkit.vendors.requests import read_request
 
 NATIVE, GAS = load_dialects(["native"]), load_dialects(["gas"])
 

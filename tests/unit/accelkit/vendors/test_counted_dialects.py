@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from support.pods import build_container, build_pod
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.vendors.counted_dialects import BoundPodReader, list_device_resources
 from accelkit.vendors.dialects import load_dialect

@@ -5,12 +5,12 @@ import pytest
 from support.pods import build_pod
 
 from accelkit.errors import AssignmentError, RequestError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
-from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"
 READER = PodReader(load_dialects(["native", "gcushare", "gas"]))

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from accelkit.errors import RequestError
+from accelkit.model.keys import REQUEST_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.model.request import ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.pod_reading import PodReader
-from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 NATIVE, GCUSHARE = load_dialect("native"), load_dialect("gcushare")
 MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"

@@ -7,11 +7,11 @@ import pytest
 from support.pods import build_container, build_pod
 
 from accelkit.errors import RequestError
+from accelkit.model.keys import REQUEST_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.model.request import PodSelector
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
-from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 READER = PodReader(load_dialects(["native"]))
 WEB = {"matchLabels": {"app": "web"}}

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import Problem
 from accelkit.enablement.drivers.settings import VendorDriver
-from accelkit.inspection.provided_driver import KERNEL_LABEL, build_label
+from accelkit.inspection.provided_driver import build_label
+from accelkit.model.keys import DRIVER_KERNEL_LABEL
 from accelkit.texts import shorten
 
 
@@ -21,7 +22,7 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
         drivers: what is wanted, by vendor.
     """
     for node in nodes:
-        recorded = node.labels.get(KERNEL_LABEL)
+        recorded = node.labels.get(DRIVER_KERNEL_LABEL)
         if recorded is not None and node.kernel and recorded != build_label(node.kernel):
             text = f"the driver was chosen for kernel {recorded}, and {node.kernel} runs"
             # What was loaded for another kernel is not loaded: nothing else is known of it.

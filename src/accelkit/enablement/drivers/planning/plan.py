@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode
+from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.names import build_name
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 from accelkit.enablement.drivers.systems import System
-from accelkit.inspection.provided_driver import KERNEL_LABEL, build_label
+from accelkit.inspection.provided_driver import build_label
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX
 from accelkit.texts import list_some
 
 
@@ -91,12 +92,14 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
         vendors = [vendor for vendor in node.vendors if vendor in drivers]
         if not vendors:
             continue
-        wanted = {KERNEL_LABEL: build_label(node.kernel)} | {f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}
+        wanted = {DRIVER_KERNEL_LABEL: build_label(node.kernel)} | {
+            f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}": "true" for vendor in vendors
+        }
         lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
         if lacking and not node.obstacle:
             labels[node.name] = lacking
         for vendor in vendors:
-            known = node.kernel and not {KERNEL_LABEL, f"{VENDOR_LABELS}{vendor}"} & lacking.keys()
+            known = node.kernel and not {DRIVER_KERNEL_LABEL, f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}"} & lacking.keys()
             if known or not node.obstacle:
                 groups.setdefault((vendor, node.kernel), []).append(node)
     sets, wrong = _plan_groups(groups, drivers, prefix)

@@ -10,7 +10,7 @@ import msgspec
 from accelkit.enablement.drivers.driver_pods import DriverPod
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import PlannedSet, Problem
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 # Of mismatches, those that an upgrade mends. A kernel that changed is mended by labelling the node anew.
 _MENDED: Final = frozenset({"DriverOther", "DriverMissing"})
@@ -53,10 +53,10 @@ def find_outdated(
             why |= {name: problem.evidence for name in problem.nodes if name not in why}
     listed: Mapping[str, DriverNode] = {node.name: node for node in nodes}
     for node in listed.values():
-        if UPGRADE_ANNOTATION in node.annotations:
+        if DRIVER_UPGRADE_ANNOTATION in node.annotations:
             why.setdefault(node.name, "an upgrade of its driver was interrupted, or failed")
     return tuple(_describe(listed[name], why[name]) for name in sorted(why) if name in listed)
 
 
 def _describe(node: DriverNode, why: str) -> Outdated:
-    return Outdated(node.name, why, node.unschedulable and UPGRADE_ANNOTATION not in node.annotations)
+    return Outdated(node.name, why, node.unschedulable and DRIVER_UPGRADE_ANNOTATION not in node.annotations)

@@ -8,15 +8,16 @@ from typing import Any, Final
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.reading import read_driver_node
 from accelkit.enablement.drivers.reasons import REASONS
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION, Step, write_record
+from accelkit.enablement.drivers.upgrading.record import Step, write_record
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 _TRIES: Final = 10
 _SENTENCES: Final = {
     "NodeNotReady": "is not ready, so nothing is done there",
-    "RecordUnreadable": f"has an annotation {UPGRADE_ANNOTATION} that cannot be read, or of a newer release",
+    "RecordUnreadable": f"has an annotation {DRIVER_UPGRADE_ANNOTATION} that cannot be read, or of a newer release",
     "UncordonedByHand": "was uncordoned amid the upgrade of its driver",
     "Interrupted": "is being upgraded by another run, or the record of this one is gone",
 }
@@ -61,7 +62,7 @@ def _build_patch(node: DriverNode, step: Step) -> dict[str, Any]:
     text = None if step.record is None else write_record(step.record)
     # Decided for this version of the node: who cordons it meanwhile must not lose that.
     patch: dict[str, Any] = {
-        "metadata": {"resourceVersion": node.resource_version, "annotations": {UPGRADE_ANNOTATION: text}}
+        "metadata": {"resourceVersion": node.resource_version, "annotations": {DRIVER_UPGRADE_ANNOTATION: text}}
     }
     if step.unschedulable is not None:
         # A merge patch takes the field away by null, as kubectl does.

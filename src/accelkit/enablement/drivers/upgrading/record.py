@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 from accelkit.texts import shorten
 
-UPGRADE_ANNOTATION: Final = "accelkit.io/driver-upgrade"
 UPGRADE_VERSION: Final = 1
 _MAX_RECORD: Final = 4096
 _MAX_EVIDENCE: Final = 400
@@ -83,7 +83,7 @@ def read_record(node: DriverNode) -> UpgradeRecord | None:
     Raises:
         ValueError: it cannot be read, or is of a newer version.
     """
-    text = node.annotations.get(UPGRADE_ANNOTATION)
+    text = node.annotations.get(DRIVER_UPGRADE_ANNOTATION)
     if text is None:
         return None
     if len(text) > _MAX_RECORD:

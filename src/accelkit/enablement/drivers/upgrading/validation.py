@@ -6,7 +6,8 @@ import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.model.card import Health
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, read_record
+from accelkit.model.keys import STAGES_ANNOTATION
+from accelkit.model.stage import Outcome, Stage, read_record
 from accelkit.texts import list_some, shorten
 
 

@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from accelkit.errors import AssignmentError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
+from accelkit.model.assignment import decode_assignment
 from accelkit.model.card import Card
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import MIRROR_ANNOTATION, Container, PodRef
 from accelkit.vendors.profiles import Profile

@@ -12,6 +12,7 @@ from accelkit.cachecontroller.seen_objects import SeenName
 from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenMeta
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
+from accelkit.model.keys import CACHE_KEY_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 
 
@@ -66,7 +67,7 @@ def test_a_claim_that_says_it_is_ours_and_is_not_stays_as_it_is(seen, spec):
         namespace="team",
         uid="theirs",
         labels=names.build_labels(KEY),
-        annotations={names.CACHE_ANNOTATION: KEY},
+        annotations={CACHE_KEY_ANNOTATION: KEY},
     )
     seen.put(LINK, Seen(meta, spec))
     plan = settle(seen, cache())

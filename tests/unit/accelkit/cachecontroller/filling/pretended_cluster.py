@@ -11,8 +11,8 @@ import msgspec
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings
 from accelkit.cachecontroller.filling.objects import CLASSES, DRIVERS, EVENTS, PODS, SNAPSHOT_CLASSES, SNAPSHOTS
 from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ClaimPod, Kind, ObjectName, Refusal, Seen
-from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheNode
+from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_NAME_LABEL
 
 OURS = "accelkit"
 SETTINGS = FillSettings(image="registry.example/accelkit@sha256:" + "a" * 64, namespace=OURS)
@@ -75,8 +75,8 @@ class Cluster:
         return [
             (name, seen)
             for name, seen in self.list_all(kind)
-            if (seen.metadata.annotations or {}).get(names.CACHE_ANNOTATION) == key
-            and (seen.metadata.labels or {}).get(names.CACHE_LABEL)
+            if (seen.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) == key
+            and (seen.metadata.labels or {}).get(CACHE_NAME_LABEL)
         ]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:

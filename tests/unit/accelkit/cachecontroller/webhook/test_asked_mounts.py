@@ -20,8 +20,8 @@ from webhook_pods import (
 )
 
 from accelkit.cachecontroller.webhook.mutation import Tools
-from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.gkm.objects import CacheMount, PvcStatus
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 
 ROOT = "/home/vllm/.cache/vllm"
 VLLM = {
@@ -33,7 +33,7 @@ VLLM = {
 
 def asking(text, **fields):
     """A pod that asks by annotation."""
-    return make_pod(claim="", annotations={MOUNT_ANNOTATION: text, **fields.pop("annotations", {})}, **fields)
+    return make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: text, **fields.pop("annotations", {})}, **fields)
 
 
 def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_variables():
@@ -98,13 +98,14 @@ def test_containers_share_a_copy_at_one_path_and_the_default_one_is_meant_where_
 
 def test_a_container_that_mounts_the_claim_there_gets_the_variables_alone():
     pod = make_pod(
-        {"name": "files", "mountPath": "/cache", "readOnly": True}, annotations={MOUNT_ANNOTATION: "kernels"}
+        {"name": "files", "mountPath": "/cache", "readOnly": True}, annotations={CACHE_MOUNT_ANNOTATION: "kernels"}
     )
     after = changed(pod, make_cache())
     assert copies(after) == []
     assert len(after["spec"]["containers"][0]["env"]) == 2
     written = changed(
-        make_pod({"name": "files", "mountPath": "/cache"}, annotations={MOUNT_ANNOTATION: "kernels"}), make_cache()
+        make_pod({"name": "files", "mountPath": "/cache"}, annotations={CACHE_MOUNT_ANNOTATION: "kernels"}),
+        make_cache(),
     )
     assert len(copies(written)) == 1
 

@@ -8,13 +8,13 @@ from webhook_pods import DIGEST, FORMER, IMAGE, NAMESPACE, PINNED, change, chang
 from accelkit.cachecontroller.filling import build_image_volume
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.gkm.conditions import ConditionType, state
-from accelkit.gkm.names import MOUNT_ANNOTATION
 from accelkit.gkm.objects import Delivery, PvcStatus
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 
 TOOLS = Tools(IMAGE, build_image_volume=build_image_volume)
 VERIFIED = state(ConditionType.VERIFIED, "Verified", holds=True)
 CLAIMED = make_pod(mount(readOnly=True))
-ASKING = make_pod(claim="", annotations={MOUNT_ANNOTATION: "kernels"})
+ASKING = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "kernels"})
 
 
 def image_cache(*conditions, **status):

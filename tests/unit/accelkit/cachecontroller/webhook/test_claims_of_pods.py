@@ -26,8 +26,8 @@ from webhook_pods import (
 
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.gkm.conditions import Condition, ConditionType, state
-from accelkit.gkm.names import PINNED_ANNOTATION, WRITABLE_ANNOTATION
 from accelkit.gkm.objects import PvcStatus
+from accelkit.model.keys import CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 READ_ONLY = {"persistentVolumeClaim": {"claimName": PINNED, "readOnly": True}}
 
@@ -46,7 +46,7 @@ def test_what_only_reads_gets_the_claim_of_one_digest(pod):
     after = changed(pod, make_cache())
     assert volumes(after) == {"files": READ_ONLY}
     assert copies(after) == []
-    assert after["metadata"]["annotations"] == {PINNED_ANNOTATION: DIGEST}
+    assert after["metadata"]["annotations"] == {CACHE_PINNED_ANNOTATION: DIGEST}
 
 
 def test_what_writes_gets_a_copy_of_its_own_limited_by_a_known_size():
@@ -69,7 +69,7 @@ def test_what_writes_gets_a_copy_of_its_own_limited_by_a_known_size():
         {"name": "files", "mountPath": "/accelkit/from", "readOnly": True},
         {"name": filling["name"], "mountPath": "/accelkit/to"},
     ]
-    assert after["metadata"]["annotations"][WRITABLE_ANNOTATION] == f"{filling['name']}={NAMESPACE}/{CLAIM}"
+    assert after["metadata"]["annotations"][CACHE_WRITABLE_ANNOTATION] == f"{filling['name']}={NAMESPACE}/{CLAIM}"
     assert writable_claims(after) == []
 
 
@@ -110,7 +110,7 @@ def test_a_container_that_another_webhook_adds_writes_into_the_copy_as_well():
 def test_a_pinned_claim_is_kept_and_never_written_to(claim):
     after = changed(make_pod(mount(), claim=claim), make_cache(previous_digests=[FORMER]))
     assert volumes(after)["files"]["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
-    assert after["metadata"]["annotations"][PINNED_ANNOTATION] == (DIGEST if claim == PINNED else FORMER)
+    assert after["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == (DIGEST if claim == PINNED else FORMER)
     assert writable_claims(after) == []
 
 
@@ -120,12 +120,12 @@ def test_a_digest_that_the_cache_does_not_have_is_told():
     assert "no digest that kernel cache kernels has" in done.warnings[0]
 
 
-@pytest.mark.parametrize("key", [PINNED_ANNOTATION, WRITABLE_ANNOTATION])
+@pytest.mark.parametrize("key", [CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION])
 @pytest.mark.parametrize("claim", ["", CLAIM, "another"])
 def test_what_users_write_into_our_annotations_is_not_believed(key, claim):
     pod = make_pod(claim=claim, annotations={key: "sha256:" + "0" * 64, "mine": "stays"})
     annotations = changed(pod, make_cache())["metadata"]["annotations"]
-    expected = {"mine": "stays", **({PINNED_ANNOTATION: DIGEST} if claim == CLAIM else {})}
+    expected = {"mine": "stays", **({CACHE_PINNED_ANNOTATION: DIGEST} if claim == CLAIM else {})}
     assert annotations == expected
 
 
@@ -165,7 +165,7 @@ def test_a_pod_waits_for_a_cache_that_is_not_verified_yet(fields):
     after = changed(make_pod(mount()), make_cache(**fields))
     assert volumes(after)["files"]["persistentVolumeClaim"] == {"claimName": CLAIM, "readOnly": True}
     # Admission policies refuse a pod of a cache without the annotation.
-    assert after["metadata"]["annotations"][PINNED_ANNOTATION] == ""
+    assert after["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == ""
     assert writable_claims(after) == []
 
 
@@ -252,10 +252,10 @@ def test_the_image_of_a_cache_takes_the_place_of_its_claim():
         "io.triton.cache",
         "io.triton.cache/k",
     ]
-    assert after["metadata"]["annotations"][PINNED_ANNOTATION] == DIGEST
+    assert after["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == DIGEST
     written = changed(make_pod(mount()), cache, tools=tools)
     assert copies(written)[0]["volumeMounts"][0]["subPath"] == "io.triton.cache"
-    assert written["metadata"]["annotations"][PINNED_ANNOTATION] == DIGEST
+    assert written["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == DIGEST
 
 
 def test_a_long_name_is_pinned_as_its_claim_is_called():

@@ -6,7 +6,7 @@ import pytest
 from webhook_pods import CLAIM, PINNED, change, changed, make_cache, make_pod, mount, volumes, writable_claims
 
 from accelkit.cachecontroller.webhook.copying import PREFIX
-from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 
 
 def filling(pod):
@@ -88,7 +88,7 @@ def test_a_pod_that_may_not_have_so_much_of_the_disk_is_told(limits, cache_bytes
     first, *others = [{"resources": {"limits": {"ephemeral-storage": each}}} if each else {} for each in limits]
     beside = [{"name": f"c-{number}", "image": "x", **each} for number, each in enumerate(others)]
     if asked:
-        pod = make_pod(claim="", main=first, beside=beside, annotations={MOUNT_ANNOTATION: CLAIM})
+        pod = make_pod(claim="", main=first, beside=beside, annotations={CACHE_MOUNT_ANNOTATION: CLAIM})
     else:
         pod = make_pod(mount(), main=first, beside=beside)
     done = change(pod, make_cache(cache_bytes=cache_bytes))

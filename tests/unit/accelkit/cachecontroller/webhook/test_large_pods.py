@@ -10,7 +10,7 @@ from webhook_pods import CLAIM, IMAGE, NAMESPACE, PINNED, make_cache, make_pod, 
 
 from accelkit.cachecontroller.webhook.mutation import Tools, mutate
 from accelkit.cachecontroller.webhook.pod_size import MOST_OF_CACHES, MOST_PARTS
-from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 
 
 def make_many(count, claim=CLAIM, **fields):
@@ -60,7 +60,7 @@ def test_a_pod_with_many_volumes_of_caches_is_refused_before_it_is_changed():
 )
 @pytest.mark.parametrize("claim", [CLAIM, "kernels-" + "00" * 6, ""])
 def test_a_pod_with_many_other_parts_is_refused_where_it_mounts_a_cache(fields, claim):
-    pod = make_pod(mount(), claim=claim, annotations={} if claim else {MOUNT_ANNOTATION: CLAIM}, **fields)
+    pod = make_pod(mount(), claim=claim, annotations={} if claim else {CACHE_MOUNT_ANNOTATION: CLAIM}, **fields)
     done = mutate(pod, NAMESPACE, [make_cache()], Tools(IMAGE))
     assert done.refusal.endswith("one that mounts a kernel cache may have 2000")
     assert not done.patch

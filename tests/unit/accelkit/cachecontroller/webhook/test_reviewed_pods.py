@@ -15,7 +15,7 @@ from webhook_pods import IMAGE, NAMESPACE, apply, make_cache, make_pod, mount, r
 from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
 from accelkit.cachecontroller.webhook.reviews import MOST_DELIMITERS, ReviewedPod, read_review
 from accelkit.cachecontroller.webhook.server import WebhookServer
-from accelkit.gkm.names import MOUNT_ANNOTATION, PINNED_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION
 from accelkit.serving.tls import Listen
 
 PATH = "/mutate-pods"
@@ -40,7 +40,11 @@ async def ask(server, pod, path=PATH, **fields):
 
 def with_new_fields(pod):
     """The pod, where a later version of Kubernetes has added a field to each object that is looked at."""
-    pod["metadata"]["annotations"] = {"team/owner~": "a", PINNED_ANNOTATION: "lie", **pod["metadata"]["annotations"]}
+    pod["metadata"]["annotations"] = {
+        "team/owner~": "a",
+        CACHE_PINNED_ANNOTATION: "lie",
+        **pod["metadata"]["annotations"],
+    }
     for part in (pod, pod["metadata"], pod["spec"], *pod["spec"]["volumes"], *pod["spec"]["containers"]):
         part.update(NEW_FIELDS)
     pod["spec"]["containers"][0]["volumeMounts"][0].update(NEW_FIELDS)
@@ -62,7 +66,7 @@ async def test_fields_that_are_not_decoded_stay_as_they_are(server):
     assert after["spec"]["containers"][0]["volumeMounts"][0]["someFieldOfALaterVersion"]
     assert after["spec"]["affinity"] == pod["spec"]["affinity"]
     assert after["metadata"]["annotations"]["team/owner~"] == "a"
-    assert after["metadata"]["annotations"][PINNED_ANNOTATION] != "lie"
+    assert after["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] != "lie"
 
 
 @pytest.mark.parametrize("annotations", [{"team": "a"}, {}, None])
@@ -71,7 +75,7 @@ async def test_a_lie_alone_is_removed_and_other_annotations_stay(server, annotat
     status, answer = await ask(server, pod)
     assert (status, answer) == (200, {"uid": "u-1", "allowed": True})
     if annotations is not None:
-        pod["metadata"]["annotations"] = {**annotations, PINNED_ANNOTATION: "lie"}
+        pod["metadata"]["annotations"] = {**annotations, CACHE_PINNED_ANNOTATION: "lie"}
         _, answer = await ask(server, pod)
         (step,) = json.loads(base64.b64decode(answer["patch"]))
         assert step == {"op": "remove", "path": "/metadata/annotations/cache.accelkit.io~1pinned"}
@@ -86,7 +90,7 @@ async def test_a_pod_without_annotations_gets_them_as_a_whole(server):
         assert first["path"] == "/metadata/annotations"
 
 
-ASKING = {"annotations": {MOUNT_ANNOTATION: "kernels"}}
+ASKING = {"annotations": {CACHE_MOUNT_ANNOTATION: "kernels"}}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ async def test_a_costly_pod_is_answered_without_its_memory(server, pod, allowed)
 
 
 async def test_an_annotation_that_is_a_book_is_refused(server):
-    _, answer = await ask(server, make_pod(claim="", annotations={MOUNT_ANNOTATION: "a," * 40_000}))
+    _, answer = await ask(server, make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "a," * 40_000}))
     assert "more than 65536 characters" in answer["status"]["message"]
 
 
@@ -127,7 +131,7 @@ async def test_an_annotation_that_is_a_book_is_refused(server):
     [
         [],
         {"spec": []},
-        {"metadata": {"annotations": {MOUNT_ANNOTATION: 1}}},
+        {"metadata": {"annotations": {CACHE_MOUNT_ANNOTATION: 1}}},
         {"spec": {"volumes": [1]}},
         {"metadata": ASKING, "spec": {"containers": {}}},
     ],

@@ -12,7 +12,7 @@ from webhook_pods import IMAGE, NAMESPACE, make_cache, make_pod, mount, review
 
 from accelkit.cachecontroller.webhook.mutation import Tools
 from accelkit.cachecontroller.webhook.server import WebhookServer
-from accelkit.gkm.names import MOUNT_ANNOTATION
+from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 from accelkit.serving.tls import Listen
 
 PATH = "/mutate-pods"
@@ -73,7 +73,7 @@ async def test_other_pods_and_other_requests_are_allowed_as_they_are(server):
 
 
 async def test_a_refusal_says_why(server):
-    answer = await ask(server, review(make_pod(annotations={MOUNT_ANNOTATION: "kernels=nobody"})))
+    answer = await ask(server, review(make_pod(annotations={CACHE_MOUNT_ANNOTATION: "kernels=nobody"})))
     assert answer["allowed"] is False
     assert answer["status"]["code"] == 403
     assert "the pod has main" in answer["status"]["message"]
@@ -113,12 +113,12 @@ async def test_an_unknown_claim_is_looked_up_once(server, known):
 
 
 async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
-    pod = make_pod(mount(), claim="data", annotations={MOUNT_ANNOTATION: "nothing"})
+    pod = make_pod(mount(), claim="data", annotations={CACHE_MOUNT_ANNOTATION: "nothing"})
     answer = await ask(server, review(pod))
     assert "does not have; it has kernels" in answer["status"]["message"]
     assert len(known["looked_up"]) == 1
     known["stored"] = [make_cache("late"), make_cache("later")]
-    pod = make_pod(claim="", annotations={MOUNT_ANNOTATION: "late,later=main:/there"})
+    pod = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "late,later=main:/there"})
     assert "patch" in await ask(server, review(pod))
 
 

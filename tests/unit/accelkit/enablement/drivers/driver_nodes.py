@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS, DriverNode, WrittenNode, convert_node
-from accelkit.inspection.provided_driver import KERNEL_LABEL
+from accelkit.enablement.drivers.nodes import DriverNode, WrittenNode, convert_node
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
 from accelkit.vendors.profiles import load_profiles
 
 KERNEL = "5.14.0-427.13.1.el9_4.x86_64"
@@ -54,7 +54,10 @@ def write_node(
             "labels": presence
             | (labels or {})
             | (
-                {KERNEL_LABEL: recorded, **{f"{VENDOR_LABELS}{vendor}": "true" for vendor in vendors}}
+                {
+                    DRIVER_KERNEL_LABEL: recorded,
+                    **{f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}": "true" for vendor in vendors},
+                }
                 if recorded
                 else {}
             ),

@@ -10,8 +10,9 @@ from accelkit.enablement.drivers.upgrading.validation import validate
 from accelkit.enablement.drivers.upgrading.waves import BoundPod, CardUsers, plan_waves
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Health
+from accelkit.model.keys import STAGES_ANNOTATION
 from accelkit.model.pod import MIRROR_ANNOTATION
-from accelkit.model.stage import STAGES_ANNOTATION, NodeState, Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.model.stage import NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 from accelkit.vendors.profiles import load_profiles
 
 CARDS = (build_card(0), build_card(1, vendor="amd"))

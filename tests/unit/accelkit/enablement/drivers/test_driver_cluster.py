@@ -19,17 +19,16 @@ from accelkit.enablement.drivers.cluster import (
 from accelkit.enablement.drivers.foreign import find_foreign_drivers
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.reading import find_fields, parse_requested_apis, read_slice_fields
-from accelkit.enablement.drivers.nodes import VENDOR_LABELS
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import read_drivers
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION, Phase, UpgradeRecord, write_record
+from accelkit.enablement.drivers.upgrading.record import Phase, UpgradeRecord, write_record
 from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
 from accelkit.errors import ApiError, ServiceError
-from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_UPGRADE_ANNOTATION, DRIVER_VENDOR_LABEL_PREFIX
 
 DRIVERS = read_drivers({"nvidia": {"version": "550", "image": "i:${DRIVER_VERSION}-${KERNEL_FULL_VERSION}"}})
-VENDOR = {f"{VENDOR_LABELS}nvidia": "true"}
+VENDOR = {f"{DRIVER_VENDOR_LABEL_PREFIX}nvidia": "true"}
 IMAGE = f"i:550-{KERNEL}"
 SETS = "/apis/apps/v1/namespaces/accelkit/daemonsets"
 PODS = "/api/v1/namespaces/accelkit/pods"
@@ -70,7 +69,7 @@ async def test_a_cluster_is_planned_as_it_is():
     )
     found = await plan(api)
     assert [each.nodes for each in found.plan.sets] == [("a",), ("b",)]
-    assert found.plan.labels == {"b": {KERNEL_LABEL: OTHER, **VENDOR}}
+    assert found.plan.labels == {"b": {DRIVER_KERNEL_LABEL: OTHER, **VENDOR}}
     assert found.obsolete.deletable == ("former",)
     assert (found.outdated, found.images, api.writes) == ((), {}, [])
 
@@ -142,7 +141,7 @@ async def test_outdated_are_nodes_with_other_pods_other_drivers_or_unfinished_up
     api = cluster(
         write_node("pod", recorded=KERNEL, cards=(build_card(driver="550"),)),
         write_node("agent", recorded=KERNEL, cards=(build_card(driver="535"),)),
-        write_node("resumed", recorded=KERNEL, cordoned=True, annotations={UPGRADE_ANNOTATION: record}),
+        write_node("resumed", recorded=KERNEL, cordoned=True, annotations={DRIVER_UPGRADE_ANNOTATION: record}),
         write_node("foreign", recorded=KERNEL, cordoned=True, cards=(build_card(driver="535"),)),
         write_node("current", recorded=KERNEL, cards=(build_card(driver="550"),)),
         write_node("unknown", recorded=KERNEL),
@@ -154,12 +153,12 @@ async def test_outdated_are_nodes_with_other_pods_other_drivers_or_unfinished_up
 
 
 async def test_the_kernel_is_recorded_and_forgotten_and_cordons_stay():
-    node = write_node("a", cordoned=True, annotations={UPGRADE_ANNOTATION: "{}"})
+    node = write_node("a", cordoned=True, annotations={DRIVER_UPGRADE_ANNOTATION: "{}"})
     api = cluster(node, write_node("b"))
-    await record_kernels(api, {"a": {KERNEL_LABEL: KERNEL}, "gone": {KERNEL_LABEL: KERNEL}})
-    assert api.objects[build_node_path("a")]["metadata"]["labels"][KERNEL_LABEL] == KERNEL
+    await record_kernels(api, {"a": {DRIVER_KERNEL_LABEL: KERNEL}, "gone": {DRIVER_KERNEL_LABEL: KERNEL}})
+    assert api.objects[build_node_path("a")]["metadata"]["labels"][DRIVER_KERNEL_LABEL] == KERNEL
     recorded = list_recorded(await list_driver_nodes(api))
-    assert recorded == {"a": {KERNEL_LABEL: KERNEL}}
+    assert recorded == {"a": {DRIVER_KERNEL_LABEL: KERNEL}}
     await forget_nodes(api, recorded)
     assert list_recorded(await list_driver_nodes(api)) == {}
     assert api.objects[build_node_path("a")]["spec"] == {"unschedulable": True}

@@ -7,7 +7,6 @@ import pytest
 from driver_nodes import build_node
 
 from accelkit.enablement.drivers.upgrading.record import (
-    UPGRADE_ANNOTATION,
     Phase,
     UpgradeRecord,
     advance,
@@ -16,12 +15,13 @@ from accelkit.enablement.drivers.upgrading.record import (
     read_record,
     write_record,
 )
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 TARGET = "550.54.14"
 
 
 def node(record=None, **changed):
-    annotations = {} if record is None else {UPGRADE_ANNOTATION: write_record(record)}
+    annotations = {} if record is None else {DRIVER_UPGRADE_ANNOTATION: write_record(record)}
     return build_node("a", annotations=annotations, **changed)
 
 
@@ -29,9 +29,9 @@ def apply(before, step):
     """The node as the API server has it after a step."""
     annotations = dict(before.annotations)
     if step.changed:
-        annotations.pop(UPGRADE_ANNOTATION, None)
+        annotations.pop(DRIVER_UPGRADE_ANNOTATION, None)
         if step.record is not None:
-            annotations[UPGRADE_ANNOTATION] = write_record(step.record)
+            annotations[DRIVER_UPGRADE_ANNOTATION] = write_record(step.record)
     unschedulable = before.unschedulable if step.unschedulable is None else step.unschedulable
     return msgspec.structs.replace(before, annotations=annotations, unschedulable=unschedulable)
 
@@ -165,7 +165,7 @@ def test_a_run_stops_where_another_one_began_anew():
 
 @pytest.mark.parametrize("text", ["", "{", '{"phase": "drain", "version": 2}', '{"phase": "other"}', "x" * 5000])
 def test_a_record_that_cannot_be_read_is_left_alone(text):
-    found = build_node("a", cordoned=True, annotations={UPGRADE_ANNOTATION: text})
+    found = build_node("a", cordoned=True, annotations={DRIVER_UPGRADE_ANNOTATION: text})
     record = UpgradeRecord(Phase.DRAIN)
     steps = [begin(found, TARGET, 1.0), advance(found, record, Phase.UPGRADE, 1.0), end(found, 1.0)]
     assert {(step.refusal, step.changed, step.unschedulable) for step in steps} == {("RecordUnreadable", False, None)}

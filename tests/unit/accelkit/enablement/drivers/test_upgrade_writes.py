@@ -11,9 +11,10 @@ from fake_api.server import FakeApi
 
 from accelkit.enablement.drivers.upgrading.cordon import take_step
 from accelkit.enablement.drivers.upgrading.drain import drain_cards
-from accelkit.enablement.drivers.upgrading.record import UPGRADE_ANNOTATION, Phase, advance, begin, end
+from accelkit.enablement.drivers.upgrading.record import Phase, advance, begin, end
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.paths import NODES, PODS, build_node_path
+from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 A = build_node_path("a")
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -72,7 +73,7 @@ async def test_a_refusal_says_the_next_step():
     api = cluster(ready="False")
     with pytest.raises(ServiceError, match=r"node a is not ready.*kubectl describe node"):
         await step(api, partial(begin, target="550", now=1.0))
-    assert UPGRADE_ANNOTATION not in api.objects[A]["metadata"]["annotations"]
+    assert DRIVER_UPGRADE_ANNOTATION not in api.objects[A]["metadata"]["annotations"]
 
 
 def add_pod(api, name, *, priority=0, resource="nvidia.com/gpu", owner="ReplicaSet"):

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
-from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.model.keys import PARTITIONING_ANNOTATION
 
 MEMORY = "accelkit.io/memory"
 HARD = Partition(taints=(MEMORY,))

@@ -10,8 +10,9 @@ from fake_api.patches import merge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accelkit.enablement.partitioning.changes import PARTITIONING_ANNOTATION, TaintedNode, plan_change
-from accelkit.enablement.partitioning.wishes import POOL_LABEL, ROLE_LABEL, Wish
+from accelkit.enablement.partitioning.changes import TaintedNode, plan_change
+from accelkit.enablement.partitioning.wishes import Wish
+from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 
 MEMORY = "accelkit.io/memory"
 OURS = {"key": MEMORY, "value": "accelkit", "effect": "NoSchedule"}

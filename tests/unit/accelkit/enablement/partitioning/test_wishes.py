@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.partitioning.wishes import POOL_LABEL, ROLE_LABEL, Wish, build_wishes
+from accelkit.enablement.partitioning.wishes import Wish, build_wishes
 from accelkit.errors import ConfigurationError
+from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
 KNOWN = ["a", "b", "c"]
 

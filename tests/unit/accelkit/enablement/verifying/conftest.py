@@ -17,17 +17,9 @@ from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.label_record import LABELS_ANNOTATION
-from accelkit.model.stage import (
-    STAGES_ANNOTATION,
-    NodeState,
-    Outcome,
-    Stage,
-    StageRecord,
-    StageResult,
-    write_record,
-)
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION
+from accelkit.model.stage import NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 
 GIB = 2**30
 TOKENS_PATH = "serviceaccounts/accelkit-inspector/token"

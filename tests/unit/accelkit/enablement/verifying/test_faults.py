@@ -14,9 +14,9 @@ from http_service import ServedApi
 
 from accelkit.cli import main
 from accelkit.errors import ApiError
-from accelkit.inspection.provided_driver import KERNEL_LABEL
 from accelkit.model.card import Health
-from accelkit.model.stage import NEEDS, STAGES_ANNOTATION, Stage
+from accelkit.model.keys import DRIVER_KERNEL_LABEL, STAGES_ANNOTATION
+from accelkit.model.stage import NEEDS, Stage
 
 
 def lose_driver(node):
@@ -24,7 +24,7 @@ def lose_driver(node):
 
 
 def start_another_kernel(node):
-    node.labels[KERNEL_LABEL] = node.info["kernelVersion"]
+    node.labels[DRIVER_KERNEL_LABEL] = node.info["kernelVersion"]
     node.info["kernelVersion"] = "6.8.0-99"
 
 

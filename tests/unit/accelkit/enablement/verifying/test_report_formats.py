@@ -16,7 +16,8 @@ from accelkit.enablement.report.formats import FILE_NAMES, ReportFormat, write_r
 from accelkit.enablement.report.problems import list_problems
 from accelkit.enablement.report.values import StageReport, find_exit_code, find_worst
 from accelkit.model.card import Health
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult
+from accelkit.model.keys import STAGES_ANNOTATION
+from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult
 
 HOSTILE = (
     "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> ]]> &lt; $style "

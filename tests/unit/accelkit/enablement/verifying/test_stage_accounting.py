@@ -15,7 +15,8 @@ from accelkit.enablement.report.problems import describe_accounting
 from accelkit.enablement.verifying import verify_cluster
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS, build_config_maps_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, HeldDevices, HeldPod, encode_allocations
 
 GIB = 2**30

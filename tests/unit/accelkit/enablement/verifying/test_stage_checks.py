@@ -7,7 +7,8 @@ import hashlib
 import pytest
 
 from accelkit.model.card import Card
-from accelkit.model.stage import STAGES_ANNOTATION, NodeState, Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.model.keys import STAGES_ANNOTATION
+from accelkit.model.stage import NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 
 CHECK, PLACED = Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.enablement.facts.node_facts import Holders
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.stage import Stage
 
 DISCOVER = Stage.DISCOVER

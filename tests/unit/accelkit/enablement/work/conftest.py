@@ -13,8 +13,7 @@ from accelkit.enablement.work.pods import CheckPods, name_pod
 from accelkit.enablement.work.reasons import REASONS
 from accelkit.enablement.work.run import check_nodes
 from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS
 from accelkit.model.stage import Outcome
 

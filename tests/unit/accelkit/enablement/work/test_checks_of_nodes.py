@@ -13,7 +13,7 @@ from accelkit.enablement.work import pod_life, run
 from accelkit.enablement.work.pods import RUN_ANNOTATION, name_pod
 from accelkit.enablement.work.run import check_nodes
 from accelkit.errors import ApiError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.stage import Stage
 
 GIB = 2**30

@@ -9,7 +9,7 @@ from check_results import PASSED, evidence, outcomes
 
 from accelkit.enablement.work import run
 from accelkit.errors import ServiceError
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.stage import Stage
 
 GIB = 2**30

@@ -12,7 +12,8 @@ from accelkit.extender.groups import pod_groups
 from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.extender.preemption import evictor, refusals
 from accelkit.kube.paths import NODES, PODS, build_pod_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
 

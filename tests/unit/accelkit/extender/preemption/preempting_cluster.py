@@ -12,8 +12,9 @@ from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
+from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.inventory import encode_inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.pod import Node, Pod
 from accelkit.vendors.dialects import load_dialects
 

@@ -14,8 +14,8 @@ from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
 from accelkit.extender.simulation import turns
+from accelkit.model.keys import CHECK_RUN_ANNOTATION
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
-from accelkit.model.pod import CHECK_RUN_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
 

@@ -12,10 +12,11 @@ from accelkit.extender.stages.metrics import StageTexts
 from accelkit.extender.stages.records import NodeStages, StageRecords
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
+from accelkit.model.inventory import Inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION, STAGES_ANNOTATION
 from accelkit.model.node_state import describe_state
 from accelkit.model.pod import Node
-from accelkit.model.stage import STAGES_ANNOTATION, Outcome, Stage, StageRecord, StageResult, write_record
+from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult, write_record
 
 CARDS = (Card("a", "amd", "m", 16), Card("b", "nvidia", "m", 16, driver_version="570.1"))
 STATE = describe_state("boot-1", "6.8.0", CARDS)

@@ -16,7 +16,8 @@ from accelkit.extender.waking.waker import Waker
 from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
+from accelkit.model.inventory import encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects

@@ -21,7 +21,8 @@ from accelkit.kernelcache.compatibility.verdicts import (
 from accelkit.kernelcache.formats import ImageLabels, Target
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 
 H100 = GpuFacts(id="h", backend="cuda", arch="90", product="NVIDIA H100 80GB HBM3", cuda_version="12.4")
 MI210 = GpuFacts(id="m", backend="hip", arch="gfx90a")

@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from support.pods import build_container, build_pod
 
 from accelkit.inspection.card_faults import find_card_fault
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
 from accelkit.model.card_loss import GONE_FROM_NODE
 from accelkit.model.inventory import Inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.card_metrics.collector import CardCollector
 from accelkit.node.card_metrics.holders import list_holdings

@@ -11,8 +11,9 @@ from fake_api.server import FakeApi
 from standin_nvml import Limits, StandinCard
 from support.pods import build_pod
 
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml

@@ -8,7 +8,7 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError
 from accelkit.kube.paths import NODES, build_collection_path, build_group_path, build_node_path, build_object_path
 from accelkit.model.card import Card
-from accelkit.model.label_record import LABELS_ANNOTATION
+from accelkit.model.keys import LABELS_ANNOTATION
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 

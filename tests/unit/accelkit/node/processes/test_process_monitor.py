@@ -13,8 +13,9 @@ from support.pods import build_container, build_pod
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics

@@ -5,7 +5,8 @@ import pytest
 
 from accelkit.errors import InventoryError
 from accelkit.model.card import Card, Link
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
+from accelkit.model.inventory import Inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.labelled_nodes.offer import NOTHING, add_offer, build_inventory, read_offer
