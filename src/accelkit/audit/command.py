@@ -13,13 +13,13 @@ from rich.text import Text
 
 from accelkit.audit.comparison import UNREADABLE_KINDS, Audit
 from accelkit.audit.evidence import Ledger, ask_if_possible, audit_cluster
+from accelkit.command_options import extender_option, installation_namespace_option, kubeconfig_option
 from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _DIFFERS = 3
 _WITHOUT = "audit without the ledger with --no-ledger"
 
@@ -31,11 +31,11 @@ _WITHOUT = "audit without the ledger with --no-ledger"
     "a ledger or allocations of a node that cannot be read.",
 )
 @click.argument("nodes", nargs=-1)
-@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
+@extender_option
 @extender_options
 @click.option("--no-ledger", is_flag=True, help="Do not ask the extender, and compare the other sides only.")
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
-@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@kubeconfig_option
+@installation_namespace_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),

@@ -12,8 +12,9 @@ from accelkit import __version__
 from accelkit.cacheagent.agent import AgentOptions, run
 from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS
 from accelkit.cacheagent.planning.world import GIB
+from accelkit.command_options import kubeconfig_option, log_folder_option, log_format_option, trusted_root_option
 from accelkit.gkm.names import HOST_FOLDER
-from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
+from accelkit.kernelcache.commands.options import read_settings, registry_options
 from accelkit.logs import LogFormat, set_up_service_log
 
 _LOG = "accelkit-cache-agent"
@@ -22,9 +23,7 @@ _LOG = "accelkit-cache-agent"
 @click.command("cache-agent", short_help="Prepare verified kernel caches on this node.")
 @click.version_option(__version__, prog_name="accelkit cache-agent")
 @click.option("--node", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account, else KUBECONFIG."
-)
+@kubeconfig_option
 @click.option("--namespace", envvar="POD_NAMESPACE", default="", help="Where the pull secrets of ClusterGKMCaches are.")
 @click.option(
     "--folder",
@@ -56,12 +55,7 @@ _LOG = "accelkit-cache-agent"
     show_default=True,
     help="Of the disk, what must stay free, where that is more; kubelets evict pods at 10, and delete images at 15.",
 )
-@click.option(
-    "--trusted-root",
-    envvar="ACCELKIT_TRUSTED_ROOT",
-    type=FILE,
-    help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
-)
+@trusted_root_option
 @click.option(
     "--scan-folder",
     envvar="ACCELKIT_SCAN_FOLDER",
@@ -83,20 +77,8 @@ _LOG = "accelkit-cache-agent"
     default=0,
     help="Port of /metrics and /healthz; 0 for none.",
 )
-@click.option(
-    "--log-dir",
-    envvar="ACCELKIT_LOG_DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the log file; without it the log goes to stdout alone.",
-)
-@click.option(
-    "--log-format",
-    envvar="ACCELKIT_LOG_FORMAT",
-    type=click.Choice([each.value for each in LogFormat]),
-    default=LogFormat.TEXT.value,
-    show_default=True,
-    help="Lines of text, or one JSON object for each.",
-)
+@log_folder_option
+@log_format_option
 @registry_options
 def cache_agent(
     *,

@@ -11,8 +11,15 @@ import click
 from accelkit import __version__
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.service import ControllerOptions, run
+from accelkit.command_options import (
+    EXISTING_FILE,
+    kubeconfig_option,
+    log_format_option,
+    own_namespace_option,
+    trusted_root_option,
+)
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.commands.options import FILE, read_settings, registry_options
+from accelkit.kernelcache.commands.options import read_settings, registry_options
 from accelkit.kube.lease import parse_lease
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.serving.tls import Listen, TlsFiles, make_context
@@ -23,21 +30,14 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
 
 @click.command("cache-controller", short_help="Verify kernel caches of the cluster, and make their claims.")
 @click.version_option(__version__, prog_name="accelkit cache-controller")
-@click.option("--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Where accelkit runs.")
-@click.option(
-    "--kubeconfig", envvar="ACCELKIT_KUBECONFIG", type=FILE, help="Default: the pod's service account, else KUBECONFIG."
-)
+@own_namespace_option
+@kubeconfig_option
 @click.option(
     "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica writes."
 )
 @click.option("--identity", required=True, envvar="POD_NAME", help="Our name, unique among the replicas (POD_NAME).")
 @click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="Image of Jobs and init containers, accelkit's.")
-@click.option(
-    "--trusted-root",
-    type=FILE,
-    envvar="ACCELKIT_TRUSTED_ROOT",
-    help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
-)
+@trusted_root_option
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
@@ -69,19 +69,12 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
     help="Port of /healthz, /readyz, /version, /metrics, without TLS.",
 )
 @click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port of the webhook of pods.")
-@click.option("--webhook-cert", type=FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
-@click.option("--webhook-key", type=FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
+@click.option("--webhook-cert", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
+@click.option("--webhook-key", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
 @click.option(
     "--job-service-account", default="", envvar="ACCELKIT_JOB_SERVICE_ACCOUNT", help="Of Jobs that fill claims."
 )
-@click.option(
-    "--log-format",
-    type=click.Choice([each.value for each in LogFormat]),
-    default="text",
-    show_default=True,
-    envvar="ACCELKIT_LOG_FORMAT",
-    help="Lines of text, or one JSON object per line.",
-)
+@log_format_option
 @registry_options
 def cache_controller(**options: Any) -> None:
     """Give each GKMCache a verified digest, and its pods claims on it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import FILE, kubeconfig_option
 from accelkit.defragmentation.applying import HOLD_MARGIN_SECONDS, Applier
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
@@ -24,7 +25,6 @@ from accelkit.placement.sharing.rules_text import parse_rules
 from accelkit.plugins.policies import list_policy_names, load_policy
 from accelkit.vendors.dialects import list_dialect_names
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_BOUND = 3
 
 
@@ -61,10 +61,10 @@ _NOT_BOUND = 3
 )
 @click.option(
     "--sharing-rules",
-    type=_FILE,
+    type=FILE,
     help="The extender's file of quotas and reserved cards; without it none are known.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@kubeconfig_option
 @output_option
 def defrag(  # noqa: PLR0917 - click passes options by name
     only_plan: bool,  # noqa: FBT001 - the same

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import FILE, installation_namespace_option, kubeconfig_option
 from accelkit.enablement.report.formats import ReportFormat, write_report
 from accelkit.enablement.report.text import build_table
 from accelkit.enablement.report.values import StageReport
@@ -17,8 +18,6 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import print_value
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command(
     "verify",
@@ -27,8 +26,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "3 something is stale or not known, 4 something failed or the accounting differs.",
 )
 @click.argument("nodes", nargs=-1)
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
-@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@kubeconfig_option
+@installation_namespace_option
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
@@ -43,7 +42,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="How to write it.",
 )
-@click.option("--output-file", type=_FILE, help="Write it there, and print the text.")
+@click.option("--output-file", type=FILE, help="Write it there, and print the text.")
 def verify(  # noqa: PLR0917 - click passes options by name
     nodes: tuple[str, ...],
     kubeconfig: Path | None,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from accelkit.command_options import FILE, kubeconfig_option
 from accelkit.examples.custom import NO_CUSTOM, Custom, read_custom
 from accelkit.examples.deployment import ObjectChange, deploy, undeploy
 from accelkit.examples.example import (
@@ -27,7 +28,6 @@ from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
@@ -53,11 +53,10 @@ def _custom_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
     ]
     for name, variable, what in reversed(options):
-        command = click.option(name, envvar=variable, show_envvar=True, type=_FILE, help=f"File with {what}.")(command)
+        command = click.option(name, envvar=variable, show_envvar=True, type=FILE, help=f"File with {what}.")(command)
     return command
 
 
-_kubeconfig = click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
 _timeout = click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=180.0, show_default=True, help="Seconds for all."
 )
@@ -134,7 +133,7 @@ def clean_command(output: Path) -> None:
 @_set
 @click.option("--output", type=_FOLDER, help="Write the files there too.")
 @_timeout
-@_kubeconfig
+@kubeconfig_option
 @_custom_options
 def deploy_command(
     set_name: str, output: Path | None, timeout: float, kubeconfig: Path | None, **files: Path | None
@@ -158,7 +157,7 @@ def deploy_command(
 @examples.command("undeploy", short_help="Take a set of examples out of a cluster.")
 @_set
 @_timeout
-@_kubeconfig
+@kubeconfig_option
 def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
     """Delete the examples of a SET with their namespaces, and wait until they are gone.
 

@@ -8,6 +8,7 @@ import click
 import uvloop
 
 from accelkit import __version__
+from accelkit.command_options import FILE, kubeconfig_option, log_folder_option, log_format_option
 from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.extender.leadership import parse_replica
 from accelkit.extender.listen import parse_listen, parse_reads
@@ -19,16 +20,14 @@ from accelkit.plugins.policies import list_policy_names, load_policy
 from accelkit.serving.tls import CLIENT_NAME, Listen
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command(short_help="Serve kube-scheduler.")
 @click.version_option(__version__, prog_name="accelkit extender")
 @click.option("--listen", default="0.0.0.0:32766", show_default=True, help="Address and port to serve on.")
 @click.option("--plain-http", is_flag=True, help="Serve without TLS; on the loopback address only.")
-@click.option("--tls-cert", type=_FILE, help="Certificate chain of this server (PEM).")
-@click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
-@click.option("--client-ca", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
+@click.option("--tls-cert", type=FILE, help="Certificate chain of this server (PEM).")
+@click.option("--tls-key", type=FILE, help="Its private key (PEM).")
+@click.option("--client-ca", type=FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option(
     "--client-name",
     "client_names",
@@ -64,10 +63,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sharing-rules",
     envvar="ACCELKIT_SHARING_RULES",
-    type=_FILE,
+    type=FILE,
     help="YAML file with quotas of namespaces and reserved cards; read again whenever it changes.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@kubeconfig_option
 @click.option(
     "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
 )
@@ -134,19 +133,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Evict pods for one of higher priority where node totals fit but no card does.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice([each.value for each in LogFormat]),
-    default="text",
-    show_default=True,
-    help="Lines of text, or one JSON object per line.",
-)
-@click.option(
-    "--log-dir",
-    envvar="ACCELKIT_LOG_DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the log file; without it the log goes to stdout alone.",
-)
+@log_format_option
+@log_folder_option
 def extender(  # noqa: PLR0917 - click passes options by name
     listen: str,
     plain_http: bool,  # noqa: FBT001 - the same

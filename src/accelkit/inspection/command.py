@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import extender_option, installation_namespace_option, kubeconfig_option
 from accelkit.inspection.extender_client import (
     ask_extender,
     extender_options,
@@ -20,17 +21,15 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("inspect", short_help="Show cards and who holds them.")
 @click.argument("node", required=False)
 @click.option(
     "--from-api", is_flag=True, help="Read nodes and pods from the API server instead of asking the extender."
 )
-@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
+@extender_option
 @extender_options
-@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@installation_namespace_option
 @click.option(
     "--layout",
     type=click.Choice(["accelkit", "aliyun"]),
@@ -38,7 +37,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Whose table; `aliyun` is that of kubectl inspect gpushare.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@kubeconfig_option
 @output_option
 def inspect(  # noqa: PLR0917 - click passes options by name
     node: str | None,

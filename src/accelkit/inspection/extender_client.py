@@ -14,13 +14,13 @@ import aiohttp
 import click
 import msgspec
 
+from accelkit.command_options import FILE
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
 
 _Answer = TypeVar("_Answer")
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = 15
 # A simulation takes its time, so that kube-scheduler need not.
 _QUESTION_SECONDS = 60
@@ -40,9 +40,9 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Without --extender: name of its Service, to which the API server proxies.",
         ),
         click.option("--server-name", help="The name in the extender's certificate, where the URL has another one."),
-        click.option("--key", type=_FILE, help="Its private key (PEM)."),
-        click.option("--cert", type=_FILE, help="Client certificate (PEM), for https."),
-        click.option("--ca", type=_FILE, help="Authority of the extender's certificate (PEM), for https."),
+        click.option("--key", type=FILE, help="Its private key (PEM)."),
+        click.option("--cert", type=FILE, help="Client certificate (PEM), for https."),
+        click.option("--ca", type=FILE, help="Authority of the extender's certificate (PEM), for https."),
     ):
         command = option(command)
     return command

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
+from accelkit.command_options import kubeconfig_option, log_folder_option, log_format_option
 from accelkit.errors import ConfigurationError, ProfileError
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.card import MAX_MEMORY_FACTOR
@@ -46,9 +47,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     show_default=True,
     help="Whose resource names the node advertises.",
 )
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
-)
+@kubeconfig_option
 @click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
@@ -106,19 +105,8 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     type=click.Path(path_type=Path),
     help="Folder in which `accelkit process-scan` tells which processes have cards open; without it nobody looks.",
 )
-@click.option(
-    "--log-dir",
-    envvar="ACCELKIT_LOG_DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the log file; without it the log goes to stdout alone.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice([each.value for each in LogFormat]),
-    default=LogFormat.TEXT.value,
-    show_default=True,
-    help="Lines of text, or one JSON object for each.",
-)
+@log_folder_option
+@log_format_option
 def node_agent(  # noqa: PLR0917 - click passes options by name
     node_name: str,
     host_root: Path,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import click
 
 from accelkit import __version__
+from accelkit.command_options import kubeconfig_option, log_format_option, own_namespace_option
 from accelkit.kube.lease import parse_lease
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.stage import Stage
@@ -20,20 +20,14 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialects
 _PORT = click.IntRange(1, 65535)
 _SHARE = click.FloatRange(0, 1)
 _SECONDS = click.FloatRange(min=1)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehand
 _DEFAULTS = RemediationSettings()
 
 
 @click.command("remediation", short_help="Isolate, drain and give back cards that failed.")
 @click.version_option(__version__, prog_name="accelkit remediation")
-@click.option("--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Where accelkit runs.")
-@click.option(
-    "--kubeconfig",
-    envvar="ACCELKIT_KUBECONFIG",
-    type=_FILE,
-    help="Default: the pod's service account, else KUBECONFIG.",
-)
+@own_namespace_option
+@kubeconfig_option
 @click.option(
     "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica acts."
 )
@@ -110,14 +104,7 @@ _DEFAULTS = RemediationSettings()
     "--pause-seconds", type=_SECONDS, default=10.0, show_default=True, help="Between two passes over all nodes."
 )
 @click.option("--metrics-port", type=_PORT, help="Port of /healthz, /readyz, /version, /metrics, without TLS.")
-@click.option(
-    "--log-format",
-    type=click.Choice([each.value for each in LogFormat]),
-    default="text",
-    show_default=True,
-    envvar="ACCELKIT_LOG_FORMAT",
-    help="Lines of text, or one JSON object per line.",
-)
+@log_format_option
 def remediation(**options: Any) -> None:
     """Isolate cards that failed, let their pods leave, and give the cards back once they are mended."""
     set_up_service_log("remediation", None, LogFormat(options["log_format"]))

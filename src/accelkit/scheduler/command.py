@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from accelkit import __version__
+from accelkit.command_options import kubeconfig_option
 from accelkit.errors import AccelkitError, ConfigurationError
 from accelkit.kube.connection import load_connection
 from accelkit.scheduler.actions import ACTIONS, perform
@@ -39,9 +40,7 @@ from accelkit.scheduler.host.host import LocalHost
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where the host's files lie.",
 )
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
-)
+@kubeconfig_option
 def config_manager(action: str, spec_file: BinaryIO, root: Path, kubeconfig: Path | None) -> None:
     """Switch the kube-scheduler of this host to call the extender, and back.
 

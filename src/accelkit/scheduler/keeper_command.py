@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from accelkit import __version__
+from accelkit.command_options import kubeconfig_option
 from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -41,9 +42,7 @@ from accelkit.scheduler.keeper import COMPONENT, Keeper
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where the host's files lie.",
 )
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
-)
+@kubeconfig_option
 def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path, kubeconfig: Path | None) -> None:
     """Switch the kube-scheduler of this host again, whenever its manifest was written anew.
 

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from rich.table import Table
 
+from accelkit.command_options import FILE
 from accelkit.output import output_option, print_value
 from accelkit.simulator.rankings import RANKINGS
 from accelkit.simulator.replay import Replay, replay
@@ -16,16 +17,13 @@ from accelkit.simulator.stays import draw_lifetimes
 from accelkit.simulator.trace import read_lifetimes, read_nodes, read_tasks
 from accelkit.simulator.turnover import Turnover, replay_turnover
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _LOAD: Final = 1.3
 _STEADY_LOAD: Final = 0.95
 
 
 @click.command(short_help="Replay a trace: what a policy makes of it.")
-@click.option("--nodes", type=_FILE, required=True, help="CSV of nodes: sn, cpu_milli, memory_mib, gpu, model.")
-@click.option(
-    "--pods", type=_FILE, required=True, help="CSV of tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli."
-)
+@click.option("--nodes", type=FILE, required=True, help="CSV of nodes: sn, cpu_milli, memory_mib, gpu, model.")
+@click.option("--pods", type=FILE, required=True, help="CSV of tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli.")
 @click.option("--policy", type=click.Choice(RANKINGS), required=True, help="Who chooses among the nodes that fit.")
 @click.option("--seed", type=int, default=42, show_default=True, help="Fixes the mix of tasks and their order.")
 @click.option(
@@ -36,7 +34,7 @@ _STEADY_LOAD: Final = 0.95
 )
 @click.option(
     "--lifetimes",
-    type=_FILE,
+    type=FILE,
     help="Have tasks leave: CSV with creation_time and deletion_time, in seconds. It is the list of --pods itself where"
     " that has them; of another list, lifetimes are drawn.",
 )

@@ -11,6 +11,7 @@ import click
 import uvloop
 
 from accelkit import __version__
+from accelkit.command_options import FILE
 from accelkit.errors import ConfigurationError
 from accelkit.extender.gas.card_order import CardOrder
 from accelkit.extender.listen import parse_listen
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 DIALECT: Final = "gas"
 # Of kube-scheduler's own certificate, which kubeadm gives it.
 _SCHEDULER: Final = "system:kube-scheduler"
-_FILE = click.Path(path_type=Path, dir_okay=False)
 # Its flags may be written with one dash, and those that are true or false without a value.
 _BOOLEAN: Final[dict[str, Any]] = {"type": bool, "is_flag": False, "flag_value": "true", "default": False}
 
@@ -40,11 +40,11 @@ class _GoFlags(click.Command):
 
 @click.command("gas-extender", cls=_GoFlags, short_help="Serve kube-scheduler in the place of Intel's GAS.")
 @click.version_option(__version__, prog_name="accelkit gas-extender")
-@click.option("--kubeConfig", "kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@click.option("--kubeConfig", "kubeconfig", type=FILE, help="Default: KUBECONFIG, else the pod's service account.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9001, show_default=True, help="Port to serve on.")
-@click.option("--cert", type=_FILE, help="Certificate chain of this server (PEM).")
-@click.option("--key", type=_FILE, help="Its private key (PEM).")
-@click.option("--cacert", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
+@click.option("--cert", type=FILE, help="Certificate chain of this server (PEM).")
+@click.option("--key", type=FILE, help="Its private key (PEM).")
+@click.option("--cacert", type=FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option(
     "--clientName",
     "client_names",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import extender_option, kubeconfig_option
 from accelkit.inspection.explanation.explanation import Explanation, explain_pod
 from accelkit.inspection.explanation.extender import NAMESPACE_OPTION, Extender
 from accelkit.inspection.explanation.pods import read_pod_in_question
@@ -17,7 +18,6 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 # A simulation takes its time, so that kube-scheduler need not.
 _SECONDS = 60.0
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -34,10 +34,16 @@ _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
     metavar="[NAMESPACE/]POD",
     help="As if this pod were gone; its UID will do, too. May be repeated.",
 )
-@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
+@extender_option
 @extender_options
-@click.option(NAMESPACE_OPTION, "house", default="accelkit", show_default=True, help="Where accelkit runs.")
-@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@click.option(
+    NAMESPACE_OPTION,
+    "installed_in",
+    default="accelkit",
+    show_default=True,
+    help="Namespace in which accelkit is installed.",
+)
+@kubeconfig_option
 @output_option
 def explain(  # noqa: PLR0917 - click passes options by name
     pod: str,
@@ -51,7 +57,7 @@ def explain(  # noqa: PLR0917 - click passes options by name
     key: Path | None,
     server_name: str | None,
     service: str,
-    house: str,
+    installed_in: str,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
@@ -62,7 +68,7 @@ def explain(  # noqa: PLR0917 - click passes options by name
     async def ask(at: Address | None) -> Explanation:
         async with ApiClient(load_connection(kubeconfig), timeout_seconds=_SECONDS) as api:
             found = await read_pod_in_question(api, namespace, pod)
-            return await explain_pod(found, Extender(api, at, house, service), nodes=nodes, without=gone)
+            return await explain_pod(found, Extender(api, at, installed_in, service), nodes=nodes, without=gone)
 
     explanation = asyncio.run(ask(at))
     print_value(explanation, output, lambda: build_explanation_table(explanation, every=every))

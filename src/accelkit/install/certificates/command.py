@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import kubeconfig_option
 from accelkit.install.certificates.renewal import run_renewal
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -39,11 +40,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="How many days before its end a certificate is renewed, or warned about.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Default: KUBECONFIG, else the pod's service account.",
-)
+@kubeconfig_option
 def renew_certificates(  # noqa: PLR0917 - click passes options by name
     namespace: str, secrets: tuple[str, ...], authority: Path, watch: Path, renew_days: int, kubeconfig: Path | None
 ) -> None:

@@ -6,21 +6,20 @@ from pathlib import Path
 
 import click
 
+from accelkit.command_options import EXISTING_FILE
 from accelkit.kernelcache.signatures.artifact import verify_artifact
 from accelkit.kernelcache.signatures.keys import load_public_keys
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.policy import Signer
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command("verify-bundle", short_help="Verify a Sigstore bundle about a file.")
-@click.option("--bundle", required=True, type=_FILE, help="Sigstore bundle, JSON.")
+@click.option("--bundle", required=True, type=EXISTING_FILE, help="Sigstore bundle, JSON.")
 @click.option("--certificate-identity", help="Subject that the certificate must name, exactly.")
 @click.option("--certificate-oidc-issuer", help="Issuer that must have vouched for it, exactly.")
-@click.option("--key", type=_FILE, help="Public key in PEM format, instead of identity and issuer.")
-@click.option("--trusted-root", type=_FILE, help="Trusted root, JSON; without it that of the public instance.")
+@click.option("--key", type=EXISTING_FILE, help="Public key in PEM format, instead of identity and issuer.")
+@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON; without it that of the public instance.")
 @click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead.")
 @click.argument("file_or_digest")
 def verify_bundle(

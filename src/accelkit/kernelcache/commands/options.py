@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from accelkit.command_options import EXISTING_FILE, trusted_root_option
 from accelkit.errors import ApiError, RegistryError
 from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts, WorkloadFacts
@@ -19,7 +19,6 @@ from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, loa
 _Result = TypeVar("_Result")
 _Command = Callable[..., Any]
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 # Nothing was learnt about the image: the registry or the trusted root was not there.
 UNKNOWN = 3
 
@@ -30,14 +29,14 @@ def registry_options(command: _Command) -> _Command:
         click.option(
             "--registry-config",
             *("registry_config",),
-            type=FILE,
+            type=EXISTING_FILE,
             multiple=True,
             help="Log-ins, as Docker's config.json or a pull secret's file; default: those of Docker's user.",
         ),
         click.option(
             "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Ask HOST before REGISTRY; repeatable."
         ),
-        click.option("--registry-ca", type=FILE, help="PEM file of authorities trusted beside the system's."),
+        click.option("--registry-ca", type=EXISTING_FILE, help="PEM file of authorities trusted beside the system's."),
         click.option(
             "--plain-http",
             multiple=True,
@@ -53,15 +52,10 @@ def policy_options(command: _Command) -> _Command:
     """Who may sign; arrives as `policy`, `trusted_root` and `namespace`."""
     for option in (
         click.option("--namespace", help="Namespace for which the policies are asked."),
-        click.option(
-            "--trusted-root",
-            type=FILE,
-            envvar="ACCELKIT_TRUSTED_ROOT",
-            help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
-        ),
+        trusted_root_option,
         click.option(
             "--policy",
-            type=FILE,
+            type=EXISTING_FILE,
             envvar="ACCELKIT_SIGNER_POLICY",
             help="Signer policies, YAML (ACCELKIT_SIGNER_POLICY).",
         ),
@@ -79,7 +73,11 @@ def card_options(command: _Command) -> _Command:
             help="Newest CUDA that the cards' NVIDIA driver supports, as nvidia-smi shows it, e.g. 12.4.",
         ),
         click.option("--driver-version", metavar="VERSION", help="The cards' NVIDIA driver, e.g. 550.54.14."),
-        click.option("--kubeconfig", type=FILE, help="With --node; default: KUBECONFIG, else ~/.kube/config."),
+        click.option(
+            "--kubeconfig",
+            type=EXISTING_FILE,
+            help="Kubeconfig of the cluster, for --node. Default: KUBECONFIG, else ~/.kube/config.",
+        ),
         click.option("--node", help="Judge against the cards of this node, as its inventory tells them."),
         click.option(
             "--card",
