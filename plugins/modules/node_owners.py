@@ -110,7 +110,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.ownership.fate import Fate
-    from accelkit.enablement.ownership.looking import look_at_owners
+    from accelkit.enablement.ownership.survey import survey_owners
     from accelkit.vendors.dialects import load_dialects, load_served_dialect
 
 
@@ -166,7 +166,7 @@ async def _look(api, given):
     served = load_served_dialect(given["dialect"])
     counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.asking}
     # What our agents serve is another plugin's until the node says that it is ours.
-    return await look_at_owners(
+    return await survey_owners(
         api,
         nodes=given["nodes"],
         adopt=given["adopt"],

@@ -39,8 +39,8 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
 from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
-from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.node.reconciliation.snapshot import group_devices_by_pod
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.profiles import load_profiles
 

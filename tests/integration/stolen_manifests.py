@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import CLAIMS, ObjectName
 from accelkit.cachecontroller.deciding.volume_manifests import build_claim, build_volume
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery
 from accelkit.cachecontroller.filling.manifests import write_claim, write_job, write_settings
 from accelkit.cachecontroller.filling.objects import Target
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, ObjectName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 
@@ -74,7 +74,7 @@ class Manifests:
     @property
     def daemon_set(self) -> Json:
         """Pods that hold an image on their nodes."""
-        ((_, body),) = ImageDelivery(self.settings).plan(self.cache, SeenObjects(lambda _key: None)).create
+        ((_, body),) = ImageDelivery(self.settings).plan(self.cache, ClusterState(lambda _key: None)).create
         return dict(body)
 
     @property

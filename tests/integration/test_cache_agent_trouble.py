@@ -15,8 +15,8 @@ from conftest import Sandbox
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
+from accelkit.cacheagent.reporting.report_writer import StatusWriter
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
-from accelkit.cacheagent.reporting.status_writer import StatusWriter
 from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.conditions import ConditionType, Reason, state

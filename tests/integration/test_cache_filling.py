@@ -26,10 +26,10 @@ from conftest import Sandbox
 from registries import misbehaviour
 from support.waiting import until
 
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import Seen
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import Seen
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.objects import delete_if_present
@@ -251,7 +251,7 @@ async def test_an_api_server_that_drops_image_volumes_is_told_from_one_that_keep
         "spec": {"image": "quay.io/a/b:v1"},
         "status": status,
     }
-    cache, seen = msgspec.json.decode(msgspec.json.encode(document), type=Cache), SeenObjects(str)
+    cache, seen = msgspec.json.decode(msgspec.json.encode(document), type=Cache), ClusterState(str)
     delivery = ImageDelivery(FillSettings("i", OURS))
     ((name, body),) = delivery.plan(cache, seen).create
     collection = build_collection_path(name.kind.api_version, name.kind.plural, OURS)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from accelkit.enablement.ownership.fate import Fate
-from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.enablement.partitioning.admission import check_tolerations
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.errors import ConfigurationError
@@ -81,8 +81,8 @@ async def test_the_dry_run_makes_no_pod_and_finds_that_the_admission_plugin_is_o
 
 @pytest.mark.usefixtures("node")
 async def test_who_gives_the_cards_of_a_node_owns_it(api):
-    assert (await look_at_owners(api, nodes=[NAME])).judgements[NAME].fate is Fate.FREE
+    assert (await survey_owners(api, nodes=[NAME])).judgements[NAME].fate is Fate.FREE
     amounts = {"nvidia.com/gpu": "8"}
     await api.patch(f"{PATH}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
-    assert (await look_at_owners(api, nodes=[NAME])).judgements[NAME].fate is Fate.LEFT_ALONE
-    assert (await look_at_owners(api, nodes=[NAME], adopt=True)).judgements[NAME].fate is Fate.CONTESTED
+    assert (await survey_owners(api, nodes=[NAME])).judgements[NAME].fate is Fate.LEFT_ALONE
+    assert (await survey_owners(api, nodes=[NAME], adopt=True)).judgements[NAME].fate is Fate.CONTESTED

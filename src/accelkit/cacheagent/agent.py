@@ -18,16 +18,16 @@ from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
 from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
-from accelkit.cacheagent.planning.standing import Step
+from accelkit.cacheagent.planning.progress import Step
 from accelkit.cacheagent.planning.world import Disk, World
+from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.preparation import Preparation
 from accelkit.cacheagent.probe_port import ProbePort
 from accelkit.cacheagent.pull_secrets import read_logins
 from accelkit.cacheagent.reporting.effect import MissedFiles, assign_missed
 from accelkit.cacheagent.reporting.report import build_reports
-from accelkit.cacheagent.reporting.status_writer import StatusWriter
+from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.scanning.document import read_missed
-from accelkit.cacheagent.standings import Standings
 from accelkit.cacheagent.watches import Watches
 from accelkit.cacheagent.workers import Workers
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
@@ -151,11 +151,11 @@ class CacheAgent:
         self._options, self._store, self._preparation, self._metrics = options, store, preparation, metrics
         self._wake = asyncio.Event()
         self._watches = Watches(api, options.node, self._wake.set)
-        self._standings = Standings(store.root, options.trusted_root)
-        self._writer = StatusWriter(api, options.node, self._watches.reports, metrics.status_failures.inc)
+        self._policy_index = PolicyIndex(store.root, options.trusted_root)
+        self._writer = ReportWriter(api, options.node, self._watches.reports, metrics.status_failures.inc)
         self._memory = _Memory(refreshed_at=time.monotonic())
         self._workers = Workers(
-            store, preparation, self._standings, metrics, node=self._find_node, on_end=self._wake.set
+            store, preparation, self._policy_index, metrics, node=self._find_node, on_end=self._wake.set
         )
         self._looks = ContentLooks(store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set)
         self._disk_errors = ErrorReporter(log)
@@ -226,10 +226,10 @@ class CacheAgent:
     def _observe(self, node: OwnNode, disk: Disk, now: float) -> World:
         watches, store, memory = self._watches, self._store, self._memory
         if memory.policies_seen != watches.policies_seen:
-            self._standings.take(watches.policies)
+            self._policy_index.take(watches.policies)
             memory.policies_seen = watches.policies_seen
-        wishes = dict(watches.wishes)
-        self._workers.forget(wishes)
+        desired_caches = dict(watches.desired_caches)
+        self._workers.forget(desired_caches)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
             # Any of these pods may have been given anything.
@@ -241,9 +241,9 @@ class CacheAgent:
             now=now,
             today=time.time(),
             node=node,
-            wishes=wishes,
+            desired_caches=desired_caches,
             unreadable=frozenset(watches.unreadable),
-            standings=self._standings.stand(wishes.values()),
+            image_policies=self._policy_index.find_image_policies(desired_caches.values()),
             disk=disk,
             pods=pods,
             stored=dict(store.stored),
@@ -300,4 +300,4 @@ class CacheAgent:
     def _read_missed(self, world: World, plan: Plan) -> dict[str, dict[str, MissedFiles]]:
         if self._options.scan_folder is None:
             return {}
-        return assign_missed(read_missed(self._options.scan_folder), world.wishes, plan.usage)
+        return assign_missed(read_missed(self._options.scan_folder), world.desired_caches, plan.usage)

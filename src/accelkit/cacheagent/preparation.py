@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.world import Attempt, Learned, compute_back_off
 from accelkit.errors import AccelkitError, CacheError, RegistryError
 from accelkit.gkm.conditions import Reason
@@ -35,7 +35,10 @@ class Preparation:
     """
 
     def __init__(
-        self, root: Path, settings: RegistrySettings, read_logins: Callable[[Wish], Awaitable[RegistryCredentials]]
+        self,
+        root: Path,
+        settings: RegistrySettings,
+        read_logins: Callable[[DesiredCache], Awaitable[RegistryCredentials]],
     ) -> None:
         self._root = root
         self._settings = settings
@@ -49,22 +52,24 @@ class Preparation:
     async def __aexit__(self, *_: object) -> None:
         await self._client.__aexit__()
 
-    async def learn(self, wish: Wish) -> Learned:
+    async def learn(self, desired: DesiredCache) -> Learned:
         """Read what an image says of itself: its manifest and configuration, by digest, and nothing else.
 
         Raises:
             AccelkitError: it cannot be read, or is no cache image.
         """
         async with AsyncExitStack() as stack:
-            client, image = await self._choose_client(stack, wish), _require_image(wish)
+            client, image = await self._choose_client(stack, desired), _require_image(desired)
             found = await read_cache_image(client, image, await client.read_manifest(image))
         return Learned(found.labels, sum(layer.size for layer in found.manifest.layers))
 
-    async def extract(self, wish: Wish, policies: SignerPolicies, node: NodeFacts, room_bytes: int) -> ExtractionResult:
+    async def extract(
+        self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
+    ) -> ExtractionResult:
         """Verify an image by its digest and extract it; one that lies here is verified, where it was not by these.
 
         Args:
-            wish: what is asked for.
+            desired: what is asked for.
             policies: those that cover it.
             node: its cards; an image that fits none of them is not fetched.
             room_bytes: what it may take at most.
@@ -73,30 +78,34 @@ class Preparation:
             AccelkitError: it is refused, or could not be had.
         """
         async with AsyncExitStack() as stack:
-            client = await self._choose_client(stack, wish)
-            return await extract_image(client, build_request(self._root, wish, policies, node, room_bytes))
+            client = await self._choose_client(stack, desired)
+            return await extract_image(client, build_request(self._root, desired, policies, node, room_bytes))
 
-    async def _choose_client(self, stack: AsyncExitStack, wish: Wish) -> RegistryClient:
-        if not wish.secrets:
+    async def _choose_client(self, stack: AsyncExitStack, desired: DesiredCache) -> RegistryClient:
+        if not desired.secrets:
             return self._client
         # A connection with one cache's log-ins serves no other cache.
-        settings = replace(self._settings, credentials=await self._read_logins(wish))
+        settings = replace(self._settings, credentials=await self._read_logins(desired))
         return await stack.enter_async_context(RegistryClient(settings))
 
 
 def build_request(
-    root: Path, wish: Wish, policies: SignerPolicies, node: NodeFacts | None = None, room_bytes: int | None = None
+    root: Path,
+    desired: DesiredCache,
+    policies: SignerPolicies,
+    node: NodeFacts | None = None,
+    room_bytes: int | None = None,
 ) -> ExtractionRequest:
     """Return what is asked of the library for a cache."""
     limits = Limits()
     if room_bytes is not None:
         limits = replace(limits, total_bytes=min(limits.total_bytes, room_bytes))
     return ExtractionRequest(
-        image=_require_image(wish),
+        image=_require_image(desired),
         base=root,
         policies=policies,
-        namespace=wish.namespace or None,
-        mount_path=wish.mount_path or None,
+        namespace=desired.namespace or None,
+        mount_path=desired.mount_path or None,
         limits=limits,
         node=node,
         lock_seconds=_LOCK_SECONDS,
@@ -130,7 +139,7 @@ def _classify(error: AccelkitError) -> tuple[str, bool]:
     return (Reason.EXTRACTION_FAILED if isinstance(error, CacheError) else Reason.RETRYING), False
 
 
-def _require_image(wish: Wish) -> Reference:
-    if wish.image is None:
-        raise CacheError(f"{wish.key} names no digest")
-    return wish.image
+def _require_image(desired: DesiredCache) -> Reference:
+    if desired.image is None:
+        raise CacheError(f"{desired.key} names no digest")
+    return desired.image

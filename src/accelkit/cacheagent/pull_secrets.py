@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.kernelcache.registry import RegistryCredentials
 from accelkit.kernelcache.registry.pull_secrets import read_pull_secrets
 from accelkit.kube.client import ApiClient
@@ -12,7 +12,7 @@ from accelkit.kube.client import ApiClient
 
 def read_logins(
     api: ApiClient, own: RegistryCredentials, namespace: str
-) -> Callable[[Wish], Awaitable[RegistryCredentials]]:
+) -> Callable[[DesiredCache], Awaitable[RegistryCredentials]]:
     """Return what reads the log-ins of a cache.
 
     Args:
@@ -21,7 +21,7 @@ def read_logins(
         namespace: of the secrets of ClusterGKMCaches.
     """
 
-    async def read(wish: Wish) -> RegistryCredentials:
-        return (await read_pull_secrets(api, wish.namespace or namespace, wish.secrets)).followed_by(own)
+    async def read(desired: DesiredCache) -> RegistryCredentials:
+        return (await read_pull_secrets(api, desired.namespace or namespace, desired.secrets)).followed_by(own)
 
     return read

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, read_desired_cache, trim_cache
 from accelkit.cacheagent.planning.observed import (
     MountingPod,
     Node,
@@ -17,7 +18,6 @@ from accelkit.cacheagent.planning.observed import (
     read_own_node,
     trim_pod,
 )
-from accelkit.cacheagent.planning.wishes import Wish, read_wish, trim_cache
 from accelkit.errors import CacheError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheNode, NodeStatus, SignerPolicyObject
@@ -45,7 +45,7 @@ class Watches:
     def __init__(self, api: ApiClient, node: str, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._errors = OnceReporter(log)
-        self.wishes: dict[str, Wish] = {}
+        self.desired_caches: dict[str, DesiredCache] = {}
         # Caches that are there and cannot be followed: what pods have of them stays as it is.
         self.unreadable: set[str] = set()
         self.pods: dict[str, MountingPod] = {}
@@ -130,13 +130,13 @@ class Watches:
 
     def _drop_caches(self, of_cluster: bool) -> Callable[[], None]:  # noqa: FBT001 - of two lists
         def drop() -> None:
-            for key in [key for key in (*self.wishes, *self.unreadable) if key.startswith("/") is of_cluster]:
+            for key in [key for key in (*self.desired_caches, *self.unreadable) if key.startswith("/") is of_cluster]:
                 self._forget_cache(key)
 
         return drop
 
     def _forget_cache(self, key: str) -> None:
-        self.wishes.pop(key, None)
+        self.desired_caches.pop(key, None)
         self.unreadable.discard(key)
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
@@ -144,7 +144,7 @@ class Watches:
         # Before, nobody has decided how it comes to pods.
         if kind != _DELETED and cache.status.delivery:
             try:
-                self.wishes[cache.key] = read_wish(cache)
+                self.desired_caches[cache.key] = read_desired_cache(cache)
             except CacheError as exc:
                 self.unreadable.add(cache.key)
                 self._errors.report(f"{cache.key} {exc}", f"cache {cache.key} is left as it is: {exc}")

@@ -10,13 +10,13 @@ from typing import Final
 
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.pauses import Pause, extend
 from accelkit.cacheagent.planning.plan import Work
-from accelkit.cacheagent.planning.standing import Step
-from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.progress import Step
 from accelkit.cacheagent.planning.world import Attempt, Learned
+from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.preparation import Preparation, note_failure
-from accelkit.cacheagent.standings import Standings
 from accelkit.errors import AccelkitError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.logs import Facts
@@ -33,7 +33,7 @@ class Workers:
     Args:
         store: an open one.
         preparation: an open one.
-        standings: the cluster's policies.
+        image_policies: the cluster's policies.
         metrics: what is counted.
         node: returns the cards that caches are for.
         on_end: called when work has ended, however.
@@ -43,13 +43,13 @@ class Workers:
         self,
         store: Store,
         preparation: Preparation,
-        standings: Standings,
+        image_policies: PolicyIndex,
         metrics: Metrics,
         *,
         node: Callable[[], NodeFacts],
         on_end: Callable[[], None],
     ) -> None:
-        self._store, self._preparation, self._standings, self._metrics = store, preparation, standings, metrics
+        self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
         self._node, self._on_end = node, on_end
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # By key, the bytes that work under way is expected to take.
@@ -66,13 +66,13 @@ class Workers:
         """How much more work may begin."""
         return _SLOTS - len(self._tasks)
 
-    def forget(self, wishes: Mapping[str, Wish]) -> None:
+    def forget(self, desired_caches: Mapping[str, DesiredCache]) -> None:
         """Forget what is known of caches that are gone."""
         now = time.monotonic()
-        self.attempts = {key: each for key, each in self.attempts.items() if key in wishes}
+        self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
         if len(self.learned) > _MAX_LEARNED:
-            named = {wish.digest for wish in wishes.values()}
+            named = {desired.digest for desired in desired_caches.values()}
             self.learned = {digest: each for digest, each in self.learned.items() if digest in named}
 
     async def end(self) -> None:
@@ -84,20 +84,22 @@ class Workers:
 
     def begin(self, work: Work) -> None:
         """Begin work on a cache."""
-        key = work.progress.wish.key
+        key = work.progress.desired.key
         extracts = work.progress.step is Step.EXTRACT
         self.promised[key] = work.progress.needs_bytes if extracts else 0
         self._tasks[key] = asyncio.create_task(self._work(work), name=f"cache {key}")
 
     async def _work(self, work: Work) -> None:
-        wish, began = work.progress.wish, time.monotonic()
+        desired, began = work.progress.desired, time.monotonic()
         try:
             if work.progress.step is Step.LEARN:
-                self.learned[wish.digest] = await self._preparation.learn(wish)
+                self.learned[desired.digest] = await self._preparation.learn(desired)
             else:
                 await self._extract(work)
-                self.attempts.pop(wish.key, None)
-                log.info(Facts("cache prepared", cache=wish.key, digest=wish.digest, seconds=time.monotonic() - began))
+                self.attempts.pop(desired.key, None)
+                log.info(
+                    Facts("cache prepared", cache=desired.key, digest=desired.digest, seconds=time.monotonic() - began)
+                )
         except AccelkitError as exc:
             self._fail(work, exc)
         except OSError as exc:
@@ -106,15 +108,15 @@ class Workers:
             self._fail(work, failed)
         except Exception as exc:
             # One cache must not end the agent.
-            log.exception("work on cache %s met a defect", wish.key)
+            log.exception("work on cache %s met a defect", desired.key)
             self._fail(work, AccelkitError(f"{type(exc).__name__}; the agent's log has more"))
         finally:
-            self._tasks.pop(wish.key, None)
-            self.promised.pop(wish.key, None)
+            self._tasks.pop(desired.key, None)
+            self.promised.pop(desired.key, None)
             self._on_end()
 
     def _fail(self, work: Work, error: AccelkitError) -> None:
-        key = work.progress.wish.key
+        key = work.progress.desired.key
         former = self.attempts.get(key)
         if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
             # Another back-off begins with another path or digest.
@@ -125,13 +127,13 @@ class Workers:
         log.warning(Facts("cache not prepared", cache=key, reason=attempt.reason, error=attempt.message))
 
     async def _extract(self, work: Work) -> None:
-        wish = work.progress.wish
-        policies = self._standings.narrow(wish)
-        standing = self._standings.stand([wish])[wish.key]
-        result = await self._preparation.extract(wish, policies, self._node(), work.room_bytes)
-        self._store.take(result.place.folder.name, result.record, standing.policies)
+        desired = work.progress.desired
+        policies = self._policy_index.narrow(desired)
+        policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
+        result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)
+        self._store.take(result.place.folder.name, result.record, policies_of_image.policies)
         if result.fresh:
-            self._pause(wish.key)
+            self._pause(desired.key)
             self._metrics.extractions.inc()
 
     def _pause(self, key: str) -> None:

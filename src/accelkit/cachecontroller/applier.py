@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import ObjectName, ObservedObject, Refusal
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan, SecretCopy
 from accelkit.cachecontroller.metrics import ControllerMetrics
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import ObjectName, Refusal, Seen
 from accelkit.errors import ApiError, NotLeadingError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.names import CLUSTER_CACHES
@@ -46,7 +46,7 @@ class Applier:
     """
 
     def __init__(
-        self, api: ApiClient, seen: SeenObjects, metrics: ControllerMetrics, leads: Callable[[], bool]
+        self, api: ApiClient, seen: ClusterState, metrics: ControllerMetrics, leads: Callable[[], bool]
     ) -> None:
         self._api, self._seen, self._metrics, self._leads = api, seen, metrics, leads
         self._copied: set[SecretCopy] = set()
@@ -115,7 +115,7 @@ class Applier:
             self._note(name, exc)
             return False
         self._seen.refuse(name, None)
-        self._seen.put(name, msgspec.json.decode(answer, type=Seen))
+        self._seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
         return True
 
     async def look_at_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
@@ -131,7 +131,7 @@ class Applier:
         if found is None:
             return False
         try:
-            seen = msgspec.json.decode(found, type=Seen)
+            seen = msgspec.json.decode(found, type=ObservedObject)
         except UNREADABLE:
             seen = None
         if seen is not None and mode.owns(cache, name, seen):
@@ -197,7 +197,7 @@ class Applier:
             return False
         self._seen.refuse(name, None)
         if verb == "patch":
-            self._seen.put(name, msgspec.json.decode(answer, type=Seen))
+            self._seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
         return True
 
     async def _count(self, verb: str, request: Any) -> bytes:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.cachecontroller.shown import ClaimPod
+from accelkit.cachecontroller.cluster_view import ClaimPod
 from accelkit.model.object_meta import ObjectIdentity
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -71,7 +71,7 @@ class _PodMeta(ObjectIdentity, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class SeenPod(msgspec.Struct):
+class ObservedPod(msgspec.Struct):
     """Of a pod, what its volumes are of."""
 
     metadata: _PodMeta
@@ -79,7 +79,7 @@ class SeenPod(msgspec.Struct):
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
-def trim_pod(pod: SeenPod) -> None:
+def trim_pod(pod: ObservedPod) -> None:
     """Take from a pod what `read_claim_pod` does not need: a tenant's may have ten thousand mounts."""
     volumes = [each for each in pod.spec.volumes or () if each.image or _name_claim(pod, each)]
     pod.spec.containers, pod.spec.init_containers, pod.spec.ephemeral_containers = (
@@ -90,7 +90,7 @@ def trim_pod(pod: SeenPod) -> None:
     pod.spec.volumes = volumes or None
 
 
-def read_claim_pod(pod: SeenPod) -> ClaimPod | None:
+def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
     """Return what a pod mounts of claims and images; None where it mounts none, or has ended."""
     meta, spec = pod.metadata, pod.spec
     volumes = spec.volumes or ()
@@ -112,7 +112,7 @@ def _list_exit_codes(status: _PodStatus) -> frozenset[int]:
     return frozenset(state.terminated.exit_code for state in states if state is not None and state.terminated)
 
 
-def _list_written(pod: SeenPod, volumes: list[_Volume]) -> list[_Container] | None:
+def _list_written(pod: ObservedPod, volumes: list[_Volume]) -> list[_Container] | None:
     named = _find_written(pod.spec) & {each.name for each in volumes}
     return [_Container([_Mount(each) for each in sorted(named)])] if named else None
 
@@ -122,7 +122,7 @@ def _find_written(spec: _PodSpec) -> set[str]:
     return {mount.name for each in containers for mount in each.volume_mounts or () if not mount.read_only}
 
 
-def _name_claim(pod: SeenPod, volume: _Volume) -> str:
+def _name_claim(pod: ObservedPod, volume: _Volume) -> str:
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""

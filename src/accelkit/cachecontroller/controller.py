@@ -18,6 +18,8 @@ from typing import Final
 import msgspec
 
 from accelkit.cachecontroller.applier import Applier
+from accelkit.cachecontroller.cache_events import CacheEvents
+from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.deciding.former_digests import FormerDigests
 from accelkit.cachecontroller.deciding.given_claims import admit_taken, admit_writers, list_given_claims
 from accelkit.cachecontroller.deciding.judgement import Decision, Question, decide
@@ -29,12 +31,10 @@ from accelkit.cachecontroller.deciding.removal import (
 )
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
-from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
+from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
-from accelkit.cachecontroller.news import News
-from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import AccelkitError, ApiError, NotLeadingError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
@@ -70,10 +70,10 @@ class Controller:
 
     def __init__(
         self,
-        seen: SeenObjects,
+        seen: ClusterState,
         coverage: Coverage,
         applier: Applier,
-        news: News,
+        news: CacheEvents,
         *,
         writers: WriterCheck,
         metrics: ControllerMetrics,

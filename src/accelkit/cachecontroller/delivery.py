@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from accelkit.cachecontroller.shown import SECRETS, ClaimPod, Kind, ObjectName, Seen, Shown
+from accelkit.cachecontroller.cluster_view import SECRETS, ClaimPod, ClusterView, Kind, ObjectName, ObservedObject
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 
@@ -110,7 +110,7 @@ class DeliveryMode(Protocol):
     def watches(self) -> tuple[Watch, ...]:
         """What it wants to be shown beside claims, volumes, namespaces, pods and reports."""
 
-    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what a verified cache needs next.
 
         Args:
@@ -120,19 +120,19 @@ class DeliveryMode(Protocol):
                 controller says so itself.
         """
 
-    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what to delete of all that this way made for a cache, which no pod uses any more; states are not read.
 
         It is also asked of each way that a cache does not use, so that a changed `delivery` leaves nothing.
         """
 
-    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, Collection[ClaimPod]]:
+    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
         """Return the pods that have files of a cache in this way, by the digest that they have.
 
         What nodes report of their pods beside these is not said here.
         """
 
-    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
         """Return whether an object is one that this way made for a cache, by more than labels where they can lie."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accelkit.cachecontroller.shown import CLAIMS, ObjectName, Seen
+from accelkit.cachecontroller.cluster_view import CLAIMS, ObjectName, ObservedObject
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
-def read_key(name: ObjectName, seen: Seen | None, home: str) -> str | None:
+def read_key(name: ObjectName, seen: ObservedObject | None, home: str) -> str | None:
     """Return the key of the cache of which an object says that it is; None where it says nothing, or lies.
 
     Claims lie where tenants write: of a cache of one namespace they are in that one, or are filled in ours.

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from accelkit.cachecontroller.applier import Applier
+from accelkit.cachecontroller.cache_events import CacheEvents
+from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.node_views import list_hosts, view_nodes
 from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
-from accelkit.cachecontroller.fresh_looks.pods import FreshPods
-from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.judging.pool import Judging
+from accelkit.cachecontroller.live_reads.pods import LivePods
+from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
-from accelkit.cachecontroller.news import News
-from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.watches import Watches
 from accelkit.cachecontroller.webhook.lookup import CacheLookup
 from accelkit.cachecontroller.webhook.mutation import Tools
@@ -108,7 +108,7 @@ class _Service:
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
-        self._seen = seen = SeenObjects(self._mark, home=options.fill.namespace)
+        self._seen = seen = ClusterState(self._mark, home=options.fill.namespace)
         self._watches = Watches(api, seen, self._begin)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
@@ -131,8 +131,8 @@ class _Service:
             seen,
             coverage,
             Applier(writer, seen, self._metrics, self._leads),
-            News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
-            writers=WriterCheck(seen, FreshPods(api).read, options.guard_seconds),
+            CacheEvents(Events(writer, "accelkit-cache-controller", socket.gethostname())),
+            writers=WriterCheck(seen, LivePods(api).read, options.guard_seconds),
             metrics=self._metrics,
             again_seconds=options.again_seconds,
         )

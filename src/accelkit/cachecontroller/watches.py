@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from accelkit.cachecontroller.claim_pods import SeenPod, trim_pod
+from accelkit.cachecontroller.claim_pods import ObservedPod, trim_pod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, NamedObject, ObservedNode, ObservedObject
 from accelkit.cachecontroller.delivery import DeliveryMode, Watch
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, Seen, SeenName, SeenNode
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
 from accelkit.gkm.objects import Cache, CacheNode, Delivery, SignerPolicyObject
@@ -34,7 +34,7 @@ class Watches:
         on_current: called when each has been read anew since `relist`.
     """
 
-    def __init__(self, api: ApiClient, seen: SeenObjects, on_current: Callable[[], None]) -> None:
+    def __init__(self, api: ApiClient, seen: ClusterState, on_current: Callable[[], None]) -> None:
         self._api, self._seen, self._on_current = api, seen, on_current
         self._stale: set[str] = set()
         self._told = True
@@ -45,9 +45,9 @@ class Watches:
         for path, of_cluster in ((CACHE_NODES, False), (CLUSTER_CACHE_NODES, True)):
             self._add(path, CacheNode, seen.replace_reports(of_cluster), seen.take_report_event)
         self._add(SIGNER_POLICIES, SignerPolicyObject, seen.replace_policies, seen.take_policy_event)
-        self._add(_NAMESPACES, SeenName, seen.replace_namespaces, seen.take_namespace_event)
-        self._add(NODES, SeenNode, seen.replace_nodes, seen.take_node_event)
-        self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
+        self._add(_NAMESPACES, NamedObject, seen.replace_namespaces, seen.take_namespace_event)
+        self._add(NODES, ObservedNode, seen.replace_nodes, seen.take_node_event)
+        self._add(PODS, ObservedPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
         """Watch claims, volumes, and what ways of delivery want to see beside them.
@@ -73,7 +73,7 @@ class Watches:
             selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
             query = {name: text for name, text in selectors.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
-            self._add(_path(watch), Seen, replace, take, query, bookmarks=watch.bookmarks)
+            self._add(_path(watch), ObservedObject, replace, take, query, bookmarks=watch.bookmarks)
         return served
 
     async def run(self) -> None:

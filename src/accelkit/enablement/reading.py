@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from accelkit.enablement.facts.node_facts import ClusterFacts
-from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.objects import NodeDetails, OwnPod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
 from accelkit.errors import ApiError, ServiceError
@@ -53,9 +53,9 @@ async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) ->
     )
 
 
-async def _list_nodes(api: ApiClient, named: frozenset[str]) -> list[SeenNode] | Unread:
+async def _list_nodes(api: ApiClient, named: frozenset[str]) -> list[NodeDetails] | Unread:
     try:
-        listed, _ = await list_all(api, NODES, SeenNode, trim=_trim)
+        listed, _ = await list_all(api, NODES, NodeDetails, trim=_trim)
     except ApiError as exc:
         if not named:
             raise
@@ -89,6 +89,6 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
     return found
 
 
-def _trim(node: SeenNode) -> None:
+def _trim(node: NodeDetails) -> None:
     """Forget the annotations of other programs, of which a node may have megabytes."""
     node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

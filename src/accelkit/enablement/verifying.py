@@ -13,8 +13,8 @@ from accelkit.audit.evidence import ask_if_possible, audit_cluster
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import Watched
-from accelkit.enablement.ownership.evidence import NodeOwner, Standing
-from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
+from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.enablement.reading import read_cluster
 from accelkit.enablement.report.make import add_accounting, make_report
 from accelkit.enablement.report.values import Accounting, StageReport
@@ -119,7 +119,7 @@ async def verify_stages(
 
 async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:
     try:
-        look = await look_at_owners(api)
+        look = await survey_owners(api)
     except ApiError:
         # Of whom the nodes are is told beside what they are, which then is not read either.
         return {}
@@ -128,7 +128,7 @@ async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:
 
 def name_holders(owners: Iterable[NodeOwner]) -> Holders:
     """Return the titles of those who hold something of a node now."""
-    there = [each for each in owners if each.standing is Standing.OWNER]
+    there = [each for each in owners if each.state is OwnerState.OWNER]
     return Holders(
         cards=", ".join(dict.fromkeys(each.title for each in there)),
         driver=", ".join(dict.fromkeys(each.title for each in there if each.drives)),

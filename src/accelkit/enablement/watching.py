@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from accelkit.enablement.facts.seen_objects import OwnPod
+from accelkit.enablement.facts.objects import OwnPod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import NotServed, Shown, Watched
 from accelkit.enablement.stages.device_plugin import AGENT_COMPONENT

@@ -23,8 +23,8 @@ from accelkit.node.managed_resources import ManagedResourcesWatch
 from accelkit.node.options import AgentOptions
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
-from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.node.reconciliation.snapshot import group_devices_by_pod
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.profiles import load_usable_profiles
 

@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_owners
 
 from accelkit.enablement.ownership.fate import Fate, Judgement
-from accelkit.enablement.ownership.looking import Look
+from accelkit.enablement.ownership.survey import OwnerSurvey
 
 FREE = Judgement(Fate.FREE)
 OWNED = Judgement(Fate.LEFT_ALONE, "NodeOwned", "it holds them", "leave it")
@@ -15,7 +15,7 @@ TWO = Judgement(Fate.CONTESTED, "TwoOwners", "it holds them", "let one go", ("nv
 @pytest.fixture
 def cluster(stub):
     """Let the look at the cluster show this; return what was asked."""
-    return lambda notes=(), **judgements: stub(node_owners, "look_at_owners", Look({}, judgements, tuple(notes)))
+    return lambda notes=(), **judgements: stub(node_owners, "survey_owners", OwnerSurvey({}, judgements, tuple(notes)))
 
 
 def test_owned_nodes_are_left_alone_and_told(run_module, cluster, warnings):

@@ -7,10 +7,10 @@ import pytest
 from kernel_cache_cases import render_cases
 from rendering import ROOT
 
+from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.command import cache_controller, read_options
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery
-from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.gkm.objects import Cache
 from accelkit.install.certificates.secrets import WEBHOOK
 
@@ -52,7 +52,7 @@ def test_the_policy_allows_what_the_installed_controller_is_told_to_pass_to_jobs
     assert all(f'"{each}"' in told for each in given)
     document = {"metadata": {"name": "x", "namespace": "y"}, "spec": {"image": "quay.io/a/b:v1"}, "status": STATUS}
     cache = msgspec.json.decode(msgspec.json.encode(document), type=Cache)
-    ((_, body),) = ImageDelivery(FillSettings("i", "accelkit")).plan(cache, SeenObjects(str)).create
+    ((_, body),) = ImageDelivery(FillSettings("i", "accelkit")).plan(cache, ClusterState(str)).create
     command = body["spec"]["template"]["spec"]["containers"][0]["command"]
     assert f"'{command[2]}'" in told
 

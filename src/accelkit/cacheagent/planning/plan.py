@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
+from accelkit.cacheagent.planning.progress import NoRoom, Progress, Step, assess, find_room
 from accelkit.cacheagent.planning.shares import Slots, find_due, find_shares, is_early, order_work
-from accelkit.cacheagent.planning.standing import NoRoom, Progress, Step, assess, find_room
 from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
-from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
 
 
@@ -78,7 +78,7 @@ class Plan:
 def make_plan(world: World) -> Plan:
     """Decide what is to be done."""
     usage = find_usage(world)
-    progress = {key: assess(world, wish) for key, wish in sorted(world.wishes.items())}
+    progress = {key: assess(world, desired) for key, desired in sorted(world.desired_caches.items())}
     moves, waiting, since = _plan_links(world, progress, usage)
     work, no_room = _plan_work(world, progress)
     uses = merge_uses(world, usage)
@@ -105,7 +105,7 @@ def _plan_links(
     waiting: dict[str, tuple[str, ...]] = {}
     since: dict[str, float] = {}
     for key, each in progress.items():
-        link, own = each.wish.link, usage.get(key, Usage())
+        link, own = each.desired.link, usage.get(key, Usage())
         linked, target = world.links.get(link), _choose_target(world, each)
         if target is None or target == linked:
             continue
@@ -124,26 +124,31 @@ def _plan_links(
 
 def _list_links(world: World) -> frozenset[str]:
     """Return the links of all caches that there are, whether or not they name a digest now."""
-    from_wishes = {wish.link for wish in world.wishes.values() if wish.delivered}
+    from_wishes = {desired.link for desired in world.desired_caches.values() if desired.delivered}
     return frozenset(from_wishes | {world.name_link(key) for key in world.unreadable})
 
 
 def _choose_target(world: World, progress: Progress) -> str | None:
     """Return where a cache's link is to lead; None where it stays as it is."""
-    wish, linked = progress.wish, world.links.get(progress.wish.link)
+    desired, linked = progress.desired, world.links.get(progress.desired.link)
     if progress.step is Step.SERVE:
-        return wish.folder
-    if linked is not None and linked == wish.folder and linked in world.stored and world.find_stored(wish) is None:
+        return desired.folder
+    if (
+        linked is not None
+        and linked == desired.folder
+        and linked in world.stored
+        and world.find_stored(desired) is None
+    ):
         # Its files say another path than pods see, whoever brought them there.
         return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
     if linked is None:
         return None
-    former = world.stored.get(linked) if linked != wish.folder else None
+    former = world.stored.get(linked) if linked != desired.folder else None
     # A new digest is refused; the one that pods get satisfies what the policies say now.
-    standing = world.standings.get(wish.key)
-    if former is not None and standing is not None and standing.policies in former.satisfied:
+    policies_of_image = world.image_policies.get(desired.key)
+    if former is not None and policies_of_image is not None and policies_of_image.policies in former.satisfied:
         return None
     return WITHDRAWN
 
@@ -157,7 +162,7 @@ def _find_unneeded(
     kept = _list_links(world)
     needed = {target for link, target in world.links.items() if link in kept}
     needed |= {move.target for move in moves if move.target is not None}
-    needed |= {each.wish.folder for each in progress if each.wish.folder}
+    needed |= {each.desired.folder for each in progress if each.desired.folder}
     needed |= {folder for by_key in uses.values() for folders in by_key.values() for folder in folders}
     return tuple(sorted({*world.stored, *world.broken} - needed))
 
@@ -165,7 +170,7 @@ def _find_unneeded(
 def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Work, ...], dict[str, NoRoom]]:
     work: list[Work] = []
     no_room: dict[str, NoRoom] = {}
-    begun = {_name_work(world.wishes[key]) for key in world.busy if key in world.wishes}
+    begun = {_name_work(world.desired_caches[key]) for key in world.busy if key in world.desired_caches}
     taken = sum(each.size_bytes for each in world.stored.values())
     promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
     # For those that have less than their share and wait, each folder once.
@@ -173,17 +178,17 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     for each in order_work(world, progress.values(), shares):
         beyond, fetches = shares.is_beyond(each), each.step in {Step.LEARN, Step.EXTRACT}
         spoken_for = promised + (kept_bytes if beyond else 0)
-        about = _name_work(each.wish)
+        about = _name_work(each.desired)
         missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
         if missing is not None:
             own = find_room(world, each, taken, promised)
-            no_room[each.wish.key] = own or replace(missing, message=missing.message + shares.explain(each))
-        may_begin = slots.has(each.wish.namespace) and not is_early(world, each) and about not in begun
+            no_room[each.desired.key] = own or replace(missing, message=missing.message + shares.explain(each))
+        may_begin = slots.has(each.desired.namespace) and not is_early(world, each) and about not in begun
         if missing is None and may_begin:
             begun.add(about)
-            slots.take(each.wish.namespace)
+            slots.take(each.desired.namespace)
             room = limit_size(world.disk, taken, spoken_for, fetches=fetches)
-            work.append(Work(each, world.describe_work(each.wish), room))
+            work.append(Work(each, world.describe_work(each.desired), room))
             promised += each.needs_bytes if each.step is Step.EXTRACT else 0
         elif fetches and not beyond and about not in begun and about not in kept:
             kept.add(about)
@@ -191,6 +196,6 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     return tuple(work), no_room
 
 
-def _name_work(wish: Wish) -> str:
+def _name_work(desired: DesiredCache) -> str:
     """Return what is done once for all caches that ask for it: a folder, or the labels of a digest."""
-    return wish.folder or wish.digest
+    return desired.folder or desired.digest

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from accelkit.cacheagent.planning.standing import Progress, Step, format_gib
+from accelkit.cacheagent.planning.progress import Progress, Step, format_gib
 from accelkit.cacheagent.planning.world import World
 
 # What is to be worked on.
@@ -32,11 +32,11 @@ class Shares:
     def is_beyond(self, progress: Progress) -> bool:
         """Return whether a namespace would have more than its share with a cache."""
         more = 0 if progress.step is Step.VERIFY else progress.needs_bytes
-        return self.taken_bytes.get(progress.wish.namespace, 0) + more > self.equal_bytes
+        return self.taken_bytes.get(progress.desired.namespace, 0) + more > self.equal_bytes
 
     def explain(self, progress: Progress) -> str:
         """Return why others come before a cache, as the end of a sentence."""
-        namespace = progress.wish.namespace
+        namespace = progress.desired.namespace
         whose = f"namespace {namespace} has" if namespace else "ClusterGKMCaches have"
         had = format_gib(self.taken_bytes.get(namespace, 0))
         return f"; {whose} {had}, and those come first that stay within {format_gib(self.equal_bytes)} each"
@@ -45,8 +45,8 @@ class Shares:
 def find_shares(world: World) -> Shares:
     """Return what each namespace has."""
     asking: dict[str, set[str]] = defaultdict(set)
-    for wish in world.wishes.values():
-        asking[wish.folder].add(wish.namespace)
+    for desired in world.desired_caches.values():
+        asking[desired.folder].add(desired.namespace)
     for by_key in world.uses.values():
         for key, folders in by_key.items():
             for folder in folders if key else ():
@@ -61,7 +61,10 @@ def find_shares(world: World) -> Shares:
     room = lying + max(0, disk.free_bytes - disk.reserve_bytes)
     room = room if disk.max_bytes is None else min(room, disk.max_bytes)
     # A cache that nobody has signed makes nobody's share smaller.
-    namespaces = {*taken, *(wish.namespace for wish in world.wishes.values() if wish.folder and wish.verified)}
+    namespaces = {
+        *taken,
+        *(desired.namespace for desired in world.desired_caches.values() if desired.folder and desired.verified),
+    }
     return Shares(room // max(1, len(namespaces)), taken)
 
 
@@ -74,7 +77,7 @@ class Slots:
     def __init__(self, world: World) -> None:
         self._left = world.slots
         self._taken = Counter(key.partition("/")[0] for key in world.busy)
-        alone = len({wish.namespace for wish in world.wishes.values()}) <= 1
+        alone = len({desired.namespace for desired in world.desired_caches.values()}) <= 1
         self._most = max(1, world.slots + len(world.busy) - (not alone))
 
     def has(self, namespace: str) -> bool:
@@ -97,9 +100,9 @@ def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> li
     for key in world.busy:
         turns[key.partition("/")[0]] += 1
     ranked = []
-    waiting = [each for each in progress if each.step in WORK and each.wish.key not in world.busy]
+    waiting = [each for each in progress if each.step in WORK and each.desired.key not in world.busy]
     for each in sorted(waiting, key=_rank_within):
-        namespace = each.wish.namespace
+        namespace = each.desired.namespace
         early = is_early(world, each)
         ranked.append(((shares.is_beyond(each), early, turns[namespace], *_rank_within(each)), each))
         # What waits for its time takes nobody's turn.
@@ -108,7 +111,7 @@ def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> li
 
 
 def _rank_within(progress: Progress) -> tuple[int, str]:
-    return progress.attempt.failures if progress.attempt is not None else 0, progress.wish.key
+    return progress.attempt.failures if progress.attempt is not None else 0, progress.desired.key
 
 
 def is_early(world: World, progress: Progress) -> bool:
@@ -119,5 +122,5 @@ def is_early(world: World, progress: Progress) -> bool:
 def find_due(world: World, progress: Progress) -> float:
     """Return when work on a cache may begin, on the agent's clock; 0 where it need not wait."""
     retry = progress.attempt.retry_at if progress.attempt is not None else 0.0
-    pause = world.pauses.get(progress.wish.key) if progress.step is Step.EXTRACT else None
+    pause = world.pauses.get(progress.desired.key) if progress.step is Step.EXTRACT else None
     return max(retry, pause.until if pause is not None else 0.0)

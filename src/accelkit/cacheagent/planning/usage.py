@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import MountingPod
-from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, World
 from accelkit.gkm import names
 
@@ -30,30 +30,30 @@ class Usage:
         return tuple(pod for pod in self.following if pod.starting)
 
 
-def owns_claim(wish: Wish, claim: str) -> bool:
+def owns_claim(desired: DesiredCache, claim: str) -> bool:
     """Return whether a claim is that of a cache, or of one of its digests."""
-    return claim == wish.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(wish.key)
+    return claim == desired.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(desired.key)
 
 
 def find_usage(world: World) -> dict[str, Usage]:
     """Return the pods of each cache that has any."""
     # Claims that Jobs fill are called the same, and show nothing of this node.
-    claims, pinned = _index_claims(wish for wish in world.wishes.values() if wish.delivered)
+    claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
     found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
     following: dict[str, list[MountingPod]] = defaultdict(list)
     for pod in world.pods:
         for claim in pod.claims:
-            for wish in claims.get((pod.namespace, claim), ()):
-                following[wish.key].append(pod)
-                for folder in _list_followed(world, wish, pod):
-                    found[wish.key][folder][pod.uid] = pod
+            for desired in claims.get((pod.namespace, claim), ()):
+                following[desired.key].append(pod)
+                for folder in _list_followed(world, desired, pod):
+                    found[desired.key][folder][pod.uid] = pod
             begins, digits = names.split_pinned_claim(claim)
-            for wish in pinned.get((pod.namespace, begins), ()):
+            for desired in pinned.get((pod.namespace, begins), ()):
                 for folder, owners in folders.get(digits, {}).items():
                     # A claim may be called by the digits of another's folder, to show it, or to have it kept.
-                    if not owners or wish.key in owners:
-                        found[wish.key][folder][pod.uid] = pod
+                    if not owners or desired.key in owners:
+                        found[desired.key][folder][pod.uid] = pod
     return {
         key: Usage(
             {folder: tuple(pods.values()) for folder, pods in found.get(key, {}).items()},
@@ -84,22 +84,22 @@ def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, 
     return uses
 
 
-def _list_followed(world: World, wish: Wish, pod: MountingPod) -> Iterable[str]:
-    linked = world.links.get(wish.link, WITHDRAWN)
-    recorded = world.uses.get(pod.uid, {}).get(wish.key, frozenset())
+def _list_followed(world: World, desired: DesiredCache, pod: MountingPod) -> Iterable[str]:
+    linked = world.links.get(desired.link, WITHDRAWN)
+    recorded = world.uses.get(pod.uid, {}).get(desired.key, frozenset())
     return recorded if linked == WITHDRAWN else {*recorded, linked}
 
 
 def _index_claims(
-    wishes: Iterable[Wish],
-) -> tuple[dict[tuple[str, str], list[Wish]], dict[tuple[str, str], list[Wish]]]:
-    claims: dict[tuple[str, str], list[Wish]] = defaultdict(list)
-    pinned: dict[tuple[str, str], list[Wish]] = defaultdict(list)
-    for wish in wishes:
-        base = names.begin_pinned_claim(wish.key)
-        for namespace in wish.namespaces:
-            claims[namespace, wish.name].append(wish)
-            pinned[namespace, base].append(wish)
+    desired_caches: Iterable[DesiredCache],
+) -> tuple[dict[tuple[str, str], list[DesiredCache]], dict[tuple[str, str], list[DesiredCache]]]:
+    claims: dict[tuple[str, str], list[DesiredCache]] = defaultdict(list)
+    pinned: dict[tuple[str, str], list[DesiredCache]] = defaultdict(list)
+    for desired in desired_caches:
+        base = names.begin_pinned_claim(desired.key)
+        for namespace in desired.namespaces:
+            claims[namespace, desired.name].append(desired)
+            pinned[namespace, base].append(desired)
     return claims, pinned
 
 
@@ -109,11 +109,11 @@ def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
     Of a folder that no cache names any more nobody knows whose it was.
     """
     owners: dict[str, set[str]] = defaultdict(set)
-    for wish in world.wishes.values():
-        for begins in wish.folders:
-            owners[begins].add(wish.key)
+    for desired in world.desired_caches.values():
+        for begins in desired.folders:
+            owners[begins].add(desired.key)
     found: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
-    for folder in {*world.stored, *(wish.folder for wish in world.wishes.values() if wish.folder)}:
+    for folder in {*world.stored, *(desired.folder for desired in world.desired_caches.values() if desired.folder)}:
         algorithm, _, rest = folder.partition("-")
         begins = f"{algorithm}-{rest.partition('-')[0]}"
         found[rest[: names.PINNED_DIGITS]][folder] = frozenset(owners.get(begins, ()))

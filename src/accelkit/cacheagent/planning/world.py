@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
 from accelkit.cacheagent.planning.pauses import Pause
-from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.formats import ImageLabels
@@ -56,7 +56,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ImagePolicies:
     """How the cluster's policies stand to a cache's image.
 
     Attributes:
@@ -122,9 +122,9 @@ class World:
     Attributes:
         now: on a clock that never goes back, in seconds.
         today: seconds since 1970.
-        wishes: of all caches, by key.
+        desired_caches: of all caches, by key.
         unreadable: keys of those whose status cannot be followed; nothing changes for them.
-        standings: of the policies to each image; without an image there is none.
+        image_policies: of the policies to each image; without an image there is none.
         pods: of the node, that mount claims.
         stored: by the name of the folder.
         broken: folders named like caches that are none.
@@ -141,8 +141,8 @@ class World:
 
     now: float
     node: OwnNode
-    wishes: Mapping[str, Wish]
-    standings: Mapping[str, Standing]
+    desired_caches: Mapping[str, DesiredCache]
+    image_policies: Mapping[str, ImagePolicies]
     disk: Disk
     unreadable: frozenset[str] = frozenset()
     pods: tuple[MountingPod, ...] = ()
@@ -159,34 +159,34 @@ class World:
     today: float = 0.0
     changed: Mapping[str, str] = field(default_factory=dict)
 
-    def find_stored(self, wish: Wish) -> Stored | None:
+    def find_stored(self, desired: DesiredCache) -> Stored | None:
         """Return what lies here of a cache; None of a folder that was made for another mount path."""
-        stored = self.stored.get(wish.folder)
+        stored = self.stored.get(desired.folder)
         # Without a mount path, files name each other by where they lie.
-        return stored if stored is not None and wish.mount_path in {"", stored.mount_path} else None
+        return stored if stored is not None and desired.mount_path in {"", stored.mount_path} else None
 
-    def is_satisfied(self, wish: Wish) -> bool:
+    def is_satisfied(self, desired: DesiredCache) -> bool:
         """Return whether what lies here satisfies the present policies, and was found to not too long ago."""
-        standing, stored = self.standings[wish.key], self.find_stored(wish)
-        at = stored.satisfied.get(standing.policies) if stored is not None else None
+        policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
+        at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
         # A time that lies ahead says that a clock was wrong.
-        believed = max(standing.believed_seconds, LEAST_BELIEVED_SECONDS)
+        believed = max(policies_of_image.believed_seconds, LEAST_BELIEVED_SECONDS)
         return at is not None and 0 <= self.today - at < believed
 
-    def find_learned(self, wish: Wish) -> Learned | None:
+    def find_learned(self, desired: DesiredCache) -> Learned | None:
         """Return what is known of an image: from the store, else from its registry."""
-        stored = self.find_stored(wish)
-        return Learned(stored.labels, stored.size_bytes) if stored is not None else self.learned.get(wish.digest)
+        stored = self.find_stored(desired)
+        return Learned(stored.labels, stored.size_bytes) if stored is not None else self.learned.get(desired.digest)
 
     @staticmethod
     def name_link(key: str) -> str:
         """Return the name of a cache's link."""
         return Path(names.build_link_path(key)).name
 
-    def describe_work(self, wish: Wish) -> str:
+    def describe_work(self, desired: DesiredCache) -> str:
         """Return what work on a cache rests on."""
-        standing = self.standings.get(wish.key)
-        return f"{wish.image} {wish.mount_path} {standing.policies if standing is not None else ''}"
+        found = self.image_policies.get(desired.key)
+        return f"{desired.image} {desired.mount_path} {found.policies if found is not None else ''}"
 
 
 def compute_back_off(failures: int) -> float:

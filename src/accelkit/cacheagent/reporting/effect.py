@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import reduce
 from typing import Final
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import MountingPod
 from accelkit.cacheagent.planning.usage import Usage, owns_claim
-from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.kernelcache.formats.recorded import list_differing
 from accelkit.texts import list_some
@@ -59,19 +59,19 @@ class MissedFiles:
 
 
 def assign_missed(
-    found: Mapping[tuple[str, str], MissedFiles], wishes: Mapping[str, Wish], usage: Mapping[str, Usage]
+    found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
     """Return what pods made beside each cache, by its key and the UID of the pod; without what nobody could count.
 
     Args:
         found: by the UID of the pod and the volume of the copy.
-        wishes: of the caches, by key.
+        desired_caches: of the caches, by key.
         usage: the pods of each cache.
     """
     missed: dict[str, dict[str, MissedFiles]] = {}
     for key, own in usage.items():
         for pod in {pod.uid: pod for pods in own.pods.values() for pod in pods}.values():
-            copies = [copy for copy, claim in pod.copies.items() if owns_claim(wishes[key], claim)]
+            copies = [copy for copy, claim in pod.copies.items() if owns_claim(desired_caches[key], claim)]
             looked_at = [found[pod.uid, copy] for copy in copies if (pod.uid, copy) in found]
             total = reduce(MissedFiles.add, looked_at, MissedFiles())
             if looked_at and total.known:
@@ -79,24 +79,24 @@ def assign_missed(
     return missed
 
 
-def has_copy(pod: MountingPod, wish: Wish) -> bool:
+def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
     """Return whether a pod has a private copy of a cache."""
-    return any(owns_claim(wish, claim) for claim in pod.copies.values())
+    return any(owns_claim(desired, claim) for claim in pod.copies.values())
 
 
-def find_differing(pods: Iterable[MountingPod], wish: Wish, recorded: Mapping[str, str]) -> list[str] | None:
+def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
     """Return the names of variables that pods set otherwise than when a cache was captured; None where nobody can say.
 
     Args:
         pods: that made a folder of vLLM's cache themselves.
-        wish: the cache.
+        desired: the cache.
         recorded: variables under which it was captured.
     """
     own = [
         variables
         for pod in pods
         for copy, claim in pod.copies.items()
-        if owns_claim(wish, claim)
+        if owns_claim(desired, claim)
         for variables in pod.variables.get(copy, ())
     ]
     return sorted({name for each in own for name in list_differing(recorded, each)}) if recorded else None

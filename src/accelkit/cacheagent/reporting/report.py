@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
 from accelkit.cacheagent.planning.plan import Plan
-from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfit, format_gib
+from accelkit.cacheagent.planning.progress import Progress, Step, describe_misfit, format_gib
 from accelkit.cacheagent.planning.usage import Usage
-from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
 from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, find_differing, has_copy
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, is_failure, state
@@ -38,13 +38,13 @@ def build_reports(
     caches: dict[str, dict[str, dict[str, NodeCacheStatus]]] = defaultdict(dict)
     for key, progress in plan.progress.items():
         usage, own = plan.usage.get(key, Usage()), missed.get(key, {})
-        entries = _describe_former(world, progress.wish, usage, own, root)
-        if progress.wish.folder:
-            entries[progress.wish.digest] = _describe(world, plan, progress, own, root)
-        elif progress.wish.digest:
-            entries[progress.wish.digest] = _describe_elsewhere(world, progress)
+        entries = _describe_former(world, progress.desired, usage, own, root)
+        if progress.desired.folder:
+            entries[progress.desired.digest] = _describe(world, plan, progress, own, root)
+        elif progress.desired.digest:
+            entries[progress.desired.digest] = _describe_elsewhere(world, progress)
         if entries:
-            caches[progress.wish.namespace][progress.wish.name] = entries
+            caches[progress.desired.namespace][progress.desired.name] = entries
     gpus = _group_cards(world.node)
     return {
         namespace: NodeStatus(node_name=node_name, counts=_count(found), gpus=gpus, caches=found)
@@ -53,13 +53,13 @@ def build_reports(
 
 
 def _describe_former(
-    world: World, wish: Wish, usage: Usage, missed: Mapping[str, MissedFiles], root: str
+    world: World, desired: DesiredCache, usage: Usage, missed: Mapping[str, MissedFiles], root: str
 ) -> dict[str, NodeCacheStatus]:
     entries = {}
     for folder, pods in usage.pods.items():
         digest = f"sha256:{folder.removeprefix('sha256-')[:64]}"
         # For another mount path it is the same digest.
-        if digest == wish.digest:
+        if digest == desired.digest:
             continue
         told = f"{len(pods)} pods of the node may use this digest still: {_name(pods)}"
         stored = world.stored.get(folder)
@@ -79,11 +79,11 @@ def _find_path(root: str, folder: str) -> str:
 def _describe(
     world: World, plan: Plan, progress: Progress, missed: Mapping[str, MissedFiles], root: str
 ) -> NodeCacheStatus:
-    wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
-    current = usage.pods.get(wish.folder, ())
+    desired, usage = progress.desired, plan.usage.get(progress.desired.key, Usage())
+    current = usage.pods.get(desired.folder, ())
     # A digest has a folder for each mount path, and a pod with the claim of a digest may have any of them.
-    former = len({pod.uid for folder, pods in usage.pods.items() if folder != wish.folder for pod in pods})
-    stored = world.find_stored(wish)
+    former = len({pod.uid for folder, pods in usage.pods.items() if folder != desired.folder for pod in pods})
+    stored = world.find_stored(desired)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     recorded = write_texts(stored.labels.variables) if stored is not None else {}
     otherwise = [pod for pod in current if pod.uid in missed and missed[pod.uid].new_folders]
@@ -91,22 +91,22 @@ def _describe(
         compatible_gpus=fit,
         incompatible_gpus=misfit,
         volume_size=stored.size_bytes if stored is not None else 0,
-        path=_find_path(root, wish.folder) if stored is not None else "",
+        path=_find_path(root, desired.folder) if stored is not None else "",
         pods=_list_pods(current, missed),
         conditions=[
             _judge_cards(world, progress),
             _tell_extracted(world, plan, progress),
             _tell_ready(world, plan, progress),
             _tell_outdated(former),
-            *_tell_changed(world, wish),
+            *_tell_changed(world, desired),
             describe_effect(
                 [(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed],
-                sum(pod.uid not in missed and has_copy(pod, wish) for pod in current),
-                find_differing(otherwise, wish, recorded),
+                sum(pod.uid not in missed and has_copy(pod, desired) for pod in current),
+                find_differing(otherwise, desired, recorded),
             ),
         ],
         # Every node has the same to tell, so nobody repeats what the status has.
-        recorded_environment={} if wish.knows_variables else bound_texts(recorded),
+        recorded_environment={} if desired.knows_variables else bound_texts(recorded),
     )
 
 
@@ -158,9 +158,9 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
 
 
 def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
-    kind, key = ConditionType.EXTRACTED, progress.wish.key
-    stored = world.find_stored(progress.wish)
-    handed_out = world.links.get(progress.wish.link) == progress.wish.folder
+    kind, key = ConditionType.EXTRACTED, progress.desired.key
+    stored = world.find_stored(progress.desired)
+    handed_out = world.links.get(progress.desired.link) == progress.desired.folder
     if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
         told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
         return state(kind, Reason.EXTRACTED, told, holds=True)
@@ -173,13 +173,13 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
         return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=False)
-    changed = world.changed.get(progress.wish.folder, "") if stored is None else ""
+    changed = world.changed.get(progress.desired.folder, "") if stored is None else ""
     told = "its signatures are verified by the present policies" if stored is not None else "its files are fetched"
     return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or told, holds=False)
 
 
-def _tell_changed(world: World, wish: Wish) -> list[Condition]:
-    changed = world.changed.get(wish.folder)
+def _tell_changed(world: World, desired: DesiredCache) -> list[Condition]:
+    changed = world.changed.get(desired.folder)
     return [state(ConditionType.DEGRADED, Reason.CONTENT_CHANGED, changed, holds=True)] if changed is not None else []
 
 
@@ -190,19 +190,19 @@ def _tell_attempt(world: World, attempt: Attempt) -> str:
 
 
 def _tell_ready(world: World, plan: Plan, progress: Progress) -> Condition:
-    kind, key, wish = ConditionType.READY, progress.wish.key, progress.wish
-    linked = world.links.get(wish.link)
+    kind, key, desired = ConditionType.READY, progress.desired.key, progress.desired
+    linked = world.links.get(desired.link)
     late = next((move.late for move in plan.moves if move.key == key and move.late), ())
-    if progress.step is Step.SERVE and linked == wish.folder:
+    if progress.step is Step.SERVE and linked == desired.folder:
         told = f"it was moved here while these were starting: {', '.join(late)}" if late else ""
         return state(kind, Reason.READY, told, holds=True)
     if progress.refusal is not None:
-        kept = "; pods get the former digest" if linked not in {None, WITHDRAWN, wish.folder} else ""
+        kept = "; pods get the former digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
         return state(kind, progress.refusal.reason, progress.refusal.message + kept, holds=False)
     if (waits := plan.waiting.get(key)) is not None:
         told = f"pods get the former digest until these have started: {', '.join(waits[:_NAMED_PODS])}"
         return state(kind, Reason.PENDING, told, holds=False)
-    if linked == wish.folder:
+    if linked == desired.folder:
         # What was handed out stays so while nobody can judge it anew.
         return state(kind, Reason.READY, _tell_standing(world, progress), holds=True)
     hindrance = _find_hindrance(world, plan, progress)
@@ -232,7 +232,7 @@ def _tell_standing(world: World, progress: Progress) -> str:
 
 def _find_undecided(world: World, progress: Progress) -> Refusal:
     """Return for whom it is waited."""
-    undecided = world.standings[progress.wish.key].undecided
+    undecided = world.image_policies[progress.desired.key].undecided
     return undecided or Refusal(Reason.PENDING, "the controller has no verdict on it now")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from accelkit.cachecontroller.cluster_view import ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.deciding.volume_manifests import annotate
 from accelkit.cachecontroller.delivery import Patch
-from accelkit.cachecontroller.shown import ObjectName, Seen, Shown
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_VOLUME_ANNOTATION
@@ -18,7 +18,7 @@ _TOUCHES: Final = ((30.0, 2.0), (330.0, 20.0), (float("inf"), 300.0))
 _OVERDUE_SECONDS: Final = 60.0
 
 
-def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: Seen, touch: str) -> Patch | None:
+def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObject, touch: str) -> Patch | None:
     """Return what puts our labels on a claim where they are not; `touch` once Kubernetes knows its volume."""
     labels, annotations = names.build_labels(cache.key, digest), annotate(cache, digest)
     if touch and claim.status.get("phase") != "Bound":
@@ -35,7 +35,7 @@ def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: Seen, touch: 
     return Patch(name, {"metadata": metadata}, have.uid)
 
 
-def choose_touch(claim: Seen, shown: Shown) -> tuple[int, float]:
+def choose_touch(claim: ObservedObject, shown: ClusterView) -> tuple[int, float]:
     """Return how often a claim of its age has been touched, and after how many seconds it is again."""
     left, count = _measure_age(claim, shown), 0
     began = 0.0
@@ -48,12 +48,12 @@ def choose_touch(claim: Seen, shown: Shown) -> tuple[int, float]:
     raise AssertionError
 
 
-def is_overdue(claim: Seen, shown: Shown) -> bool:
+def is_overdue(claim: ObservedObject, shown: ClusterView) -> bool:
     """Return whether people are to be told that a claim waits for its volume."""
     return _measure_age(claim, shown) > _OVERDUE_SECONDS
 
 
-def _measure_age(claim: Seen, shown: Shown) -> float:
+def _measure_age(claim: ObservedObject, shown: ClusterView) -> float:
     try:
         created = datetime.fromisoformat(claim.metadata.creation_timestamp or "").timestamp()
     except (ValueError, OverflowError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from accelkit.cachecontroller.cluster_view import ClusterView
 from accelkit.cachecontroller.delivery import DeliveryMode
-from accelkit.cachecontroller.shown import Shown
 from accelkit.gkm.objects import Cache
 
 # A pod may have been given the claim of a digest a moment ago, and not be seen yet.
@@ -23,7 +23,9 @@ class FormerDigests:
         """Forget a cache that is gone."""
         self._unused.pop(key, None)
 
-    def select(self, cache: Cache, shown: Shown, now: float, modes: Iterable[DeliveryMode]) -> tuple[list[str], float]:
+    def select(
+        self, cache: Cache, shown: ClusterView, now: float, modes: Iterable[DeliveryMode]
+    ) -> tuple[list[str], float]:
         """Return the former digests that stay, and after how many seconds to look again; 0 for never.
 
         Args:

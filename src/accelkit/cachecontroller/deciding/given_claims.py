@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import VOLUMES, ClaimPod, ClusterView, ObjectName
 from accelkit.cachecontroller.deciding.node_claims import read_bound_claim
 from accelkit.cachecontroller.delivery import DeliveryMode
 from accelkit.cachecontroller.filling.objects import fills_elsewhere
-from accelkit.cachecontroller.shown import VOLUMES, ClaimPod, ObjectName, Shown
 from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, CacheStatus, PvcStatus
 from accelkit.texts import list_some
@@ -22,7 +22,7 @@ from accelkit.texts import list_some
 _UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
 
 
-def list_given_claims(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
     """Return the claims that volumes of a cache are bound to, whatever is in them now and wherever they are."""
     ways = tuple(modes)
     found = set()
@@ -38,7 +38,7 @@ def list_given_claims(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode])
     return sorted(found, key=str)
 
 
-def list_pods_of(claims: Iterable[ObjectName], shown: Shown, *, writing: bool = False) -> list[ClaimPod]:
+def list_pods_of(claims: Iterable[ObjectName], shown: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
     """Return the pods that mount claims, or those alone that might write to them."""
     by_namespace: dict[str, set[str]] = {}
     for claim in claims:
@@ -71,7 +71,7 @@ def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) ->
     return told
 
 
-def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: Shown) -> CacheStatus:
+def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: ClusterView) -> CacheStatus:
     """Return the status, which says so where pods mount a claim of ours writable, past the webhook and the policies."""
     writers = list_pods_of(given, shown, writing=True)
     if not writers:

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ClusterView, ObjectName
 from accelkit.cachecontroller.delivery import DeliveryPlan, Patch
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Shown
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType
 from accelkit.gkm.objects import Cache, PvcStatus
 
 
-def list_grants(cache: Cache, plan: DeliveryPlan, shown: Shown) -> dict[ObjectName, ObjectName]:
+def list_grants(cache: Cache, plan: DeliveryPlan, shown: ClusterView) -> dict[ObjectName, ObjectName]:
     """Return what is created or patched to let pods mount claims, with the claim of each.
 
     Claims that are filled somewhere first are left out: pods of users cannot name them.

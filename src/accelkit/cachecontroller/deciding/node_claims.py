@@ -13,10 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import (
+    AFTER_REFUSAL_SECONDS,
+    CLAIMS,
+    VOLUMES,
+    ClaimPod,
+    ClusterView,
+    ObjectName,
+    ObservedObject,
+)
 from accelkit.cachecontroller.deciding.claim_marks import choose_touch, is_overdue, mend_marks
 from accelkit.cachecontroller.deciding.volume_manifests import MODES, build_claim, build_volume
 from accelkit.cachecontroller.delivery import Deletion, DeliveryPlan, Patch, Watch
-from accelkit.cachecontroller.shown import AFTER_REFUSAL_SECONDS, CLAIMS, VOLUMES, ClaimPod, ObjectName, Seen, Shown
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
@@ -42,7 +50,7 @@ class NodeClaims:
 
     watches: tuple[Watch, ...] = ()
 
-    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say which claims and volumes are missing, wrong or in excess, and how each namespace fares."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
@@ -70,11 +78,11 @@ class NodeClaims:
         wake_after = min(pauses, default=AFTER_REFUSAL_SECONDS if waits else 0.0)
         return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states, wake_after=wake_after)
 
-    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say which claims and volumes of a cache go."""
         return DeliveryPlan(delete=tuple(self._list_excess(cache, shown, frozenset())))
 
-    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
         """Return whether a volume or claim is ours."""
         if name.kind == VOLUMES:
             annotations = seen.metadata.annotations or {}
@@ -86,7 +94,7 @@ class NodeClaims:
             return False
         return bool(seen.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
 
-    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount the claim of a digest; of the claim that follows the cache, nodes say which."""
         found = {}
         for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
@@ -94,7 +102,7 @@ class NodeClaims:
             found[digest] = [pod for each in cache.namespaces for pod in shown.list_pods(each) if claim in pod.claims]
         return found
 
-    def _leave_taken(self, cache: Cache, pairs: list[_Pair], shown: Shown) -> tuple[list[_Pair], list[_Pair]]:
+    def _leave_taken(self, cache: Cache, pairs: list[_Pair], shown: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
         """Return the pairs that are made, and those whose names are another's.
 
         Nothing is made in the namespaces of these: what its users may write to is told by the namespace.
@@ -103,14 +111,14 @@ class NodeClaims:
         places = {pair.claim.namespace for pair in taken}
         return [pair for pair in pairs if pair.claim.namespace not in places], taken
 
-    def _is_taken(self, cache: Cache, claim: ObjectName, shown: Shown) -> bool:
+    def _is_taken(self, cache: Cache, claim: ObjectName, shown: ClusterView) -> bool:
         seen, refusal = shown.find(claim), shown.find_refusal(claim)
         if seen is not None:
             return not self.owns(cache, claim, seen)
         return refusal is not None and refusal.reason == Reason.CLAIM_EXISTS
 
     def _bring(
-        self, cache: Cache, pair: _Pair, shown: Shown
+        self, cache: Cache, pair: _Pair, shown: ClusterView
     ) -> tuple[list[tuple[ObjectName, Mapping[str, Any]]], list[Patch], list[Deletion]]:
         volume, claim = shown.find(pair.volume), shown.find(pair.claim)
         claimed = claim is not None and self.owns(cache, pair.claim, claim)
@@ -145,7 +153,9 @@ class NodeClaims:
             patches.append(mended)
         return create, patches, []
 
-    def _list_excess(self, cache: Cache, shown: Shown, kept: frozenset[ObjectName] | set[ObjectName]) -> list[Deletion]:
+    def _list_excess(
+        self, cache: Cache, shown: ClusterView, kept: frozenset[ObjectName] | set[ObjectName]
+    ) -> list[Deletion]:
         claims, volumes = (
             {
                 name: seen
@@ -164,7 +174,7 @@ class NodeClaims:
         return _leave_out_going([Deletion(name, uid) for name, uid in uids.items()], shown)
 
 
-def _list_pairs(cache: Cache, shown: Shown) -> list[_Pair]:
+def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
     key, status = cache.key, cache.status
     pairs = []
     for namespace in cache.namespaces:
@@ -189,7 +199,7 @@ def _pair(key: str, namespace: str, claim: str, path: str, digest: str = "") -> 
     return _Pair(ObjectName(CLAIMS, claim, namespace), ObjectName(VOLUMES, volume), path, digest)
 
 
-def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
+def _describe(cache: Cache, pair: _Pair, shown: ClusterView) -> PvcStatus:
     """Return how the claim that users mount fares."""
     claim = shown.find(pair.claim)
     ready = state(ConditionType.READY, Reason.PENDING, "the claim is being made", holds=False)
@@ -205,7 +215,7 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(cache: Cache, pair: _Pair, claim: Seen, shown: Shown) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, shown: ClusterView) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
     if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} is there and is not ours; it is not touched: delete it, or name the cache otherwise"
@@ -222,7 +232,7 @@ def _judge_claim(cache: Cache, pair: _Pair, claim: Seen, shown: Shown) -> Condit
     return state(ConditionType.READY, Reason.PENDING, f"claim {name} is {phase or 'not bound yet'}", holds=False)
 
 
-def _find_digest(cache: Cache, name: ObjectName, seen: Seen) -> str | None:
+def _find_digest(cache: Cache, name: ObjectName, seen: ObservedObject) -> str | None:
     """Return the digest to which a claim is pinned by its name; empty for the one that follows the cache."""
     if name.name == names.name_claim(cache.key):
         return ""
@@ -231,14 +241,14 @@ def _find_digest(cache: Cache, name: ObjectName, seen: Seen) -> str | None:
     return next((each for each in known if each and names.name_pinned_claim(cache.key, each) == name.name), None)
 
 
-def read_bound_claim(volume: Seen) -> tuple[ObjectName, str]:
+def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
     """Return which claim a volume is for, and the UID of the one that it is bound to; empty where it is not bound."""
     reference = volume.spec.get("claimRef") or {}
     name = ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
     return name, str(reference.get("uid") or "")
 
 
-def _may_go(cache: Cache, name: ObjectName, seen: Seen, shown: Shown) -> bool:
+def _may_go(cache: Cache, name: ObjectName, seen: ObservedObject, shown: ClusterView) -> bool:
     """Return whether a claim or volume may be deleted now: where policies guard it, not while pods mount it.
 
     They know it by a cache that names its namespace. Without one, new pods must not have it; those that run keep it.
@@ -254,7 +264,7 @@ def _may_go(cache: Cache, name: ObjectName, seen: Seen, shown: Shown) -> bool:
     return not any(claim.name in pod.claims for pod in shown.list_pods(claim.namespace))
 
 
-def _leave_out_going(deletions: list[Deletion], shown: Shown) -> list[Deletion]:
+def _leave_out_going(deletions: list[Deletion], shown: ClusterView) -> list[Deletion]:
     def goes(each: Deletion) -> bool:
         seen = shown.find(each.name)
         return seen is not None and bool(seen.metadata.deletion_timestamp)

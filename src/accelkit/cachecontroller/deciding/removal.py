@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import ClaimPod, ClusterView, ObjectName
 from accelkit.cachecontroller.deciding.given_claims import list_given_claims, list_pods_of, name_pods
 from accelkit.cachecontroller.delivery import DeliveryMode
-from accelkit.cachecontroller.shown import ClaimPod, ObjectName, Shown
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheStatus
 from accelkit.texts import list_some
 
 
-def find_users(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
+def find_users(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
     """Return the pods that mount a claim of ours, as our volumes tell; what a claim says of itself does not count."""
     return list_pods_of(list_given_claims(cache, shown, modes), shown)
 
 
-def find_leaving(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+def find_leaving(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
     """Return the claims of a cache that are deleted, but that the API server keeps until their finalizers are removed.
 
     A claim counts by the volume that is bound to it, as for `find_users`.

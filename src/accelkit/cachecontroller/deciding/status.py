@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import ClaimPod, ClusterView
 from accelkit.cachecontroller.deciding.judgement import Decision
 from accelkit.cachecontroller.deciding.node_views import (
     NodeView,
@@ -17,7 +18,6 @@ from accelkit.cachecontroller.deciding.node_views import (
     summarize_nodes,
     view_nodes,
 )
-from accelkit.cachecontroller.shown import ClaimPod, Shown
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, is_failure, state
 from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 from accelkit.texts import list_some
@@ -94,7 +94,7 @@ def assemble_status(
     cache: Cache,
     decision: Decision,
     states: Mapping[str, PvcStatus],
-    shown: Shown,
+    shown: ClusterView,
     nodes: Mapping[str, str],
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accelkit.cachecontroller.shown import ObjectName
+from accelkit.cachecontroller.cluster_view import ObjectName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION

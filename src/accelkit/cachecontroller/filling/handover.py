@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.delivery import Patch
 from accelkit.cachecontroller.filling.manifests import write_claim
 from accelkit.cachecontroller.filling.objects import (
@@ -27,7 +28,6 @@ from accelkit.cachecontroller.filling.objects import (
     read_volume_name,
     waiting_for,
 )
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Seen, Shown
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
@@ -56,9 +56,9 @@ class Given:
     """
 
     volume: ObjectName
-    seen: Seen
+    seen: ObservedObject
     claim: ObjectName
-    held: Seen | None
+    held: ObservedObject | None
 
     @property
     def digest(self) -> str:
@@ -89,7 +89,7 @@ class Given:
         )
 
 
-def list_given(cache: Cache, shown: Shown) -> list[Given]:
+def list_given(cache: Cache, shown: ClusterView) -> list[Given]:
     """Return the volumes of a cache that were given away and can still be used."""
     found = []
     for name, seen in shown.list_of_cache(VOLUMES, cache.key):
@@ -101,7 +101,7 @@ def list_given(cache: Cache, shown: Shown) -> list[Given]:
     return found
 
 
-def list_users(claim: ObjectName, shown: Shown) -> list[str]:
+def list_users(claim: ObjectName, shown: ClusterView) -> list[str]:
     """Return the names of the pods that mount a claim."""
     return sorted(pod.name for pod in shown.list_pods(claim.namespace) if claim.name in pod.claims)
 
@@ -116,7 +116,7 @@ class HandOver:
         work: what is found to be done is added to it.
     """
 
-    def __init__(self, target: Target, given: Iterable[Given], shown: Shown, work: Work) -> None:
+    def __init__(self, target: Target, given: Iterable[Given], shown: ClusterView, work: Work) -> None:
         self._target = target
         self._given = tuple(given)
         self._shown = shown
@@ -198,7 +198,7 @@ class HandOver:
         message = f"claim {claim.name} is there, and is none that was made for this cache"
         return waiting_for(Reason.CLAIM_EXISTS, message)
 
-    def _bind(self, volume: ObjectName, seen: Seen, modes: tuple[str, ...], name: ObjectName) -> Waiting:
+    def _bind(self, volume: ObjectName, seen: ObservedObject, modes: tuple[str, ...], name: ObjectName) -> Waiting:
         claim = self._shown.find(name)
         if claim is None:
             size = str((seen.spec.get("capacity") or {}).get("storage", "1Mi"))
@@ -211,7 +211,9 @@ class HandOver:
             self._work.patch.append(Patch(volume, self._write_gift(seen, modes, name, claim), seen.metadata.uid))
         return waiting_for(Reason.PENDING, f"claim {name.name} gets the filled volume {volume.name}")
 
-    def _write_gift(self, seen: Seen, modes: tuple[str, ...], name: ObjectName, claim: Seen) -> dict[str, Any]:
+    def _write_gift(
+        self, seen: ObservedObject, modes: tuple[str, ...], name: ObjectName, claim: ObservedObject
+    ) -> dict[str, Any]:
         marked = self._target.mark("", **{CACHE_FILLED_ANNOTATION: self._target.mount_path})
         reference = {
             "apiVersion": "v1",

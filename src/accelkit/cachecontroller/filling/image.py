@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from accelkit.cachecontroller.cluster_view import ClaimPod, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, Patch, Watch
 from accelkit.cachecontroller.filling.manifests import RESTRICTED, list_copies, name_secrets, place_pod
+from accelkit.cachecontroller.filling.namespace_limits import find_excess_of_prefetches
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, Work, read_annotation
-from accelkit.cachecontroller.filling.turns import find_excess_of_prefetches
-from accelkit.cachecontroller.shown import ClaimPod, ObjectName, Seen, Shown
 from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, PvcStatus
@@ -99,7 +99,7 @@ class ImageDelivery:
         """What it wants to be shown."""
         return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
-    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what a verified cache needs next."""
         work = Work()
         target = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path)
@@ -117,13 +117,13 @@ class ImageDelivery:
             states[namespace] = PvcStatus(pvc_owner="Operator", conditions=[ready, outdated])
         return work.finish(states)
 
-    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what to delete of all that was made for a cache."""
         work = Work()
         self._collect(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
-    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount an image of a digest, whatever repository they name."""
         return {
             digest: [
@@ -135,12 +135,12 @@ class ImageDelivery:
             for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests))
         }
 
-    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
         """Return whether an object is one that was made for a cache."""
         ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
         return ours and read_annotation(seen, CACHE_KEY_ANNOTATION) == cache.key
 
-    def _prefetch(self, target: Target, shown: Shown, work: Work) -> Condition:
+    def _prefetch(self, target: Target, shown: ClusterView, work: Work) -> Condition:
         name = ObjectName(DAEMON_SETS, target.name(_PREFETCH), self._settings.namespace)
         work.keep.add(name)
         seen = shown.find(name)
@@ -167,7 +167,7 @@ class ImageDelivery:
             return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
         return state(ConditionType.READY, Reason.READY, f"{ready} of {wanted} nodes have the image", holds=True)
 
-    def _ask(self, target: Target, name: ObjectName, shown: Shown, work: Work) -> Condition:
+    def _ask(self, target: Target, name: ObjectName, shown: ClusterView, work: Work) -> Condition:
         """Have nodes fetch the image, where there may be another one of its namespace."""
         if (refusal := work.read_refusal(name, shown)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
@@ -177,12 +177,12 @@ class ImageDelivery:
         work.create.append((name, self._write(target, name)))
         return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
 
-    def _find_ignoring(self, target: Target, shown: Shown) -> list[str]:
+    def _find_ignoring(self, target: Target, shown: ClusterView) -> list[str]:
         """Return the nodes on which a pod of ours has seen all of the image in place of its folder."""
         pods = shown.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
-    def _follow_template(self, target: Target, name: ObjectName, seen: Seen, work: Work) -> None:
+    def _follow_template(self, target: Target, name: ObjectName, seen: ObservedObject, work: Work) -> None:
         """Have the pods run where the cache's podTemplate says now."""
         have = ((seen.spec.get("template") or {}).get("spec")) or {}
         want = place_pod(target.cache.spec.pod_template)
@@ -231,23 +231,23 @@ class ImageDelivery:
         }
         return {"apiVersion": DAEMON_SETS.api_version, "kind": DAEMON_SETS.kind, "metadata": metadata, "spec": spec}
 
-    def _collect(self, cache: Cache, shown: Shown, work: Work) -> None:
+    def _collect(self, cache: Cache, shown: ClusterView, work: Work) -> None:
         for name, seen in shown.list_of_cache(DAEMON_SETS, cache.key):
             if name not in work.keep and name.namespace == self._settings.namespace:
                 work.remove(name, seen)
 
 
-def _names_image(seen: Seen) -> bool:
+def _names_image(seen: ObservedObject) -> bool:
     volumes = (((seen.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
 
 
-def _count(seen: Seen, name: str) -> int:
+def _count(seen: ObservedObject, name: str) -> int:
     value = seen.status.get(name, 0)
     return value if isinstance(value, int) else 0
 
 
-def _find_outdated(target: Target, namespace: str, shown: Shown) -> Condition:
+def _find_outdated(target: Target, namespace: str, shown: ClusterView) -> Condition:
     """Return whether pods use another digest of the cache's image."""
     repository = target.image.partition("@")[0]
     pods = sorted(

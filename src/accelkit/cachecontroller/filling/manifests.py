@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import ObjectName
 from accelkit.cachecontroller.delivery import FillSettings, SecretCopy
 from accelkit.cachecontroller.filling.objects import Target
-from accelkit.cachecontroller.shown import ObjectName
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
 from accelkit.kernelcache.oci.reference import parse_reference

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from accelkit.cachecontroller.cluster_view import (
+    CLAIMS,
+    JOBS,
+    VOLUMES,
+    ClaimPod,
+    ClusterView,
+    ObjectName,
+    ObservedObject,
+)
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings, Watch
 from accelkit.cachecontroller.filling.handover import Given, HandOver, list_given, list_users
 from accelkit.cachecontroller.filling.objects import (
@@ -24,7 +33,6 @@ from accelkit.cachecontroller.filling.objects import (
     read_volume_name,
 )
 from accelkit.cachecontroller.filling.volume import VolumeFilling
-from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ClaimPod, ObjectName, Seen, Shown
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_NAMESPACE_ANNOTATION
@@ -59,7 +67,7 @@ class NamespaceDelivery:
             Watch(SNAPSHOT_CLASSES, selector="", optional=True),
         )
 
-    def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what a verified cache needs next."""
         work = Work()
         given = list_given(cache, shown)
@@ -74,7 +82,7 @@ class NamespaceDelivery:
         self._collect_filling(cache, shown, work)
         return work.finish(states)
 
-    def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
         """Say what to delete of all that was made for a cache; pods keep what they use."""
         work = Work()
         for each in list_given(cache, shown):
@@ -85,7 +93,7 @@ class NamespaceDelivery:
         self._collect_filling(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
-    def list_users(self, cache: Cache, shown: Shown) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount a volume which was filled and given away, as the volume says."""
         found: dict[str, list[ClaimPod]] = {}
         for each in list_given(cache, shown):
@@ -93,7 +101,7 @@ class NamespaceDelivery:
             found.setdefault(each.digest, []).extend(pod for pod in pods if each.claim.name in pod.claims)
         return found
 
-    def owns(self, cache: Cache, name: ObjectName, seen: Seen) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
         """Return whether an object is one that was made for a cache.
 
         In accelkit's namespace its annotation says so. A claim elsewhere is only believed once a volume confirms it,
@@ -105,7 +113,9 @@ class NamespaceDelivery:
             return True
         return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
 
-    def _prepare(self, cache: Cache, namespace: str, given: Iterable[Given], shown: Shown, work: Work) -> PvcStatus:
+    def _prepare(
+        self, cache: Cache, namespace: str, given: Iterable[Given], shown: ClusterView, work: Work
+    ) -> PvcStatus:
         target = Target(cache, namespace, cache.status.resolved_digest, cache.status.mount_path)
         here = [each for each in given if each.namespace == namespace]
         hand_over = HandOver(target, here, shown, work)
@@ -131,7 +141,7 @@ class NamespaceDelivery:
         return self._tell(last, waiting.job, _wait(waiting), former, shown)
 
     def _tell(
-        self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: Shown
+        self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: ClusterView
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, shown)]
         text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
@@ -144,14 +154,14 @@ class NamespaceDelivery:
             conditions=[ready, outdated],
         )
 
-    def _collect_filling(self, cache: Cache, shown: Shown, work: Work) -> None:
+    def _collect_filling(self, cache: Cache, shown: ClusterView, work: Work) -> None:
         """Delete all that fills, or has filled, and is needed no more."""
         for kind in _FILLING:
             for name, seen in shown.list_of_cache(kind, cache.key):
                 if name.namespace == self._settings.namespace and name not in work.keep and _fills(seen):
                     work.remove(name, seen)
 
-    def _is_halfway(self, name: ObjectName, seen: Seen, shown: Shown) -> bool:
+    def _is_halfway(self, name: ObjectName, seen: ObservedObject, shown: ClusterView) -> bool:
         """Whether a claim in a workload namespace was made for a volume that has not been given yet, or is gone."""
         if read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
             return False
@@ -166,16 +176,16 @@ def _wait(waiting: Waiting) -> Condition:
     return Condition(ConditionType.READY.value, "False", waiting.reason, waiting.message[:1024])
 
 
-def _fills(seen: Seen) -> bool:
+def _fills(seen: ObservedObject) -> bool:
     return bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
 
 
-def _collect(given: Given, shown: Shown, work: Work) -> None:
+def _collect(given: Given, shown: ClusterView, work: Work) -> None:
     if given.held is not None and not list_users(given.claim, shown):
         work.remove(given.claim, given.held)
 
 
-def _collect_lost(current: Given, shown: Shown, work: Work, key: str) -> None:
+def _collect_lost(current: Given, shown: ClusterView, work: Work, key: str) -> None:
     """Delete claims from which a volume has moved away, as nothing can be done with them."""
     for name, seen in shown.list_of_cache(CLAIMS, key):
         moved = read_volume_name(seen) == current.volume.name and name != current.claim

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from accelkit.cachecontroller.delivery import Deletion, DeliveryPlan, Patch, SecretCopy
-from accelkit.cachecontroller.shown import (
+from accelkit.cachecontroller.cluster_view import (
     AFTER_REFUSAL_SECONDS,
     CLAIMS,
     JOBS,
     VOLUMES,
     ClaimReference,
+    ClusterView,
     Kind,
     ObjectName,
+    ObservedObject,
     Refusal,
-    Seen,
-    Shown,
 )
+from accelkit.cachecontroller.delivery import Deletion, DeliveryPlan, Patch, SecretCopy
 from accelkit.gkm import names
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache, PvcStatus
@@ -99,19 +99,19 @@ class Work:
     keep: set[ObjectName] = field(default_factory=set)
     wakes: list[float] = field(default_factory=list)
 
-    def read_refusal(self, name: ObjectName, shown: Shown) -> Refusal | None:
+    def read_refusal(self, name: ObjectName, shown: ClusterView) -> Refusal | None:
         """Return why an object could not be written when that was last tried; then the cache is looked at again."""
         refusal = shown.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)
         return refusal
 
-    def copy_secrets(self, copies: Iterable[SecretCopy], shown: Shown) -> Refusal | None:
+    def copy_secrets(self, copies: Iterable[SecretCopy], shown: ClusterView) -> Refusal | None:
         """Have pull secrets copied; return why one of them cannot be."""
         self.copies += copies
         return next((refusal for each in copies if (refusal := self.read_refusal(each.name, shown))), None)
 
-    def remove(self, name: ObjectName, seen: Seen) -> None:
+    def remove(self, name: ObjectName, seen: ObservedObject) -> None:
         """Delete an object once."""
         if seen.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
             self.delete.append(Deletion(name, seen.metadata.uid))
@@ -148,7 +148,7 @@ class Filled:
     """A filled volume in accelkit's namespace, and the access modes with which it is given away."""
 
     volume: ObjectName
-    seen: Seen
+    seen: ObservedObject
     modes: tuple[str, ...]
     job: str
 
@@ -160,44 +160,44 @@ class Refused:
     message: str
 
 
-def read_annotation(seen: Seen, name: str) -> str:
+def read_annotation(seen: ObservedObject, name: str) -> str:
     """Return an annotation; empty where there is none."""
     return (seen.metadata.annotations or {}).get(name, "")
 
 
-def read_volume_name(claim: Seen) -> str:
+def read_volume_name(claim: ObservedObject) -> str:
     """Return the name of the volume of a claim; empty where it has none yet."""
     name = claim.spec.get("volumeName", "")
     return name if isinstance(name, str) else ""
 
 
-def read_claim_ref(volume: Seen) -> ClaimReference:
+def read_claim_ref(volume: ObservedObject) -> ClaimReference:
     """Return whose volume it is."""
     return volume.spec.get("claimRef") or ClaimReference()
 
 
-def read_claim_name(volume: Seen) -> ObjectName:
+def read_claim_name(volume: ObservedObject) -> ObjectName:
     """Return the claim that a volume is for."""
     reference = read_claim_ref(volume)
     return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
 
 
-def fills_elsewhere(namespace: str, seen: Seen) -> bool:
+def fills_elsewhere(namespace: str, seen: ObservedObject) -> bool:
     """Whether an object in a namespace only fills what another one gets; the Job that uses it is none of its users."""
     return read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
 
 
-def is_dynamic(volume: Seen) -> bool:
+def is_dynamic(volume: ObservedObject) -> bool:
     """Whether a provisioner made it, which also deletes it."""
     return bool(read_annotation(volume, _DYNAMIC_ANNOTATION))
 
 
-def is_gone(volume: Seen) -> bool:
+def is_gone(volume: ObservedObject) -> bool:
     """Whether nobody can use a volume any more."""
     return volume.metadata.deletion_timestamp is not None or volume.status.get("phase") in {"Released", "Failed"}
 
 
-def find_volume_name(claim: Seen) -> ObjectName:
+def find_volume_name(claim: ObservedObject) -> ObjectName:
     """Return the volume of a claim."""
     return ObjectName(VOLUMES, read_volume_name(claim))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from accelkit.cachecontroller.cluster_view import JOBS, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.filling.objects import PODS, first, read_annotation
-from accelkit.cachecontroller.shown import JOBS, ObjectName, Seen, Shown
 from accelkit.model.keys import CACHE_TRY_ANNOTATION
 from accelkit.model.object_meta import read_time
 from accelkit.texts import shorten
@@ -45,7 +45,7 @@ class Attempt:
     uid: str
 
 
-def find_attempt(namespace: str, base: str, key: str, shown: Shown) -> Attempt | None:
+def find_attempt(namespace: str, base: str, key: str, shown: ClusterView) -> Attempt | None:
     """Return the last try at what a Job does, by the beginning of its name."""
     tries = [
         (_read_number(seen), name, seen)
@@ -67,21 +67,21 @@ def find_attempt(namespace: str, base: str, key: str, shown: Shown) -> Attempt |
     return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
 
 
-def has_ended(job: Seen) -> bool:
+def has_ended(job: ObservedObject) -> bool:
     """Return whether a Job is done or has failed."""
     return not _read_ends(job).keys().isdisjoint({"Complete", "Failed"})
 
 
-def _read_ends(job: Seen) -> dict[str, dict[str, Any]]:
+def _read_ends(job: ObservedObject) -> dict[str, dict[str, Any]]:
     return {str(each.get("type")): each for each in _list(job.status.get("conditions")) if each.get("status") == "True"}
 
 
-def _read_number(job: Seen) -> int:
+def _read_number(job: ObservedObject) -> int:
     text = read_annotation(job, CACHE_TRY_ANNOTATION)
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _read_pods(job: ObjectName, shown: Shown) -> str:
+def _read_pods(job: ObjectName, shown: ClusterView) -> str:
     """Return what the newest pod of a Job says: its last words, why it does not start, or nothing."""
     pods = [
         (seen.metadata.creation_timestamp or "", name.name, seen)
@@ -93,7 +93,7 @@ def _read_pods(job: ObjectName, shown: Shown) -> str:
     return shorten(first(told), _MAX_MESSAGE)
 
 
-def _read_pod(pod: Seen) -> str:
+def _read_pod(pod: ObservedObject) -> str:
     states = [each.get("state") or {} for each in _list(pod.status.get("containerStatuses"))]
     ended = [each["terminated"] for each in states if isinstance(each.get("terminated"), dict)]
     waiting = [each["waiting"] for each in states if isinstance(each.get("waiting"), dict)]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from accelkit.cachecontroller.cluster_view import ClaimReference, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.filling.objects import CLASSES, DRIVERS, EVENTS, SNAPSHOT_CLASSES, read_annotation
-from accelkit.cachecontroller.shown import ClaimReference, ObjectName, Seen, Shown
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
 ONCE: Final = "ReadWriteOnce"
@@ -80,7 +80,7 @@ class Storage:
     snapshot_class: str
 
 
-def find_storage(asked: str, shown: Shown) -> Storage | None:
+def find_storage(asked: str, shown: ClusterView) -> Storage | None:
     """Return a StorageClass, or the cluster's default one; None where it is not there."""
     classes = {name.name: seen for name, seen in shown.list_all(CLASSES)}
     name = asked or _find_default(classes.items())
@@ -94,7 +94,7 @@ def find_storage(asked: str, shown: Shown) -> Storage | None:
     return Storage(name, provisioner, csi, snapshot_classes[0] if csi and snapshot_classes else "")
 
 
-def _find_default(classes: Iterable[tuple[str, Seen]]) -> str:
+def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
     # As the API server chooses: the newest.
     default = [
         (seen.metadata.creation_timestamp or "", name)
@@ -125,7 +125,7 @@ def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
     return [both, *copies, shared]
 
 
-def find_refusal(name: ObjectName, claim: Seen, shown: Shown) -> tuple[str, bool]:
+def find_refusal(name: ObjectName, claim: ObservedObject, shown: ClusterView) -> tuple[str, bool]:
     """Return the last words of the provisioner on a claim that has no volume, and whether they are final.
 
     Final words are also found on the claim itself, where they are kept, since Events pass.
@@ -143,7 +143,7 @@ def find_refusal(name: ObjectName, claim: Seen, shown: Shown) -> tuple[str, bool
     return (told[-1].message, False) if told else ("", False)
 
 
-def _is_about(involved: ClaimReference, name: ObjectName, claim: Seen) -> bool:
+def _is_about(involved: ClaimReference, name: ObjectName, claim: ObservedObject) -> bool:
     return (
         involved.get("kind") == name.kind.kind
         and (involved.get("namespace"), involved.get("name")) == (name.namespace, name.name)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.delivery import FillSettings, Patch
 from accelkit.cachecontroller.filling.manifests import (
     list_copies,
@@ -16,6 +17,7 @@ from accelkit.cachecontroller.filling.manifests import (
     write_settings,
     write_size,
 )
+from accelkit.cachecontroller.filling.namespace_limits import find_wait_for_job
 from accelkit.cachecontroller.filling.objects import (
     CONFIG_MAPS,
     SNAPSHOTS,
@@ -32,8 +34,6 @@ from accelkit.cachecontroller.filling.objects import (
 )
 from accelkit.cachecontroller.filling.progress import Attempt, JobState, find_attempt
 from accelkit.cachecontroller.filling.routes import Copy, Route, Storage, find_refusal, find_storage, list_routes
-from accelkit.cachecontroller.filling.turns import find_wait_for_job
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Seen, Shown
 from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
@@ -52,7 +52,7 @@ class VolumeFilling:
         work: what is found to be done is added to it.
     """
 
-    def __init__(self, target: Target, settings: FillSettings, shown: Shown, work: Work) -> None:
+    def __init__(self, target: Target, settings: FillSettings, shown: ClusterView, work: Work) -> None:
         self._target = target
         self._settings = settings
         self._shown = shown
@@ -92,7 +92,7 @@ class VolumeFilling:
         name = self._name(route.step, *facts)
         write = partial(write_claim, storage_class=storage.name, modes=route.claim, size=write_size(size_bytes))
         claim = self._claim(name, write)
-        if not isinstance(claim, Seen):
+        if not isinstance(claim, ObservedObject):
             return claim
         self._mark_volume(claim, route.write)
         if isinstance(told := self._judge_claim(name, claim), Refused):
@@ -117,7 +117,7 @@ class VolumeFilling:
         size = write_size(size_bytes)
         write = partial(write_claim, storage_class=storage.name, modes=route.give, size=size, source=source)
         claim = self._claim(name, write)
-        if not isinstance(claim, Seen):
+        if not isinstance(claim, ObservedObject):
             return claim
         self._mark_volume(claim, route.give)
         if isinstance(told := self._judge_claim(name, claim), Refused):
@@ -126,7 +126,7 @@ class VolumeFilling:
         attempt = self._run(f"{route.name}-check", facts, name, told, check=True)
         return attempt if isinstance(attempt, Waiting) else self._finish(claim, route, attempt)
 
-    def _claim(self, name: ObjectName, write: Callable[[dict[str, Any]], dict[str, Any]]) -> Seen | Waiting:
+    def _claim(self, name: ObjectName, write: Callable[[dict[str, Any]], dict[str, Any]]) -> ObservedObject | Waiting:
         self._work.keep.add(name)
         if (claim := self._shown.find(name)) is not None:
             return claim
@@ -135,7 +135,7 @@ class VolumeFilling:
         self._work.create.append((name, write(self._target.mark(name.name, name.namespace))))
         return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
 
-    def _judge_claim(self, name: ObjectName, claim: Seen) -> str | Refused:
+    def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
         """Return why a claim has no volume yet, empty where it has one; it waits for its pod, as many do."""
         if read_volume_name(claim):
             return ""
@@ -147,7 +147,7 @@ class VolumeFilling:
             self._work.patch.append(Patch(name, body, claim.metadata.uid))
         return Refused(message)
 
-    def _mark_volume(self, claim: Seen, modes: tuple[str, ...]) -> None:
+    def _mark_volume(self, claim: ObservedObject, modes: tuple[str, ...]) -> None:
         """Make the volume of a claim one that we see, and have it attached with one mode."""
         if not read_volume_name(claim):
             return
@@ -250,7 +250,7 @@ class VolumeFilling:
             return Refused(str(error["message"]))
         return waiting_for(Reason.PENDING, f"snapshot {name.name} is not ready yet")
 
-    def _finish(self, claim: Seen, route: Route, attempt: Attempt) -> Filled | Waiting:
+    def _finish(self, claim: ObservedObject, route: Route, attempt: Attempt) -> Filled | Waiting:
         name = find_volume_name(claim)
         volume = self._shown.find(ObjectName(VOLUMES, name.name))
         if volume is None:

@@ -9,9 +9,9 @@ import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import Problem
-from accelkit.enablement.ownership.evidence import Standing
-from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.evidence import OwnerState
 from accelkit.enablement.ownership.owners import ANY_VENDOR
+from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.kube.client import ApiClient
 from accelkit.model.keys import DRIVER_VENDOR_LABEL_PREFIX
 
@@ -25,9 +25,9 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
     Raises:
         ApiError: the API server did not answer, or does not let nodes be listed.
     """
-    look = await look_at_owners(api)
+    look = await survey_owners(api)
     return {
-        node: {each.vendor: each.title for each in owners if each.standing is Standing.OWNER and each.drives}
+        node: {each.vendor: each.title for each in owners if each.state is OwnerState.OWNER and each.drives}
         for node, owners in look.owners.items()
     }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from accelkit.enablement.facts.node_state import build_state, read_inventory
-from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.objects import NodeDetails, OwnPod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import Watched
 from accelkit.errors import InventoryError
@@ -50,7 +50,7 @@ class ClusterFacts:
     """
 
     namespace: str
-    nodes: Sequence[SeenNode] | Unread
+    nodes: Sequence[NodeDetails] | Unread
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None = None
     watched: Watched | Unread | None = None
@@ -78,7 +78,7 @@ class NodeFacts:
     """
 
     namespace: str
-    node: SeenNode
+    node: NodeDetails
     inventory: Inventory | InventoryError | None
     state: NodeState
     record: StageRecord | None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from accelkit.enablement.openshift.machine_sets import MACHINE_API, MachineSetWish, derive_machine_set
+from accelkit.enablement.openshift.machine_sets import MACHINE_API, DesiredMachineSet, derive_machine_set
 
 # The one name that the operator looks at.
 _CLUSTER_AUTOSCALER: Final = "default"
 
 
 def write_machine_objects(
-    wishes: Sequence[MachineSetWish],
+    wishes: Sequence[DesiredMachineSet],
     existing: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
     cluster_autoscaler: Mapping[str, Any],
@@ -43,7 +43,7 @@ def write_machine_objects(
     return objects
 
 
-def _write_autoscaler(wish: MachineSetWish, source: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+def _write_autoscaler(wish: DesiredMachineSet, source: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     bounds = wish.autoscale
     return {
         "apiVersion": "autoscaling.openshift.io/v1beta1",

@@ -34,7 +34,7 @@ class Scaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max: Count
 
 
-class MachineSetWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A set of machines as users ask for it.
 
     Attributes:
@@ -69,14 +69,14 @@ class MachineSetWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return NodeGroup(self.capacity, self.labels, self.taints)
 
 
-def read_wishes(given: Sequence[Mapping[str, object]]) -> list[MachineSetWish]:
+def read_wishes(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet]:
     """Read sets as users write them.
 
     Raises:
         ConfigurationError: a key is unknown, a value is wrong, or two sets have one name.
     """
     try:
-        wishes = msgspec.convert(given, list[MachineSetWish], strict=False)
+        wishes = msgspec.convert(given, list[DesiredMachineSet], strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
             f"openshift_machine_sets is wrong: {exc}", next_step="docs/openshift.md names its keys"
@@ -91,7 +91,7 @@ def read_wishes(given: Sequence[Mapping[str, object]]) -> list[MachineSetWish]:
 
 
 def derive_machine_set(
-    wish: MachineSetWish, existing: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
+    wish: DesiredMachineSet, existing: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the new MachineSet.
 
@@ -138,7 +138,7 @@ def derive_machine_set(
     }
 
 
-def _count_replicas(wish: MachineSetWish, present: Mapping[str, Any] | None) -> int:
+def _count_replicas(wish: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
     """Return how many machines the set has: where an autoscaler decides, as many as it chose, within its bounds."""
     if wish.autoscale is None:
         return wish.replicas
@@ -146,7 +146,7 @@ def _count_replicas(wish: MachineSetWish, present: Mapping[str, Any] | None) -> 
     return min(max(chosen, wish.autoscale.min), wish.autoscale.max)
 
 
-def _change_machine(machine: Mapping[str, Any], wish: MachineSetWish) -> dict[str, Any]:
+def _change_machine(machine: Mapping[str, Any], wish: DesiredMachineSet) -> dict[str, Any]:
     changed = dict(machine)
     value = changed.get("providerSpec", {}).get("value", {})
     patched = _merge(value, wish.provider_spec)

@@ -35,7 +35,7 @@ _MOST: Final = 4
 _MOST_CHARACTERS: Final = 200
 
 
-class Standing(StrEnum):
+class OwnerState(StrEnum):
     """Whether an owner is there."""
 
     OWNER = "owner"
@@ -62,7 +62,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
     title: str
     vendor: str
     holds: Hold
-    standing: Standing
+    state: OwnerState
     gives: tuple[str, ...]
     evidence: tuple[str, ...]
     release: str
@@ -121,7 +121,7 @@ def find_owners(
                 _Findings(node, owners, find_marks, partners, {*counted, *read_advertised(node)}).collect(
                     devices.get(node.metadata.name, Counter()), placed.get(node.metadata.name, ()), present, surely
                 ),
-                key=lambda each: (each.standing is Standing.LEFT_OVER, each.vendor, each.name),
+                key=lambda each: (each.state is OwnerState.LEFT_OVER, each.vendor, each.name),
             )
         )
         for node in cluster.nodes
@@ -187,7 +187,7 @@ class _Findings:
                 vendor=key[1],
                 # Of whom only a resource is seen gives cards, or gave them.
                 holds=Hold.DRIVER if drives and not gives and Hold.CARDS not in drives else Hold.CARDS,
-                standing=Standing.OWNER if there else Standing.LEFT_OVER,
+                state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
                 evidence=(*gives, *_cut(zero), *_cut(running_of), *_cut(marks_of)),
                 release=owner.release,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.owners import Hold
 from accelkit.enablement.ownership.reasons import LEFT_OVER, NODE_ADOPTED, NODE_OWNED, REASONS, TWO_OWNERS
 
@@ -61,7 +61,7 @@ def judge_nodes(
 
 
 def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> Judgement:
-    there = [each for each in owners if each.standing is Standing.OWNER]
+    there = [each for each in owners if each.state is OwnerState.OWNER]
     if not there:
         return _build(Fate.FREE, LEFT_OVER, owners) if owners else Judgement(Fate.FREE)
     gives = any(each.gives for each in there)
@@ -86,5 +86,5 @@ def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> Judgement:
 
 def _describe(owner: NodeOwner) -> str:
     whose = f"the {owner.holds} of its {owner.vendor} cards" if owner.vendor else "its cards, or their driver"
-    verb = "has left traces of" if owner.standing is Standing.LEFT_OVER else "holds"
+    verb = "has left traces of" if owner.state is OwnerState.LEFT_OVER else "holds"
     return f"{owner.title} {verb} {whose} ({', '.join(owner.evidence)})"

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
+from accelkit.enablement.partitioning.desired_nodes import DesiredNode, build_desired_nodes
 from accelkit.enablement.partitioning.reasons import NO_NODE_LEFT, REASONS
 from accelkit.enablement.partitioning.room import OwnPods, find_homeless
-from accelkit.enablement.partitioning.wishes import Wish, build_wishes
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
 from accelkit.install.owned_metadata import SHARED
@@ -73,14 +73,18 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     nodes = {node.metadata.name: node for node in listed}
     shared = tuple(sorted(name for name, node in nodes.items() if _is_shared(node)))
     tainted = (partition.tainted or shared) if partition.taints else ()
-    wishes = build_wishes(nodes, taints=partition.taints, tainted=tainted, roles=partition.roles, pools=partition.pools)
-    changes = {name: plan_change(node, wishes[name]) for name, node in nodes.items()}
+    desired_nodes = build_desired_nodes(
+        nodes, taints=partition.taints, tainted=tainted, roles=partition.roles, pools=partition.pools
+    )
+    changes = {name: plan_change(node, desired_nodes[name]) for name, node in nodes.items()}
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise _build_refusal(conflicts)
     if homeless := find_homeless(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
         keys, names = ", ".join(partition.taints), ", ".join(map(str, homeless))
         raise _build_refusal([f"{NO_NODE_LEFT}: taints of {keys} on {', '.join(tainted)} leave no node to {names}"])
-    return await _write(api, changes, lambda node: plan_change(node, wishes[node.metadata.name]), tainted, check=check)
+    return await _write(
+        api, changes, lambda node: plan_change(node, desired_nodes[node.metadata.name]), tainted, check=check
+    )
 
 
 async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
@@ -92,7 +96,7 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
         ApiError: the API server did not answer, or refused a node, when all others were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
-    changes = {node.metadata.name: plan_change(node, Wish()) for node in listed if is_recorded(node)}
+    changes = {node.metadata.name: plan_change(node, DesiredNode()) for node in listed if is_recorded(node)}
     removed = await _write(api, changes, plan_change, (), check=check)
     # Told at the end: a kubelet may write the record of its node, and the others are given back all the same.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:

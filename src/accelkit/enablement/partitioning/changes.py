@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE, DesiredNode
 from accelkit.enablement.partitioning.reasons import LABEL_OF_ANOTHER, RECORD_UNREADABLE
-from accelkit.enablement.partitioning.wishes import TAINT_EFFECT, TAINT_VALUE, Wish
 from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _VERSION: Final = 1
 # A kubelet may write the annotation of its node: what we never write is nothing to it.
 _OUR_LABELS: Final = frozenset({ROLE_LABEL, POOL_LABEL})
-_NOTHING: Final = Wish()
+_NOTHING: Final = DesiredNode()
 
 
 class _Spec(msgspec.Struct):
@@ -61,36 +61,36 @@ class Change(msgspec.Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
 
 
-def plan_change(node: TaintedNode, wish: Wish = _NOTHING) -> Change:
+def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
     """Return the change by which a node has what it is to have, and no more of what we wrote before."""
     present, taints = node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
         return Change({}, conflicts=(f"{RECORD_UNREADABLE}: {PARTITIONING_ANNOTATION} of node {node.metadata.name}",))
     owned_labels, owned_taints = owned
-    patched: dict[str, str | None] = {key: None for key in owned_labels if key not in wish.labels}
+    patched: dict[str, str | None] = {key: None for key in owned_labels if key not in desired.labels}
     conflicts = []
-    for key, value in wish.labels.items():
+    for key, value in desired.labels.items():
         if key in present and present[key] != value and key not in owned_labels:
             conflicts.append(f"{LABEL_OF_ANOTHER}: node {node.metadata.name} has {key}={present[key]}, not {value}")
         elif present.get(key) != value:
             patched[key] = value
-    kept = [each for each in taints if not _is_ours(each, owned_taints) or each["key"] in wish.taints]
+    kept = [each for each in taints if not _is_ours(each, owned_taints) or each["key"] in desired.taints]
     there = {each["key"] for each in kept if each.get("effect") == TAINT_EFFECT}
-    added = [key for key in wish.taints if key not in there]
+    added = [key for key in desired.taints if key not in there]
     wanted = kept + [{"key": key, "value": TAINT_VALUE, "effect": TAINT_EFFECT} for key in added]
     after_labels = {key: value for key, value in {**present, **patched}.items() if value is not None}
     record = _Record(
         _VERSION,
         {key: value for key, value in sorted({**owned_labels, **patched}.items()) if value is not None},
-        sorted({*(key for key in owned_taints if key in wish.taints), *added}),
+        sorted({*(key for key in owned_taints if key in desired.taints), *added}),
     )
     patch = _build_patch(node, patched, wanted, record)
-    watched = {*wish.labels, *owned_labels}
+    watched = {*desired.labels, *owned_labels}
     return Change(
         patch,
-        before=_list(present, watched, taints, {*wish.taints, *owned_taints}),
-        after=_list(after_labels, watched, wanted, {*wish.taints, *owned_taints}),
+        before=_list(present, watched, taints, {*desired.taints, *owned_taints}),
+        after=_list(after_labels, watched, wanted, {*desired.taints, *owned_taints}),
         conflicts=tuple(conflicts),
     )
 

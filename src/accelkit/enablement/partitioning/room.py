@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.partitioning.changes import TaintedNode
-from accelkit.enablement.partitioning.wishes import TAINT_EFFECT, TAINT_VALUE
+from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.errors import ConfigurationError
 from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode, GroupPodSpec

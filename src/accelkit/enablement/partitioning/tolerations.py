@@ -14,7 +14,7 @@ import msgspec
 
 from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
-from accelkit.enablement.partitioning.wishes import TAINT_EFFECT, TAINT_VALUE
+from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode, GroupPod, GroupPodSpec
 from accelkit.kube.scheduling.node_rules import Taint, bears_all

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from accelkit.enablement.facts.node_facts import NodeFacts
-from accelkit.enablement.facts.pod_standing import Standing, find_standing
+from accelkit.enablement.facts.program_pod import PodState, find_program_pod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, unknown
@@ -21,9 +21,9 @@ from accelkit.vendors.dialects import load_own_dialect
 AGENT_COMPONENT: Final = "node-agent"
 
 _REASONS: Final = {
-    Standing.MISSING: StageReason.AGENT_MISSING,
-    Standing.CRASHES: StageReason.AGENT_CRASHES,
-    Standing.WAITS: StageReason.AGENT_NOT_READY,
+    PodState.MISSING: StageReason.AGENT_MISSING,
+    PodState.CRASHES: StageReason.AGENT_CRASHES,
+    PodState.WAITS: StageReason.AGENT_NOT_READY,
 }
 
 
@@ -32,9 +32,9 @@ def judge_device_plugin(facts: NodeFacts) -> StageResult:
     pods = facts.find_pods(AGENT_COMPONENT)
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
-    agent = find_standing(pods)
-    if agent.standing is not Standing.READY:
-        return failed(facts, _REASONS[agent.standing], f"the node agent: {agent.seen}")
+    agent = find_program_pod(pods)
+    if agent.state is not PodState.READY:
+        return failed(facts, _REASONS[agent.state], f"the node agent: {agent.seen}")
     if problem := facts.cards.problem:
         return failed(facts, StageReason.UNIT_REFUSED, problem)
     offered, absent = _split_offers(facts)

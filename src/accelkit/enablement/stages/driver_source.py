@@ -6,7 +6,7 @@ from typing import Final
 
 from accelkit.enablement.drivers.driver_pods import COMPONENT
 from accelkit.enablement.facts.node_facts import NodeFacts
-from accelkit.enablement.facts.pod_standing import find_standing
+from accelkit.enablement.facts.program_pod import find_program_pod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.inspection.provided_driver import find_module, read_chosen_kernel
 
@@ -20,7 +20,7 @@ def describe_source(facts: NodeFacts) -> str:
     """
     if chosen := read_chosen_kernel(facts.node):
         pods = facts.find_pods(COMPONENT)
-        seen = "its pods cannot be listed" if isinstance(pods, Unread) else find_standing(pods).seen
+        seen = "its pods cannot be listed" if isinstance(pods, Unread) else find_program_pod(pods).seen
         return f"container: accelkit gives it, for kernel {chosen}; {seen}"
     if module := find_module(facts.node, facts.namespace):
         return f"kmm: Kernel Module Management loads accelkit's module {module}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from accelkit.enablement.facts.node_facts import NodeFacts
-from accelkit.enablement.facts.pod_standing import Standing, find_standing
+from accelkit.enablement.facts.program_pod import PodState, find_program_pod
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, skipped, unknown
@@ -31,11 +31,11 @@ def judge_kernel_caches(facts: NodeFacts) -> StageResult:
     pods = facts.find_pods(CACHE_COMPONENT)
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
-    agent = find_standing(pods)
+    agent = find_program_pod(pods)
     # The definitions alone are another system's, or are left from former days.
-    if agent.standing is Standing.MISSING and not facts.caches:
+    if agent.state is PodState.MISSING and not facts.caches:
         return skipped(facts, StageReason.NOT_INSTALLED, "no agent of kernel caches is on this node")
-    if agent.standing is not Standing.READY:
+    if agent.state is not PodState.READY:
         return failed(facts, StageReason.CACHE_AGENT_NOT_READY, f"the cache agent: {agent.seen}")
     return _judge_reports(facts, facts.caches, agent.seen)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from accelkit.errors import RequestError
+from accelkit.extender.groups.group_index import Group, Member
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
 from accelkit.extender.groups.pacing import Patience
 from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
-from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
@@ -51,7 +51,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupState:
     """Where a group stands.
 
     Attributes:
@@ -106,7 +106,7 @@ class Batches:
         self._had: set[str] = set()
         # How often the members of batches have changed, and what was judged last.
         self._changes = 0
-        self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], Standing]] = {}
+        self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], GroupState]] = {}
 
     def find(self, key: GroupKey) -> Batch | None:
         """Return what is reserved for a group, None for nothing."""
@@ -138,7 +138,7 @@ class Batches:
         held = self._ledger.find_holding(uid)
         return held is not None and held.stage is not Stage.CLAIMED
 
-    def judge(self, group: Group) -> Standing:
+    def judge(self, group: Group) -> GroupState:
         """Return where a group stands; many ask of the same group before anything changes."""
         ledger = self._ledger
         now = group.version, group.seen, ledger.table.tick, self._changes, ledger.namespaces.rules
@@ -150,7 +150,7 @@ class Batches:
             known = self._judged[group.key] = group, now, self._judge(group)
         return known[2]
 
-    def _judge(self, group: Group) -> Standing:
+    def _judge(self, group: Group) -> GroupState:
         batch, kept = self._batches.get(group.key), 0
         held = sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
@@ -177,7 +177,7 @@ class Batches:
             settled += 1
             if member.gated:
                 liftable.append(member)
-        return Standing(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
+        return GroupState(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
         """Reserve for all of a group that hold nothing, or for none; return why not, empty where it was done.
@@ -189,13 +189,13 @@ class Batches:
             uid: a pod that comes to bind, and may have one node alone; empty where none does.
             node: that one.
         """
-        standing = self.judge(group)
-        if reason := describe_missing(group, standing, size):
+        state = self.judge(group)
+        if reason := describe_missing(group, state, size):
             return reason
-        lacking = [each for each in standing.lacking if uid or not self._has_had(group, each.ref.uid)]
-        least = max(0, size - standing.settled)
+        lacking = [each for each in state.lacking if uid or not self._has_had(group, each.ref.uid)]
+        least = max(0, size - state.settled)
         if len(lacking) < least:
-            left = len(standing.lacking) - len(lacking)
+            left = len(state.lacking) - len(lacking)
             return f"pod group {group.key} waits: kube-scheduler has to bring {left} of its pods without gates to bind"
         if not lacking:
             return ""
@@ -210,7 +210,7 @@ class Batches:
             self._patience.note(namespace, len(pinned), now)
             unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
             return (
-                f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "
+                f"pod group {group.key} does not fit as a whole: room for {state.settled + done.fitted} of {size} "
                 f"pods, and not for {done.first.name}{unjudged}"
             )
         self._changes += 1
@@ -306,12 +306,12 @@ class Batches:
         return taken
 
 
-def describe_missing(group: Group, standing: Standing, size: int) -> str:
+def describe_missing(group: Group, state: GroupState, size: int) -> str:
     """Return which pods a group waits for, empty where all are there."""
-    if standing.there >= size:
+    if state.there >= size:
         return ""
-    if standing.refusal is not None:
-        ref, refusal = standing.refusal
+    if state.refusal is not None:
+        ref, refusal = state.refusal
         return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
-    others = f", and {standing.kept} more under scheduling gates of others" if standing.kept else ""
-    return f"pod group {group.key} waits: {standing.there} of {size} pods are there{others}"
+    others = f", and {state.kept} more under scheduling gates of others" if state.kept else ""
+    return f"pod group {group.key} waits: {state.there} of {size} pods are there{others}"

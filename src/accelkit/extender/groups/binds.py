@@ -19,10 +19,10 @@ import msgspec
 from accelkit.errors import ApiError, BindingError
 from accelkit.extender.bindings import read_pod_as
 from accelkit.extender.groups.batches import Batch, describe_missing
+from accelkit.extender.groups.group_index import Group, GroupSizeError
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.objects import GroupPod
 from accelkit.extender.groups.parts import GroupParts
-from accelkit.extender.groups.roster import Group, GroupSizeError
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 
@@ -76,7 +76,7 @@ class HeldBinds:
         """
         if ref.uid not in self._parts.feed.pending:
             await self._read(ref)
-        if self._parts.roster.find(ref.uid) is None:
+        if self._parts.group_index.find(ref.uid) is None:
             return
         deadline = self._clock() + self._seconds
         self.uids.add(ref.uid)
@@ -90,7 +90,7 @@ class HeldBinds:
         held = False
         try:
             while True:
-                group = self._parts.roster.find(ref.uid)
+                group = self._parts.group_index.find(ref.uid)
                 changed = self._parts.changes.get(None if group is None else group.key)
                 if joined is not None and joined.withdrawn:
                     raise BindingError(joined.withdrawn)
@@ -134,7 +134,7 @@ class HeldBinds:
         Raises:
             BindingError: it may not.
         """
-        group, pending = self._parts.roster.find(ref.uid), self._parts.feed.pending.get(ref.uid)
+        group, pending = self._parts.group_index.find(ref.uid), self._parts.feed.pending.get(ref.uid)
         if group is None or pending is None or pending.request is None:
             return
         has_cards = self._parts.batches.has_cards
@@ -161,14 +161,14 @@ class HeldBinds:
         return None if batch.gated or batch.opened else batch
 
     def _find_waiting(self, ref: PodRef) -> Group | None:
-        group = self._parts.roster.find(ref.uid)
+        group = self._parts.group_index.find(ref.uid)
         return group if group is not None and ref.uid in group.waiting else None
 
     def _read_size(self, group: Group) -> int:
         if not self._sizes_known():
             raise _Wait("the PodGroups have not been read yet")
         try:
-            return self._parts.roster.read_size(group)
+            return self._parts.group_index.read_size(group)
         except GroupSizeError as exc:
             raise _Wait(str(exc)) from exc
 
@@ -206,8 +206,8 @@ class HeldBinds:
             self._parts.batches.open(batch)
             return
         batch.arrived.add(ref.uid)
-        standing = self._parts.batches.judge(group)
-        placed = standing.settled - standing.held + len(batch.arrived)
+        state = self._parts.batches.judge(group)
+        placed = state.settled - state.held + len(batch.arrived)
         if placed < size:
             raise _Wait(
                 f"pod group {group.key}: kube-scheduler has placed {placed} of {size} pods within {self._seconds:g} s"
@@ -222,4 +222,4 @@ class HeldBinds:
         except ApiError as exc:
             raise BindingError(f"whether pod {ref} belongs to a group is not known: {exc}") from exc
         if self._parts.feed.take_pod(pod):
-            self._parts.roster.take_event("ADDED", pod)
+            self._parts.group_index.take_event("ADDED", pod)

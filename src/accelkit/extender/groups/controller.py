@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.extender.groups.batches import Standing, describe_missing
+from accelkit.extender.groups.batches import GroupState, describe_missing
 from accelkit.extender.groups.gates import GateLifter
+from accelkit.extender.groups.group_events import GroupEvents
+from accelkit.extender.groups.group_index import Group, GroupSizeError, Member
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.pacing import Pace
 from accelkit.extender.groups.parts import GroupParts
-from accelkit.extender.groups.roster import Group, GroupSizeError, Member
-from accelkit.extender.groups.telling import GroupTeller
 from accelkit.ledger.freed import FreedNodes
 from accelkit.model.pod import PodRef
 from accelkit.reporting import OnceReporter
@@ -72,12 +72,12 @@ class GroupController:
         self,
         parts: GroupParts,
         gates: GateLifter,
-        teller: GroupTeller,
+        teller: GroupEvents,
         *,
         leads: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._roster, self._batches = parts, parts.roster, parts.batches
+        self._parts, self._group_index, self._batches = parts, parts.group_index, parts.batches
         self._gates, self._teller = gates, teller
         self._leads, self._clock = leads, clock
         self._freed = FreedNodes(parts.ledger)
@@ -88,7 +88,7 @@ class GroupController:
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
         """Note that a pod has changed, and with it these groups."""
-        group = self._roster.find(uid)
+        group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
             self._gates.forget(uid)
@@ -126,9 +126,9 @@ class GroupController:
         self._note_time(now)
         reasons: dict[GroupKey, tuple[str, PodRef]] = {}
         liftable: list[Member] = []
-        for key in [group.key for group in self._roster.list_waiting()]:
+        for key in [group.key for group in self._group_index.list_waiting()]:
             # Others go on between two groups, so that it may have changed.
-            if (group := self._roster.get(key)) is None:
+            if (group := self._group_index.get(key)) is None:
                 continue
             if reason := self._try_to_decide(group, now, liftable):
                 reasons[key] = reason, group.find_oldest().ref
@@ -169,29 +169,29 @@ class GroupController:
             return known.reason
         self._pace.count(len(group.waiting))
         try:
-            size = self._roster.read_size(group)
+            size = self._group_index.read_size(group)
         except GroupSizeError as exc:
             return str(exc)
-        standing = self._batches.judge(group)
-        if reason := describe_missing(group, standing, size):
+        state = self._batches.judge(group)
+        if reason := describe_missing(group, state, size):
             if self._batches.find(group.key) is not None:
                 self._withdraw(group.key, reason)
             self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
             return reason
         gated = any(each.gated for each in group.waiting.values())
         reason = ""
-        if gated and standing.lacking:
-            reason = self._try_again(group, size, standing, now)
-            if reason and standing.settled < size:
+        if gated and state.lacking:
+            reason = self._try_again(group, size, state, now)
+            if reason and state.settled < size:
                 if not self._pace.spent:
                     self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
                 return reason
-            standing = self._batches.judge(group)
-        if gated and standing.settled >= size:
-            liftable += standing.liftable
+            state = self._batches.judge(group)
+        if gated and state.settled >= size:
+            liftable += state.liftable
         return reason
 
-    def _try_again(self, group: Group, size: int, standing: Standing, now: float) -> str:
+    def _try_again(self, group: Group, size: int, state: GroupState, now: float) -> str:
         last, asked = self._tries.get(group.key), (group.joined, size)
         least, most = _BACK_OFF_SECONDS
         if last is not None:
@@ -201,7 +201,7 @@ class GroupController:
                 return last.reason
         if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
             return last.reason if last is not None else f"pod group {group.key} waits until others were tried"
-        self._pace.count(0, placed=len(standing.lacking))
+        self._pace.count(0, placed=len(state.lacking))
         if reason := self._batches.reserve(group, size, now):
             delay = least if last is None or last.asked != asked else min(most, 2 * last.delay)
             self._tries[group.key] = _Try(now, now + delay, delay, asked, reason)

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Final
 
 from accelkit.errors import ApiError
-from accelkit.extender.groups.roster import Member
+from accelkit.extender.groups.group_index import Member
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_pod_path
 from accelkit.logs import Facts, RepeatLog

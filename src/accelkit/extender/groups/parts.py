@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from accelkit.extender.groups.batches import Batches
+from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.reserving import GroupReserver
-from accelkit.extender.groups.roster import Roster
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -42,7 +42,7 @@ class GroupParts:
         api: an open client.
         ledger: where cards are reserved.
         feed: knows what pods that wait ask for.
-        roster: who belongs to which group.
+        group_index: who belongs to which group.
         reserver: finds cards.
         batches: what is reserved.
         changes: tell of changes.
@@ -51,7 +51,7 @@ class GroupParts:
     api: ApiClient
     ledger: Ledger
     feed: LedgerFeed
-    roster: Roster
+    group_index: GroupIndex
     reserver: GroupReserver
     batches: Batches
     changes: Changes

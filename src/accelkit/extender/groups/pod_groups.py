@@ -12,14 +12,14 @@ from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.binds import HeldBinds
 from accelkit.extender.groups.controller import GroupController
 from accelkit.extender.groups.gates import GateLifter
+from accelkit.extender.groups.group_events import GroupEvents
+from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import trim_member
 from accelkit.extender.groups.node_rules import NodeFacts
 from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.parts import Changes, GroupParts
 from accelkit.extender.groups.reserving import GroupReserver
-from accelkit.extender.groups.roster import Roster
 from accelkit.extender.groups.sizes import GroupSizes
-from accelkit.extender.groups.telling import GroupTeller
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events
 from accelkit.kube.paths import NODES, PODS
@@ -86,7 +86,7 @@ class PodGroups:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._feed = api, feed
-        self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
+        self._facts, self._group_index, self._changes = NodeFacts(), GroupIndex(), Changes()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
         reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
         batches = Batches(
@@ -97,9 +97,9 @@ class PodGroups:
             gather_seconds=times.gather,
             is_busy=self._is_busy,
         )
-        parts = GroupParts(api, ledger, feed, self._roster, reserver, batches, self._changes)
-        self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
-        self._teller = GroupTeller(events)
+        parts = GroupParts(api, ledger, feed, self._group_index, reserver, batches, self._changes)
+        self._batches, self._sizes = batches, GroupSizes(api, self._group_index, self._changes.note)
+        self._teller = GroupEvents(events)
         self._controller = GroupController(
             parts,
             GateLifter(api, batches.find_node, clock),
@@ -143,7 +143,7 @@ class PodGroups:
         """
 
         def replace(pods: list[GroupPod]) -> None:
-            self._roster.replace(pods)
+            self._group_index.replace(pods)
             self._controller.note_pods()
             on_replace(list(pods))
             self._changes.note()
@@ -170,8 +170,8 @@ class PodGroups:
     def take_pod_event(self, kind: str, pod: GroupPod) -> None:
         """Take over one change of a pod; the feed has it already."""
         uid = pod.metadata.uid
-        former = self._roster.find(uid)
-        if (key := self._roster.take_event(kind, pod)) is not None:
+        former = self._group_index.find(uid)
+        if (key := self._group_index.take_event(kind, pod)) is not None:
             self._controller.note_pod(uid, *({key} if former is None else {key, former.key}))
 
     async def admit(self, ref: PodRef, node: str) -> None:
@@ -188,11 +188,11 @@ class PodGroups:
 
     def is_member(self, uid: str) -> bool:
         """Return whether a pod belongs to a group."""
-        return self._roster.find(uid) is not None
+        return self._group_index.find(uid) is not None
 
     def describe(self, uid: str) -> str:
         """Return which group a pod waits with, and for what; empty where it does not."""
-        group = self._roster.find(uid)
+        group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             return ""
         return self._teller.find_reason(group.key) or f"pod group {group.key}: its pods are being bound"

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from accelkit.errors import ApiError
+from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import Convention, GroupKey
 from accelkit.extender.groups.objects import CoschedulingGroup, WorkloadGroup
-from accelkit.extender.groups.roster import Roster
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_group_path
@@ -45,16 +45,16 @@ class _Resources(msgspec.Struct):
 
 
 class GroupSizes:
-    """Tells the roster what PodGroups say.
+    """Tells the group index what PodGroups say.
 
     Args:
         api: an open client.
-        roster: is told.
+        group_index: is told.
         on_change: called after each change, with the group of which it is; without one where it is of all.
     """
 
-    def __init__(self, api: ApiClient, roster: Roster, on_change: Callable[..., None]) -> None:
-        self._api, self._roster, self._on_change = api, roster, on_change
+    def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:
+        self._api, self._group_index, self._on_change = api, group_index, on_change
         self._known: set[Convention] = set()
 
     @property
@@ -75,15 +75,15 @@ class GroupSizes:
 
         def replace(objects: list[_T]) -> None:
             sizes = {_read_key(each, convention): each.size for each in objects}
-            self._roster.keep_sizes(convention, sizes)
+            self._group_index.keep_sizes(convention, sizes)
             self._note_known(convention)
 
         def take(kind: str, each: _T) -> None:
             key = _read_key(each, convention)
             if kind == "DELETED":
-                self._roster.drop_size(key)
+                self._group_index.drop_size(key)
             else:
-                self._roster.put_size(key, each.size)
+                self._group_index.put_size(key, each.size)
             self._on_change(key)
 
         await Reflector(self._api, path, type_, trim=_trim, on_replace=replace, on_event=take).run()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.extender.simulation.turns import Turns
+from accelkit.extender.simulation.event_loop_share import EventLoopShare
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.kube.disruptions.evictions import EvictablePod
 from accelkit.ledger.feed import LedgerFeed, Pending
@@ -61,7 +61,7 @@ class Planner:
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
         """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
-        budget, turns, found = Budget(MOST_STEPS), Turns(), list[Plan]()
+        budget, turns, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
         for node in nodes:
             if budget.is_spent():
                 break
@@ -84,7 +84,7 @@ class Planner:
             budgets: the disruption budgets as they are now.
         """
         by_uid = {each.ref.uid: each for each in pods}
-        turns, may_go = Turns(), set[str]()
+        turns, may_go = EventLoopShare(), set[str]()
         for uid, each in by_uid.items():
             if _may_go(each, pending.pod.priority, budgets):
                 may_go.add(uid)
@@ -107,7 +107,7 @@ class Planner:
         pending: Pending,
         node: str,
         budget: Budget,
-        turns: Turns,
+        turns: EventLoopShare,
         *,
         may_go: Collection[str] | None = None,
         leaving: frozenset[str] = frozenset(),

@@ -20,7 +20,7 @@ from accelkit.extender.preemption.wire import (
     needs_more_than_amounts,
     read_preemptor,
 )
-from accelkit.extender.simulation.turns import Turns
+from accelkit.extender.simulation.event_loop_share import EventLoopShare
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation
@@ -91,7 +91,7 @@ class PreemptVerb:
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
         # kube-scheduler waits for the answer: others have their turns, but there are no pauses.
-        budget, turns = Budget(MOST_STEPS), Turns(rest_ratio=0)
+        budget, turns = Budget(MOST_STEPS), EventLoopShare(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
@@ -114,7 +114,7 @@ class PreemptVerb:
         victims: MetaVictims,
         budget: Budget,
         *,
-        turns: Turns,
+        turns: EventLoopShare,
         free_to_choose: bool,
     ) -> MetaVictims | None:
         """Return who has to leave a node; None where that would not help."""

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import BadArgsError, NotReadyError
+from accelkit.extender.simulation.event_loop_share import EventLoopShare
 from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome
-from accelkit.extender.simulation.turns import Turns
 from accelkit.extender.simulation.views import NodeViews
 from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
 from accelkit.extender.wire import Args
@@ -79,11 +79,11 @@ class Simulator:
         except TimeoutError as exc:
             raise NotReadyError("another simulation is under way; ask again") from exc
         try:
-            return msgspec.json.encode(await self._answer(question, Turns()))
+            return msgspec.json.encode(await self._answer(question, EventLoopShare()))
         finally:
             self._turn.release()
 
-    async def _answer(self, question: SimulationQuestion, turns: Turns) -> _Encoded:
+    async def _answer(self, question: SimulationQuestion, turns: EventLoopShare) -> _Encoded:
         gone, absent = await self._find_gone(frozenset(question.without), turns)
         what_if = _WhatIf(self._ledger, self._ledger.branch(gone))
         names = await self._list_names(question, turns)
@@ -118,7 +118,7 @@ class Simulator:
         shown = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
         return msgspec.structs.replace(answer, nodes=await _encode(shown, turns), spent=spent)
 
-    async def _find_gone(self, named: frozenset[str], turns: Turns) -> tuple[dict[str, str], list[str]]:
+    async def _find_gone(self, named: frozenset[str], turns: EventLoopShare) -> tuple[dict[str, str], list[str]]:
         """Return the nodes of the pods that are taken to be gone, by UID, and the names of those that hold no card."""
         gone: dict[str, str] = {}
         seen = set[str]()
@@ -131,7 +131,7 @@ class Simulator:
             await turns.rest()
         return gone, sorted(named - seen)
 
-    async def _list_names(self, question: SimulationQuestion, turns: Turns) -> list[str]:
+    async def _list_names(self, question: SimulationQuestion, turns: EventLoopShare) -> list[str]:
         if question.nodes is not None:
             return list(dict.fromkeys(question.nodes))
         names = []
@@ -142,7 +142,9 @@ class Simulator:
             await turns.rest()
         return names
 
-    async def _judge(self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], turns: Turns) -> list[Judged]:
+    async def _judge(
+        self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], turns: EventLoopShare
+    ) -> list[Judged]:
         steps = min(_MOST_STEPS, _STEPS + _STEPS_PER_NODE * len(names))
         judge = Judge(request, self._verbs.policy, Budget(steps))
         judged = []
@@ -153,7 +155,9 @@ class Simulator:
             await turns.rest()
         return judged
 
-    async def _search(self, pending: Pending, request: PodRequest, judged: Sequence[Judged], turns: Turns) -> bool:
+    async def _search(
+        self, pending: Pending, request: PodRequest, judged: Sequence[Judged], turns: EventLoopShare
+    ) -> bool:
         """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
@@ -179,7 +183,7 @@ class Simulator:
         return budget.is_spent()
 
     async def _score(
-        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns
+        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], turns: EventLoopShare
     ) -> Mapping[str, int]:
         metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
         named = msgspec.structs.replace(pod, metadata=metadata)
@@ -227,7 +231,7 @@ def _refuse(names: Iterable[str], reason: str, sentence: str) -> Iterable[NodeSi
     return (NodeSimulation(name, fits=False, reason=reason, sentence=sentence) for name in names)
 
 
-async def _encode(nodes: Iterable[NodeSimulation], turns: Turns) -> list[msgspec.Raw]:
+async def _encode(nodes: Iterable[NodeSimulation], turns: EventLoopShare) -> list[msgspec.Raw]:
     encoded, encode = [], msgspec.json.Encoder().encode
     for node in nodes:
         encoded.append(msgspec.Raw(encode(node)))
@@ -235,7 +239,7 @@ async def _encode(nodes: Iterable[NodeSimulation], turns: Turns) -> list[msgspec
     return encoded
 
 
-async def _go_on(outcome: Outcome, budget: Budget, turns: Turns, *, until: int = 0) -> None:
+async def _go_on(outcome: Outcome, budget: Budget, turns: EventLoopShare, *, until: int = 0) -> None:
     """Look for one more change of a node, until the budget has no more than that left."""
     while outcome.searching and budget.steps > until:
         found = outcome.ask()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelkit.extender.stages.seen import judge_seen
+from accelkit.extender.stages.inventory_stages import judge_inventory
 from accelkit.inspection.provided_driver import read_chosen_kernel
 from accelkit.model.inventory import Inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION, STAGES_ANNOTATION
@@ -63,7 +63,7 @@ class NodeStages:
         seen, cards = self.seen, None if inventory is None else inventory.cards
         results: dict[Stage, StageResult] = {}
         if seen.inventoried and inventory is not None:
-            results = judge_seen(inventory, kernel=seen.kernel, chosen=seen.chosen, gives=seen.gives)
+            results = judge_inventory(inventory, kernel=seen.kernel, chosen=seen.chosen, gives=seen.gives)
             if any(result.outcome is not Outcome.PASS for result in results.values()):
                 # What was recorded waits for these.
                 return results

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from accelkit.errors import ApiError
 from accelkit.extender.waking.announcements import Announcements, Waiting
-from accelkit.extender.waking.stirred import StirredNamespaces
+from accelkit.extender.waking.namespace_wakeups import NamespaceWakeups
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.ledger.feed import LedgerFeed
@@ -67,7 +67,7 @@ class Waker:
         self._clock = clock
         self._freed = FreedNodes(ledger)
         self._waiting = Waiting(ledger, policy)
-        self._stirred = StirredNamespaces(ledger, self._waiting)
+        self._stirred = NamespaceWakeups(ledger, self._waiting)
         self._announcements = Announcements()
         self._begun = False
         self._failing = False

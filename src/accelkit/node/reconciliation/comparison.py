@@ -18,9 +18,9 @@ from accelkit.node.kubelet import list_pod_resources
 from accelkit.node.pods import NodePods
 from accelkit.node.processes.monitor import ProcessMonitor
 from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
-from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.node.reconciliation.snapshot import group_devices_by_pod
 from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
 from accelkit.node.reconciliation.kubelet_checkpoint import RecordedDevices
-from accelkit.node.reconciliation.look import Look, PodName, Shown, look_at
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 from accelkit.node.reconciliation.refusals import Refusals, name_reason
+from accelkit.node.reconciliation.snapshot import KubeletView, PodName, Snapshot, take_snapshot
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.annotations import Granted
 
@@ -97,7 +97,7 @@ class Reconciler:
         node = self._cards()
         if node is None:
             return False
-        shown = Shown(held, recorded)
+        shown = KubeletView(held, recorded)
         self._unanswered.clear()
         try:
             look = await self._correct(shown, node)
@@ -105,26 +105,26 @@ class Reconciler:
         except ApiError as exc:
             # Two pods were not answered: the others would not be either.
             self._errors.report(str(exc), f"assignments cannot be corrected: {exc}")
-            self._note(look_at(self._pods.list_pods(), shown, node))
+            self._note(take_snapshot(self._pods.list_pods(), shown, node))
             return False
         self._errors.clear()
         self._note(look)
         return all(each.admitted for each in look.pods.values())
 
-    def _note(self, look: Look) -> None:
+    def _note(self, look: Snapshot) -> None:
         wrong = sum(each.wrong for each in look.observed)
         self.uncounted = look.count_uncounted()
         # What is wrong and was not refused was written to a pod that is not as it is known here, or was not answered.
         self.doubtful = look.doubtful or bool(wrong and not look.partial and not self._refusals.list_refused())
         self._metrics.divergent.set(wrong)
 
-    async def _correct(self, shown: Shown, node: NodeCards) -> Look:
+    async def _correct(self, shown: KubeletView, node: NodeCards) -> Snapshot:
         """Write what can be written, and return what is so.
 
         Raises:
             ApiError: the API server does not answer.
         """
-        look = look_at(self._pods.list_pods(), shown, node)
+        look = take_snapshot(self._pods.list_pods(), shown, node)
         self._refusals.keep(look.pods)
         for part, error in look.partial.items():
             pod = look.pods[part].pod.ref
@@ -133,13 +133,13 @@ class Reconciler:
         # What was to follow a refused write counted on it, so the rest is planned anew.
         while waves := plan(look.observed, look.awaited, refused):
             newly_refused = await self._write_all(look, waves)
-            look = look_at(self._pods.list_pods(), shown, node)
+            look = take_snapshot(self._pods.list_pods(), shown, node)
             if not newly_refused:
                 break
             refused |= newly_refused
         return look
 
-    async def _write_all(self, look: Look, waves: Sequence[Sequence[Correction]]) -> set[str]:
+    async def _write_all(self, look: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
         """Write until a wave has refused pods; return their UIDs."""
         refused = set[str]()
 
@@ -153,7 +153,7 @@ class Reconciler:
                 break
         return refused
 
-    async def _write(self, look: Look, correction: Correction) -> bool:
+    async def _write(self, look: Snapshot, correction: Correction) -> bool:
         each = look.pods[correction.uid]
         try:
             assignment = _mark_recorded(correction.assignment, each.pod.assignment)
@@ -197,7 +197,7 @@ class Reconciler:
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
-    async def _settle(self, observed: ObservedPod, look: Look, node: NodeCards) -> None:
+    async def _settle(self, observed: ObservedPod, look: Snapshot, node: NodeCards) -> None:
         """Write the annotations by which its dialect says that the pod has its cards, and which."""
         each = look.pods[observed.uid]
         codec = each.pod.dialect.annotations

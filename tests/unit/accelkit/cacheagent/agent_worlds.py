@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode, Pod
-from accelkit.cacheagent.planning.wishes import Wish
-from accelkit.cacheagent.planning.world import Disk, Learned, Standing, Stored, World
+from accelkit.cacheagent.planning.world import Disk, ImagePolicies, Learned, Stored, World
 from accelkit.gkm import names
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.formats import ImageLabels, Target
@@ -34,7 +34,7 @@ def link(key: str = "team/add") -> str:
     return World.name_link(key)
 
 
-def wish(digest: str = A, key: str = "team/add", **changes: Any) -> Wish:
+def desired(digest: str = A, key: str = "team/add", **changes: Any) -> DesiredCache:
     """A cache that the controller found verified."""
     given = {
         "namespaces": (key.partition("/")[0],),
@@ -44,7 +44,7 @@ def wish(digest: str = A, key: str = "team/add", **changes: Any) -> Wish:
         "verified": True,
         **changes,
     }
-    return Wish(key, **given)
+    return DesiredCache(key, **given)
 
 
 def stored(
@@ -58,14 +58,16 @@ def pod(name: str, *claims: str, namespace: str = "team", starting: bool = False
     return MountingPod(f"uid-{name}", namespace, name, frozenset(claims or ("add",)), named, starting=starting)
 
 
-def world(*wishes: Wish, **changes: Any) -> World:
+def world(*desired_caches: DesiredCache, **changes: Any) -> World:
     """A world with these caches, all covered by the policies `p`, and nothing on the disk."""
     given: dict[str, Any] = {
         "now": 1000.0,
         "today": TODAY,
         "node": NODE,
-        "wishes": {each.key: each for each in wishes},
-        "standings": {each.key: Standing("p", believed_seconds=86400) for each in wishes if each.image},
+        "desired_caches": {each.key: each for each in desired_caches},
+        "image_policies": {
+            each.key: ImagePolicies("p", believed_seconds=86400) for each in desired_caches if each.image
+        },
         "disk": Disk(100 * GIB),
         **changes,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_worlds import A, B, folder, stored, wish, world
+from agent_worlds import A, B, desired, folder, stored, world
 from content_stand import KERNEL, ContentStand
 
 from accelkit.cacheagent.disk import content as module
@@ -144,7 +144,7 @@ async def test_another_folder_of_the_name_is_not_taken_out_for_its_former_one(
 
 
 def conditions(**changes: Any) -> dict[str, Any]:
-    now = world(wish(), changed={folder(A): "somebody wrote"}, **changes)
+    now = world(desired(), changed={folder(A): "somebody wrote"}, **changes)
     entry = build_reports(now, make_plan(now), {}, node_name="n", root="/r")["team"].caches["add"][A]
     return {each.type: each for each in entry.conditions}
 
@@ -153,7 +153,7 @@ def test_the_report_says_what_became_of_it():
     gone = conditions()
     assert {gone[each].reason for each in ("Extracted", "Ready", "Degraded")} == {"ContentChanged"}
     assert (gone["Ready"].status, gone["Ready"].message) == ("False", "somebody wrote")
-    again = conditions(stored={folder(A): stored()}, links={world(wish()).name_link("team/add"): folder(A)})
+    again = conditions(stored={folder(A): stored()}, links={world(desired()).name_link("team/add"): folder(A)})
     assert (again["Ready"].status, again["Degraded"].status, again["Degraded"].message) == (
         "True",
         "True",

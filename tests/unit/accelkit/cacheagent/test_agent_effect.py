@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import A, folder, link, pod, stored, wish, world
+from agent_worlds import A, desired, folder, link, pod, stored, world
 
 from accelkit.cacheagent.planning.usage import find_usage
 from accelkit.cacheagent.reporting.effect import (
@@ -74,11 +74,11 @@ def test_variables_count_of_the_containers_that_mount_the_cache_alone():
         variables={"accelkit-cache-1": ({"VLLM_USE_V1": "true"}, mine), "accelkit-cache-2": (others,)},
     )
     recorded = {"VLLM_USE_V1": "1", "VLLM_OTHER": "1", "VLLM_SECRET": "[redacted]"}
-    assert find_differing([both], wish(), recorded) == ["VLLM_USE_V1"]
-    assert find_differing([both], wish(key="team/other"), recorded) == ["VLLM_OTHER"]
-    assert find_differing([both], wish(), {"VLLM_USE_V1": "[redacted]"}) == []
-    assert find_differing([both], wish(), {}) is None
-    assert find_differing([], wish(), recorded) == []
+    assert find_differing([both], desired(), recorded) == ["VLLM_USE_V1"]
+    assert find_differing([both], desired(key="team/other"), recorded) == ["VLLM_OTHER"]
+    assert find_differing([both], desired(), {"VLLM_USE_V1": "[redacted]"}) == []
+    assert find_differing([both], desired(), {}) is None
+    assert find_differing([], desired(), recorded) == []
 
 
 def test_misses_are_added_up_for_a_pod_and_told_of_five():
@@ -90,11 +90,11 @@ def test_misses_are_added_up_for_a_pod_and_told_of_five():
 
 
 def test_copies_of_two_caches_in_one_pod_are_counted_apart():
-    add, other = wish(), wish(key="team/other", namespaces=("team",))
+    add, other = desired(), desired(key="team/other", namespaces=("team",))
     both = pod("p", f"add-{'a' * 12}", "other", accelkit_cache_1=f"add-{'a' * 12}", accelkit_cache_2="other")
     known = world(add, other, pods=(both,), stored={folder(A): stored()}, links={link("team/other"): folder(A)})
     found = {("uid-p", "accelkit-cache-1"): TRITON, ("uid-p", "accelkit-cache-2"): VLLM}
-    assert assign_missed(found, known.wishes, find_usage(known)) == {
+    assert assign_missed(found, known.desired_caches, find_usage(known)) == {
         "team/add": {"uid-p": TRITON},
         "team/other": {"uid-p": VLLM},
     }
@@ -111,6 +111,6 @@ def test_copies_of_two_caches_in_one_pod_are_counted_apart():
 )
 def test_nothing_is_said_of_what_nobody_could_count(found):
     known = world(
-        wish(), pods=(pod("p", accelkit_cache_1="add"),), stored={folder(A): stored()}, links={link(): folder(A)}
+        desired(), pods=(pod("p", accelkit_cache_1="add"),), stored={folder(A): stored()}, links={link(): folder(A)}
     )
-    assert assign_missed(found, known.wishes, find_usage(known)) == {}
+    assert assign_missed(found, known.desired_caches, find_usage(known)) == {}

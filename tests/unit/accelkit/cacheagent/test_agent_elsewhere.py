@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_worlds import FOREIGN, A, B, folder, learned, link, pod, stored, wish, world
+from agent_worlds import FOREIGN, A, B, desired, folder, learned, link, pod, stored, world
 from test_agent_wishes import cache
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal, read_desired_cache
 from accelkit.cacheagent.planning.plan import make_plan
-from accelkit.cacheagent.planning.standing import Step, assess
-from accelkit.cacheagent.planning.wishes import Refusal, Wish, read_wish
-from accelkit.cacheagent.planning.world import Attempt, Disk, Standing, World
+from accelkit.cacheagent.planning.progress import Step, assess
+from accelkit.cacheagent.planning.world import Attempt, Disk, ImagePolicies, World
 from accelkit.cacheagent.reporting.report import build_reports
 from accelkit.gkm.objects import NodeStatus
 
 KEY = "team/add"
 
 
-def elsewhere(digest: str = A, key: str = KEY, **changes: Any) -> Wish:
-    return wish(digest, key, **{"delivered": False, "folder": "", "mount_path": "", **changes})
+def elsewhere(digest: str = A, key: str = KEY, **changes: Any) -> DesiredCache:
+    return desired(digest, key, **{"delivered": False, "folder": "", "mount_path": "", **changes})
 
 
 def report(known: World) -> NodeStatus:
@@ -29,7 +29,7 @@ def report(known: World) -> NodeStatus:
 
 @pytest.mark.parametrize("delivery", ["namespace", "image"])
 def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
-    asked = read_wish(cache(delivery=delivery, mount_path="/a/../b"))
+    asked = read_desired_cache(cache(delivery=delivery, mount_path="/a/../b"))
     assert (asked.delivered, asked.digest, asked.folder, asked.secrets) == (False, A, "", ("login",))
 
 
@@ -41,20 +41,23 @@ def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
         # As of all others: no registry is asked for what nobody has verified.
         (world(elsewhere(verified=None)), Step.NOTHING),
         (world(elsewhere(verified=False, refusal=Refusal("NoSignatures", ""))), Step.NOTHING),
-        (world(elsewhere(), standings={KEY: Standing("p", refusal=Refusal("NotCovered", ""))}), Step.NOTHING),
-        (world(elsewhere(), standings={KEY: Standing("p", undecided=Refusal("PolicyUnreadable", ""))}), Step.NOTHING),
+        (world(elsewhere(), image_policies={KEY: ImagePolicies("p", refusal=Refusal("NotCovered", ""))}), Step.NOTHING),
+        (
+            world(elsewhere(), image_policies={KEY: ImagePolicies("p", undecided=Refusal("PolicyUnreadable", ""))}),
+            Step.NOTHING,
+        ),
         (world(elsewhere(image=None)), Step.NOTHING),
     ],
 )
 def test_its_labels_are_read_and_nothing_else(known, step):
-    assert assess(known, known.wishes[KEY]).step is step
+    assert assess(known, known.desired_caches[KEY]).step is step
     assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.LEARN else [])
 
 
 def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
     known = world(elsewhere(), elsewhere(key="team/same"), elsewhere(B, key="team/other"))
-    assert [each.progress.wish.digest for each in make_plan(known).work] == [A, B]
-    known = world(elsewhere(cache_bytes=1 << 40), wish(B, "team/here"), learned={B: learned()}, disk=Disk(1000))
+    assert [each.progress.desired.digest for each in make_plan(known).work] == [A, B]
+    known = world(elsewhere(cache_bytes=1 << 40), desired(B, "team/here"), learned={B: learned()}, disk=Disk(1000))
     assert [each.progress.step for each in make_plan(known).work] == [Step.LEARN, Step.EXTRACT]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from agent_worlds import GIB, A, B, read_pod, stored, wish, world
+from agent_worlds import GIB, A, B, desired, read_pod, stored, world
 
 from accelkit.cacheagent.planning.observed import Node, read_mounting_pod, read_own_node
 from accelkit.cacheagent.planning.plan import make_plan
@@ -84,8 +84,8 @@ def test_the_claim_of_an_ephemeral_volume_is_a_claim():
     volumes = [{"name": digits, "ephemeral": template}, {"name": names.name_private_copy(digits), "emptyDir": {}}]
     found = read_mounting_pod(read_pod(pod({"phase": "Pending"}, volumes=volumes)))
     assert found.claims == {f"p-{digits}"}
-    own = wish(A, "team/p")
-    made = make_plan(world(wish(B, "team/p"), stored={own.folder: stored()}, pods=(found,)))
+    own = desired(A, "team/p")
+    made = make_plan(world(desired(B, "team/p"), stored={own.folder: stored()}, pods=(found,)))
     assert (made.collect, made.usage["team/p"].pods) == ((), {own.folder: (found,)})
 
 

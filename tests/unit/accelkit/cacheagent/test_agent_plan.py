@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_worlds import FOREIGN, GIB, A, B, C, folder, learned, link, pod, stored, wish, world
+from agent_worlds import FOREIGN, GIB, A, B, C, desired, folder, learned, link, pod, stored, world
 
+from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
-from accelkit.cacheagent.planning.standing import Step
-from accelkit.cacheagent.planning.wishes import Refusal
-from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Attempt, Disk, Standing
+from accelkit.cacheagent.planning.progress import Step
+from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Attempt, Disk, ImagePolicies
 from accelkit.gkm import names
 
 REFUSED = Refusal("NoSignatures", "nothing is attached to it")
@@ -22,11 +22,11 @@ AT_A = {"stored": BOTH, "links": {link(): folder(A)}}
 STARTING = (pod("p", starting=True),)
 
 
-REFUSED_B = wish(B, verified=False, refusal=REFUSED)
+REFUSED_B = desired(B, verified=False, refusal=REFUSED)
 
 
-def plan(*wishes, **changes: Any) -> Plan:
-    return make_plan(world(*wishes, **changes))
+def plan(*desired_caches, **changes: Any) -> Plan:
+    return make_plan(world(*desired_caches, **changes))
 
 
 def move_of(made: Plan) -> tuple[str | None, ...]:
@@ -37,28 +37,28 @@ def move_of(made: Plan) -> tuple[str | None, ...]:
     ("known", "changes", "targets"),
     [
         # Nothing is there yet, so nobody waits for anybody.
-        (wish(B), {"stored": BOTH}, (folder(B),)),
-        (wish(B), {"stored": BOTH, "pods": STARTING}, (folder(B),)),
-        (wish(B), {"stored": BOTH, "links": {link(): folder(B)}}, ()),
-        (wish(B), AT_A, (folder(B),)),
-        (wish(B), {**AT_A, "pods": (pod("p"),)}, (folder(B),)),
-        (wish(B), {**AT_A, "pods": STARTING}, ()),
+        (desired(B), {"stored": BOTH}, (folder(B),)),
+        (desired(B), {"stored": BOTH, "pods": STARTING}, (folder(B),)),
+        (desired(B), {"stored": BOTH, "links": {link(): folder(B)}}, ()),
+        (desired(B), AT_A, (folder(B),)),
+        (desired(B), {**AT_A, "pods": (pod("p"),)}, (folder(B),)),
+        (desired(B), {**AT_A, "pods": STARTING}, ()),
         # Of another cache, of another namespace, or pinned: none of them follows this link.
-        (wish(B), {**AT_A, "pods": (pod("p", "x", starting=True),)}, (folder(B),)),
-        (wish(B), {**AT_A, "pods": (pod("p", "add", namespace="x", starting=True),)}, (folder(B),)),
-        (wish(B), {**AT_A, "pods": (pod("p", f"add-{'a' * 12}", starting=True),)}, (folder(B),)),
+        (desired(B), {**AT_A, "pods": (pod("p", "x", starting=True),)}, (folder(B),)),
+        (desired(B), {**AT_A, "pods": (pod("p", "add", namespace="x", starting=True),)}, (folder(B),)),
+        (desired(B), {**AT_A, "pods": (pod("p", f"add-{'a' * 12}", starting=True),)}, (folder(B),)),
         # What was withdrawn held the pod back; it is not kept waiting.
-        (wish(B), {"stored": BOTH, "links": {link(): WITHDRAWN}, "pods": STARTING}, (folder(B),)),
+        (desired(B), {"stored": BOTH, "links": {link(): WITHDRAWN}, "pods": STARTING}, (folder(B),)),
         # It is not there yet.
-        (wish(B), {**AT_A, "stored": {folder(A): stored()}}, ()),
+        (desired(B), {**AT_A, "stored": {folder(A): stored()}}, ()),
         # Withdrawn, also from pods that are starting.
-        (wish(A, verified=False, refusal=REFUSED), {**AT_A, "pods": STARTING}, (WITHDRAWN,)),
-        (wish(A, verified=False, refusal=REFUSED), {"stored": BOTH}, ()),
+        (desired(A, verified=False, refusal=REFUSED), {**AT_A, "pods": STARTING}, (WITHDRAWN,)),
+        (desired(A, verified=False, refusal=REFUSED), {"stored": BOTH}, ()),
         # A new digest is refused: pods keep the former one while the present policies accept it.
         (REFUSED_B, AT_A, ()),
         (REFUSED_B, {**AT_A, "stored": {folder(A): stored(policies="q")}}, (WITHDRAWN,)),
-        (wish(verified=None), AT_A, ()),
-        (wish(A), {**AT_A, "stored": {folder(A): stored(labels=FOREIGN)}}, (WITHDRAWN,)),
+        (desired(verified=None), AT_A, ()),
+        (desired(A), {**AT_A, "stored": {folder(A): stored(labels=FOREIGN)}}, (WITHDRAWN,)),
     ],
 )
 def test_where_a_link_is_led(known, changes, targets):
@@ -72,7 +72,7 @@ def test_where_a_link_is_led(known, changes, targets):
 def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
     """Whoever finds two mount paths of one name, or moves folders, has pods see files that say another's path."""
     there = {folder(A): stored(path="/opt/m45943"), folder(B): stored()}
-    made = plan(wish(A), stored=there, links=links)
+    made = plan(desired(A), stored=there, links=links)
     assert move_of(made) == targets
     assert made.progress["team/add"].step is Step.LEARN
     assert folder(A) not in made.collect
@@ -80,17 +80,17 @@ def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
 
 def test_a_link_waits_for_pods_that_start_but_not_for_ever():
     given = {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", starting=True),)}
-    first = plan(wish(B), **given)
+    first = plan(desired(B), **given)
     assert (first.waiting, first.moving_since) == ({"team/add": ("team/p",)}, {"team/add": 1000.0})
     assert first.next_at == 1000.0 + MOVE_SECONDS
     assert folder(A) not in first.collect
-    early = plan(wish(B), **given, moving_since=first.moving_since, now=1000.0 + MOVE_SECONDS - 1)
+    early = plan(desired(B), **given, moving_since=first.moving_since, now=1000.0 + MOVE_SECONDS - 1)
     assert not early.moves
-    late = plan(wish(B), **given, moving_since=first.moving_since, now=1000.0 + MOVE_SECONDS)
+    late = plan(desired(B), **given, moving_since=first.moving_since, now=1000.0 + MOVE_SECONDS)
     assert late.moves == (Move("team/add", link(), folder(B), ("team/p",)),)
     # Another pod begins to start meanwhile: that does not begin the wait anew.
     again = plan(
-        wish(B), **{**given, "pods": (pod("q", starting=True),)}, moving_since={"team/add": 1000.0}, now=1299.0
+        desired(B), **{**given, "pods": (pod("q", starting=True),)}, moving_since={"team/add": 1000.0}, now=1299.0
     )
     assert again.moving_since == {"team/add": 1000.0}
 
@@ -100,7 +100,7 @@ def test_links_that_no_cache_has_go_and_those_of_unreadable_caches_stay():
     made = plan(stored=BOTH, links=links, unreadable=frozenset({"team/odd"}))
     assert made.moves == (Move(None, link("team/gone"), None),)
     assert made.collect == (folder(A),)
-    here = wish(A, mount_path="", folder=names.name_folder(A, ""))
+    here = desired(A, mount_path="", folder=names.name_folder(A, ""))
     made = plan(here, stored={here.folder: stored(path=f"/store/{here.folder}/cache")})
     assert move_of(made) == (here.folder,)
 
@@ -122,13 +122,13 @@ def test_links_that_no_cache_has_go_and_those_of_unreadable_caches_stay():
 )
 def test_what_nobody_needs_is_collected(changes, collected):
     # B is asked for and lies here, and the link follows where it has to move.
-    given = {"standings": {"team/add": Standing("other")}, **changes}
-    assert set(plan(wish(B), **given).collect) == collected
+    given = {"image_policies": {"team/add": ImagePolicies("other")}, **changes}
+    assert set(plan(desired(B), **given).collect) == collected
 
 
 def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
     given = {"stored": BOTH, "links": {link(): folder(A)}}
-    before = plan(wish(A), **given, pods=(pod("p"),))
+    before = plan(desired(A), **given, pods=(pod("p"),))
     assert before.uses == {"uid-p": {"team/add": frozenset({folder(A)})}}
     after = plan(stored=BOTH, links={}, pods=(pod("p"),), uses=before.uses)
     assert after.collect == (folder(B),)
@@ -138,42 +138,42 @@ def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
 
 def test_a_pod_keeps_each_digest_that_it_may_have_been_given():
     odd = replace(pod("odd"), claims=frozenset(), readable=False)
-    made = plan(wish(B), stored=BOTH, links={link(): folder(B)}, pods=(odd,))
+    made = plan(desired(B), stored=BOTH, links={link(): folder(B)}, pods=(odd,))
     assert made.collect == ()
     assert made.uses["uid-odd"][""] == {folder(A), folder(B)}
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
-    made = plan(wish(B), stored=BOTH, links={link(): folder(B)}, pods=(pod("p"),), uses=uses)
+    made = plan(desired(B), stored=BOTH, links={link(): folder(B)}, pods=(pod("p"),), uses=uses)
     assert made.uses["uid-p"]["team/add"] == {folder(A), folder(B)}
     assert {each: len(pods) for each, pods in made.usage["team/add"].pods.items()} == {folder(A): 1, folder(B): 1}
 
 
-def wishes(count: int) -> list:
-    return [wish(f"sha256:{number:064x}", f"team/c{number}") for number in range(count)]
+def desired_caches(count: int) -> list:
+    return [desired(f"sha256:{number:064x}", f"team/c{number}") for number in range(count)]
 
 
 @pytest.mark.parametrize(("slots", "count", "begun"), [(4, 10, 4), (0, 10, 0), (4, 2, 2)])
 def test_work_begins_within_the_slots(slots, count, begun):
-    assert len(plan(*wishes(count), slots=slots).work) == begun
+    assert len(plan(*desired_caches(count), slots=slots).work) == begun
 
 
 def test_the_same_files_are_fetched_once_and_what_fails_comes_last():
-    one, two, three = wish(A, "team/one"), wish(A, "team/two"), wish(B, "team/three")
+    one, two, three = desired(A, "team/one"), desired(A, "team/two"), desired(B, "team/three")
     known = world(one, two, three)
     failed = Attempt(known.describe_work(one), 3, "RegistryUnavailable", "away", 999.0)
     made = make_plan(replace(known, attempts={"team/one": failed}))
-    assert [each.progress.wish.key for each in made.work] == ["team/three", "team/two"]
+    assert [each.progress.desired.key for each in made.work] == ["team/three", "team/two"]
     busy = make_plan(replace(known, busy={"team/two": 0}))
-    assert [each.progress.wish.key for each in busy.work] == ["team/three"]
+    assert [each.progress.desired.key for each in busy.work] == ["team/three"]
 
 
 def test_what_failed_waits_for_its_time():
-    known = world(wish())
-    failed = Attempt(known.describe_work(wish()), 1, "RegistryUnavailable", "away", 1005.0)
+    known = world(desired())
+    failed = Attempt(known.describe_work(desired()), 1, "RegistryUnavailable", "away", 1005.0)
     made = make_plan(replace(known, attempts={"team/add": failed}))
     assert (made.work, made.next_at) == ((), 1005.0)
     assert len(make_plan(replace(known, attempts={"team/add": failed}, now=1005.0)).work) == 1
     # With another digest it is begun at once.
-    assert len(make_plan(replace(world(wish(B)), attempts={"team/add": failed})).work) == 1
+    assert len(make_plan(replace(world(desired(B)), attempts={"team/add": failed})).work) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_what_failed_waits_for_its_time():
     ],
 )
 def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
-    other = wish(C, "team/other")
+    other = desired(C, "team/other")
     given = {"stored": {folder(B): stored(size=taken)}} if taken else {}
     made = plan(
-        wish(), other, wish(B, "team/there"), disk=disk, learned={A: learned(size), C: learned(busy)},
+        desired(), other, desired(B, "team/there"), disk=disk, learned={A: learned(size), C: learned(busy)},
         busy={"team/other": busy}, **given,
     )  # fmt: skip
     assert (made.no_room["team/add"].reason if "team/add" in made.no_room else "") == reason
-    assert bool([each for each in made.work if each.progress.wish.key == "team/add"]) is not bool(reason)
+    assert bool([each for each in made.work if each.progress.desired.key == "team/add"]) is not bool(reason)
     if reason:
         assert "10.00 GiB" in made.no_room["team/add"].message
         # Nobody else waits.
@@ -205,11 +205,13 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
 
 
 def test_work_fits_into_what_is_left_of_the_budget():
-    made = plan(wish(), stored={folder(A): stored()}, links={link(): folder(A)})
+    made = plan(desired(), stored={folder(A): stored()}, links={link(): folder(A)})
     assert (made.work, made.progress["team/add"].step) == ((), Step.SERVE)
-    made = plan(wish(), disk=Disk(100 * GIB, GIB), learned={A: learned(5)}, stored={folder(B): stored(size=GIB // 2)})
+    made = plan(
+        desired(), disk=Disk(100 * GIB, GIB), learned={A: learned(5)}, stored={folder(B): stored(size=GIB // 2)}
+    )
     assert made.work[0].room_bytes == GIB // 2
-    one, two = wish(A, "team/one"), wish(B, "team/two")
+    one, two = desired(A, "team/one"), desired(B, "team/two")
     made = plan(one, two, disk=Disk(100 * GIB, 10 * GIB), learned={A: learned(6 * GIB), B: learned(6 * GIB)})
-    assert [each.progress.wish.key for each in made.work] == ["team/one"]
+    assert [each.progress.desired.key for each in made.work] == ["team/one"]
     assert made.no_room["team/two"].reason == "OverBudget"

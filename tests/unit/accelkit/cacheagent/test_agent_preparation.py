@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_worlds import MOUNT, wish
+from agent_worlds import MOUNT, desired
 from hand_made_archives import GZIP
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
@@ -72,7 +72,7 @@ def test_failures_in_a_row_count_for_the_same_work_alone():
 
 def asked(registry: HostileRegistry):
     image = put(registry, IMAGE)
-    return wish(image.digest or "", image=image)
+    return desired(image.digest or "", image=image)
 
 
 async def no_logins(_wish) -> RegistryCredentials:
@@ -128,7 +128,7 @@ async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp
 
 
 def test_an_extraction_may_take_what_there_is_room_for(tmp_path):
-    known = wish(image=parse_reference("q.io/a/b:v1").with_digest("sha256:" + "a" * 64))
+    known = desired(image=parse_reference("q.io/a/b:v1").with_digest("sha256:" + "a" * 64))
     assert build_request(tmp_path, known, NONE, None, 5).limits.total_bytes == 5
     assert build_request(tmp_path, known, NONE).limits == Limits()
     assert (build_request(tmp_path, known, NONE).mount_path, build_request(tmp_path, known, NONE).namespace) == (
@@ -145,5 +145,5 @@ async def test_log_ins_come_from_the_caches_own_namespace_a_bounded_number_of_th
     names = [f"s{number}" for number in range(50)]
     for name in names:
         api.store("/api/v1/secrets", {"metadata": {"name": name, "namespace": place}, "data": data})
-    await read_logins(api, RegistryCredentials.from_documents([]), "accelkit")(wish(key=key, secrets=tuple(names)))
+    await read_logins(api, RegistryCredentials.from_documents([]), "accelkit")(desired(key=key, secrets=tuple(names)))
     assert [each.path for each in api.requests] == [f"/api/v1/namespaces/{place}/secrets/{name}" for name in names[:16]]

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from agent_worlds import FOREIGN, GIB, LABELS, TODAY, A, B, folder, learned, link, pod, stored, wish, world
+from agent_worlds import FOREIGN, GIB, LABELS, TODAY, A, B, desired, folder, learned, link, pod, stored, world
 
+from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import Node, OwnNode, read_own_node
 from accelkit.cacheagent.planning.plan import make_plan
-from accelkit.cacheagent.planning.wishes import Refusal
-from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, Disk, Standing, World
+from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, Disk, ImagePolicies, World
 from accelkit.cacheagent.reporting.effect import MissedFiles, MissKind
 from accelkit.cacheagent.reporting.report import build_reports
 from accelkit.gkm.objects import NodeCacheStatus
@@ -46,12 +46,12 @@ def message(found: NodeCacheStatus, kind: str) -> str:
 
 
 def failed(known: World, reason: str = "RegistryUnavailable", **changes: Any) -> World:
-    given = {"about": known.describe_work(wish()), "failures": 2, "reason": reason, "message": "no answer"}
+    given = {"about": known.describe_work(desired()), "failures": 2, "reason": reason, "message": "no answer"}
     return replace(known, attempts={"team/add": Attempt(**{**given, "retry_at": 1100.0, **changes})})
 
 
-SERVED = world(wish(), stored=HERE, links=LINKED)
-UNDECIDED = {"team/add": Standing("q", undecided=BROKEN)}
+SERVED = world(desired(), stored=HERE, links=LINKED)
+UNDECIDED = {"team/add": ImagePolicies("q", undecided=BROKEN)}
 COMPATIBLE, UNJUDGED, EXTRACTED, READY = (
     *(("True", "Compatible"), ("Unknown", "Pending"), ("True", "Extracted"), ("True", "Ready")),
 )
@@ -67,29 +67,29 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
 @pytest.mark.parametrize(
     ("known", "compatible", "extracted", "ready"),
     [
-        (world(wish(verified=None)), UNJUDGED, no("Pending"), no("Pending")),
-        (world(wish()), UNJUDGED, no("Extracting"), no("Extracting")),
-        (world(wish(), learned={A: learned()}), COMPATIBLE, no("Extracting"), no("Extracting")),
-        (world(wish(), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
+        (world(desired(verified=None)), UNJUDGED, no("Pending"), no("Pending")),
+        (world(desired()), UNJUDGED, no("Extracting"), no("Extracting")),
+        (world(desired(), learned={A: learned()}), COMPATIBLE, no("Extracting"), no("Extracting")),
+        (world(desired(), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
         (SERVED, COMPATIBLE, EXTRACTED, READY),
-        (world(wish(), learned={A: learned(labels=FOREIGN)}), *[no("Incompatible")] * 3),
-        (world(wish(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
-        (world(wish(), learned={A: learned(9)}, disk=Disk(GIB, 5)), COMPATIBLE, no("OverBudget"), no("OverBudget")),
-        (world(wish(), learned={A: learned(9)}, disk=Disk(5)), COMPATIBLE, no("NodeFull"), no("NodeFull")),
-        (failed(world(wish(), learned={A: learned()})), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
+        (world(desired(), learned={A: learned(labels=FOREIGN)}), *[no("Incompatible")] * 3),
+        (world(desired(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
+        (world(desired(), learned={A: learned(9)}, disk=Disk(GIB, 5)), COMPATIBLE, no("OverBudget"), no("OverBudget")),
+        (world(desired(), learned={A: learned(9)}, disk=Disk(5)), COMPATIBLE, no("NodeFull"), no("NodeFull")),
+        (failed(world(desired(), learned={A: learned()})), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
         (
-            world(wish(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
+            world(desired(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
             *(COMPATIBLE, no("NoSignatures"), no("NoSignatures")),
         ),
         # What was handed out stays so, whatever nobody can say now.
-        (failed(world(wish(), stored=OLD, links=LINKED)), COMPATIBLE, EXTRACTED, READY),
-        (world(wish(), stored=HERE, links=LINKED, standings=UNDECIDED), COMPATIBLE, EXTRACTED, READY),
-        (world(wish(verified=None), stored=HERE, links=LINKED), COMPATIBLE, EXTRACTED, READY),
+        (failed(world(desired(), stored=OLD, links=LINKED)), COMPATIBLE, EXTRACTED, READY),
+        (world(desired(), stored=HERE, links=LINKED, image_policies=UNDECIDED), COMPATIBLE, EXTRACTED, READY),
+        (world(desired(verified=None), stored=HERE, links=LINKED), COMPATIBLE, EXTRACTED, READY),
         # To another cache nothing was handed out yet.
-        (world(wish(verified=None), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
-        (world(wish(), stored=HERE, standings=UNDECIDED), COMPATIBLE, EXTRACTED, no("PolicyUnreadable")),
-        (failed(world(wish(), stored=OLD)), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
-        (world(wish(), standings=UNDECIDED), UNJUDGED, *[no("PolicyUnreadable")] * 2),
+        (world(desired(verified=None), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
+        (world(desired(), stored=HERE, image_policies=UNDECIDED), COMPATIBLE, EXTRACTED, no("PolicyUnreadable")),
+        (failed(world(desired(), stored=OLD)), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
+        (world(desired(), image_policies=UNDECIDED), UNJUDGED, *[no("PolicyUnreadable")] * 2),
     ],
 )
 def test_each_state_has_its_reasons(known, compatible, extracted, ready):
@@ -101,10 +101,10 @@ def test_each_state_has_its_reasons(known, compatible, extracted, ready):
 
 
 def test_a_failure_is_told_with_its_number_and_no_other_that_runs():
-    assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(wish()))), "Ready")
-    found = entry(failed(world(wish(), stored=OLD, links=LINKED)))
+    assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(desired()))), "Ready")
+    found = entry(failed(world(desired(), stored=OLD, links=LINKED)))
     assert "it was verified before; RegistryUnavailable: no answer" in message(found, "Ready")
-    known = failed(world(wish()))
+    known = failed(world(desired()))
     assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
 
 
@@ -115,14 +115,14 @@ def test_cards_are_told_by_number_product_and_driver():
         Card("c", "simulated", "y", GIB, index=2),
     )
     node = OwnNode(NodeFacts.from_inventory(cards, cpu_architecture="amd64"), cards, "h")
-    known = world(wish(), stored=HERE, links=LINKED, node=node)
+    known = world(desired(), stored=HERE, links=LINKED, node=node)
     found = entry(known)
     assert (found.compatible_gpus, found.incompatible_gpus) == ([0], [1])
     assert told(found, "Compatible") == ("True", "PartlyCompatible")
     assert [(each.gpu_type, each.ids) for each in reports(known)["team"].gpus] == [("x", [0, 1]), ("y", [2])]
     cards = tuple(Card(f"c{i}", "amd", "MI300X", GIB, index=i, driver_version=v) for i, v in enumerate("112"))
     node = OwnNode(NodeFacts.from_inventory(cards), cards)
-    groups = reports(world(wish(), stored=HERE, links=LINKED, node=node))["team"].gpus
+    groups = reports(world(desired(), stored=HERE, links=LINKED, node=node))["team"].gpus
     assert [(each.driver_version, each.ids) for each in groups] == [("1", [0, 1]), ("2", [2])]
 
 
@@ -164,7 +164,7 @@ FORMERLY = {
 def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, labels, compatible, numbers, shown):
     for target in BUILT:
         built = msgspec.structs.replace(LABELS, targets=(target,))
-        known = world(wish(), learned={A: learned(labels=built)}, node=inventory_node(driver, labels))
+        known = world(desired(), learned={A: learned(labels=built)}, node=inventory_node(driver, labels))
         found = entry(known)
         assert (found.compatible_gpus, found.incompatible_gpus) == numbers
         assert told(found, "Compatible") == compatible
@@ -176,9 +176,9 @@ def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has
     """Images that others made have no label of ours for them."""
     labels = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": None})
     here = {folder(A): stored(labels=labels)}
-    assert entry(world(wish(), stored=here)).recorded_environment == {"VLLM_USE_V1": "1", "VLLM_X": ""}
-    assert entry(world(wish(knows_variables=True), stored=here)).recorded_environment == {}
-    assert entry(world(wish(), learned={A: learned(labels=labels)})).recorded_environment == {}
+    assert entry(world(desired(), stored=here)).recorded_environment == {"VLLM_USE_V1": "1", "VLLM_X": ""}
+    assert entry(world(desired(knows_variables=True), stored=here)).recorded_environment == {}
+    assert entry(world(desired(), learned={A: learned(labels=labels)})).recorded_environment == {}
 
 
 def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_alone():
@@ -186,7 +186,7 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
     copies = {"accelkit_cache_1": "add"}
     missing = replace(pod("p", **copies), variables={"accelkit-cache-1": ({"VLLM_USE_V1": "0"},)})
     hitting = replace(pod("q", **copies), variables={"accelkit-cache-1": ({"VLLM_X": "2"},)})
-    known = world(wish(), stored={folder(A): stored(labels=recorded)}, links=LINKED, pods=(missing, hitting))
+    known = world(desired(), stored={folder(A): stored(labels=recorded)}, links=LINKED, pods=(missing, hitting))
     missed = {"uid-p": MissedFiles(3, {MissKind.VLLM: 3}, 1), "uid-q": MissedFiles()}
     found = reports(known, {"team/add": missed})["team"].caches["add"][A]
     assert told(found, "Effective") == ("False", "Misses")
@@ -196,17 +196,17 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
 
 def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_get():
     both = {**HERE, folder(B): stored()}
-    found = entry(world(wish(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
+    found = entry(world(desired(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
     assert told(found, "Ready") == ("False", "Pending")
     assert "team/p" in message(found, "Ready")
-    known = world(wish(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
+    known = world(desired(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
     assert "pods get the former digest" in message(entry(known, B), "Ready")
 
 
 def test_a_former_digest_is_told_of_while_pods_have_it():
     both = {**HERE, folder(B): stored()}
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
-    known = world(wish(B), stored=both, links={link(): folder(B)}, pods=(pod("p", f"add-{'a' * 12}"),), uses=uses)
+    known = world(desired(B), stored=both, links={link(): folder(B)}, pods=(pod("p", f"add-{'a' * 12}"),), uses=uses)
     assert told(entry(known, A), "Outdated") == ("True", "Outdated")
     assert "team/p" in message(entry(known, A), "Outdated")
     assert told(entry(known, B), "Outdated") == ("True", "Outdated")
@@ -226,23 +226,23 @@ def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
 
 
 def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
-    made = reports(world(wish(), wish(key="other/add"), wish(key="/add", namespaces=("x",))))
+    made = reports(world(desired(), desired(key="other/add"), desired(key="/add", namespaces=("x",))))
     assert set(made) == {"team", "other", ""}
     assert reports(world()) == {}
-    assert reports(world(wish(image=None, folder="", verified=None))) == {}
+    assert reports(world(desired(image=None, folder="", verified=None))) == {}
 
 
 @pytest.mark.parametrize(
     ("known", "failures"),
     [
         (SERVED, 0),
-        (world(wish()), 0),
-        (world(wish(verified=None)), 0),
-        (world(wish(), learned={A: learned(labels=FOREIGN)}), 0),
-        (world(wish(), learned={A: learned(9)}, disk=Disk(5)), 1),
-        (failed(world(wish())), 1),
-        (failed(world(wish(), stored=OLD, links=LINKED)), 0),
-        (world(wish(), stored=HERE, standings={"team/add": Standing("q", undecided=BROKEN)}), 1),
+        (world(desired()), 0),
+        (world(desired(verified=None)), 0),
+        (world(desired(), learned={A: learned(labels=FOREIGN)}), 0),
+        (world(desired(), learned={A: learned(9)}, disk=Disk(5)), 1),
+        (failed(world(desired())), 1),
+        (failed(world(desired(), stored=OLD, links=LINKED)), 0),
+        (world(desired(), stored=HERE, image_policies={"team/add": ImagePolicies("q", undecided=BROKEN)}), 1),
     ],
 )
 def test_errors_are_counted_where_something_is_not_had(known, failures):

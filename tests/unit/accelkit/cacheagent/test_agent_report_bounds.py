@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from agent_worlds import A, B, folder, link, pod, stored, wish, world
+from agent_worlds import A, B, desired, folder, link, pod, stored, world
 
 from accelkit.cacheagent.planning.plan import make_plan
 from accelkit.cacheagent.reporting.bounds import MAX_BYTES, bound_report, measure
@@ -91,7 +91,7 @@ def test_caches_are_left_out_last_and_times_counted_before_they_are_there():
 @pytest.mark.parametrize("pods", [0, 3])
 def test_counts_are_of_all_pods(pods):
     known = world(
-        wish(),
+        desired(),
         stored={folder(A): stored()},
         links={link(): folder(A)},
         pods=tuple(pod(f"p{number}") for number in range(pods)),

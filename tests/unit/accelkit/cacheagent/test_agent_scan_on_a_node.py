@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from agent_worlds import A, folder, link, read_pod, stored, wish, world
+from agent_worlds import A, desired, folder, link, read_pod, stored, world
 
 from accelkit.cacheagent.planning.observed import read_mounting_pod
 from accelkit.cacheagent.planning.plan import make_plan
@@ -96,9 +96,9 @@ def report(pods: Path) -> Condition:
     """What the agent says of the cache."""
     pod = read_mounting_pod(read_pod(POD))
     assert pod is not None
-    known: World = world(wish(), stored={folder(A): stored()}, links={link(): folder(A)}, pods=(pod,))
+    known: World = world(desired(), stored={folder(A): stored()}, links={link(): folder(A)}, pods=(pod,))
     plan = make_plan(known)
-    missed = assign_missed(read_missed(pods.parent / "scan"), known.wishes, plan.usage)
+    missed = assign_missed(read_missed(pods.parent / "scan"), known.desired_caches, plan.usage)
     reports = build_reports(known, plan, missed, node_name="n", root="/store")
     found = find_condition(reports["team"].caches["add"][A].conditions, ConditionType.EFFECTIVE)
     assert found is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import GIB, folder, learned, stored, wish, world
+from agent_worlds import GIB, desired, folder, learned, stored, world
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.plan import Plan, make_plan
-from accelkit.cacheagent.planning.wishes import Wish
 from accelkit.cacheagent.planning.world import Attempt, Disk, Learned
 
 ROOM = Disk(100 * GIB)
@@ -18,8 +18,8 @@ def digest(number: int) -> str:
     return f"sha256:{number:064x}"
 
 
-def caches(namespace: str, *numbers: int) -> list[Wish]:
-    return [wish(digest(number), f"{namespace}/c{number}") for number in numbers]
+def caches(namespace: str, *numbers: int) -> list[DesiredCache]:
+    return [desired(digest(number), f"{namespace}/c{number}") for number in numbers]
 
 
 def sizes(gib: int, *numbers: int) -> dict[str, Learned]:
@@ -27,7 +27,7 @@ def sizes(gib: int, *numbers: int) -> dict[str, Learned]:
 
 
 def begun(made: Plan) -> list[str]:
-    return [each.progress.wish.key for each in made.work]
+    return [each.progress.desired.key for each in made.work]
 
 
 def test_who_sorts_first_and_asks_for_much_is_not_served_before_others():
@@ -42,7 +42,9 @@ def test_where_several_ask_no_namespace_has_all_slots(others, most):
     failed = Attempt("", 1, "RegistryUnavailable", "away", 2000.0)
     known = world(*caches("a", *range(1, 9)), *(each for name in others for each in caches(name, 90)))
     late = {
-        key: replace(failed, about=known.describe_work(each)) for key, each in known.wishes.items() if key[0] == "z"
+        key: replace(failed, about=known.describe_work(each))
+        for key, each in known.desired_caches.items()
+        if key[0] == "z"
     }
     assert len(begun(make_plan(replace(known, attempts=late)))) == most
     busy = dict.fromkeys(("a/c1", "a/c2", "a/c3"), 0)
@@ -55,7 +57,7 @@ def test_work_under_way_was_a_turn_and_what_waits_takes_none():
     assert begun(made) == ["z/c90"]
     known = world(*caches("a", 1), *caches("z", 90, 91))
     attempts = {
-        "z/c90": Attempt(known.describe_work(known.wishes["z/c90"]), 1, "RegistryUnavailable", "away", 2000.0),
+        "z/c90": Attempt(known.describe_work(known.desired_caches["z/c90"]), 1, "RegistryUnavailable", "away", 2000.0),
     }
     made = make_plan(replace(known, attempts=attempts, slots=2))
     assert begun(made) == ["a/c1", "z/c91"]
@@ -84,7 +86,7 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
         disk=Disk(100 * GIB, 20 * GIB),
         slots=slots,
     )
-    waits = Attempt(known.describe_work(known.wishes["z/c90"]), 1, "RegistryUnavailable", "away", retry_at)
+    waits = Attempt(known.describe_work(known.desired_caches["z/c90"]), 1, "RegistryUnavailable", "away", retry_at)
     made = make_plan(replace(known, attempts={"z/c90": waits}))
     assert "a/c2" not in begun(made)
     full = made.no_room["a/c2"]
@@ -92,13 +94,15 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
     assert "namespace a has 14.00 GiB, and those come first that stay within 10.00 GiB each" in full.message
     # Alone it has all of the room.
     alone = make_plan(
-        replace(known, wishes={key: each for key, each in known.wishes.items() if key[0] == "a"}, slots=4)
+        replace(
+            known, desired_caches={key: each for key, each in known.desired_caches.items() if key[0] == "a"}, slots=4
+        )
     )
     assert "a/c2" in begun(alone)
 
 
 def test_what_is_not_verified_makes_no_share_smaller():
-    junk = [wish(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
+    junk = [desired(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
     given = {
         "stored": {folder(digest(1)): stored(size=4 * GIB)},
         "learned": sizes(4, 2, 90),
@@ -117,7 +121,7 @@ def test_nobody_waits_while_there_is_room_for_all():
 
 def test_files_that_several_ask_for_are_divided_among_them():
     """Both have half of 12 GiB, so neither has more than its 10 with 4 more."""
-    both = [wish(digest(1), f"{namespace}/c1") for namespace in ("a", "z")]
+    both = [desired(digest(1), f"{namespace}/c1") for namespace in ("a", "z")]
     given = {
         "stored": {folder(digest(1)): stored(size=12 * GIB)},
         "learned": sizes(4, 2, 90),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import FOREIGN, TODAY, A, folder, learned, stored, wish, world
+from agent_worlds import FOREIGN, TODAY, A, desired, folder, learned, stored, world
 
+from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import OwnNode
-from accelkit.cacheagent.planning.standing import Step, assess
-from accelkit.cacheagent.planning.wishes import Refusal
-from accelkit.cacheagent.planning.world import Attempt, Standing, compute_back_off
+from accelkit.cacheagent.planning.progress import Step, assess
+from accelkit.cacheagent.planning.world import Attempt, ImagePolicies, compute_back_off
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 
 DAY = 86400.0
@@ -18,30 +18,30 @@ NOT_COVERED = Refusal("NotCovered", "no SignerPolicy covers it")
 
 
 def step(known=None, **changes) -> Step:
-    asked = known or wish()
+    asked = known or desired()
     return assess(world(asked, **changes), asked).step
 
 
 @pytest.mark.parametrize(
     ("known", "changes", "expected"),
     [
-        (wish(verified=None), {}, Step.NOTHING),
-        (wish(), {}, Step.LEARN),
-        (wish(), {"learned": {A: learned()}}, Step.EXTRACT),
-        (wish(), {"stored": {folder(A): stored()}}, Step.SERVE),
-        (wish(), {"stored": {folder(A): stored(policies="former")}}, Step.VERIFY),
-        (wish(verified=None), {"stored": {folder(A): stored()}}, Step.NOTHING),
-        (wish(verified=False, refusal=NOT_COVERED), {"stored": {folder(A): stored()}}, Step.WITHDRAW),
-        (wish(), {"standings": {"team/add": Standing("p", refusal=NOT_COVERED)}}, Step.WITHDRAW),
-        (wish(), {"standings": {"team/add": Standing("p", undecided=NOT_COVERED)}}, Step.NOTHING),
+        (desired(verified=None), {}, Step.NOTHING),
+        (desired(), {}, Step.LEARN),
+        (desired(), {"learned": {A: learned()}}, Step.EXTRACT),
+        (desired(), {"stored": {folder(A): stored()}}, Step.SERVE),
+        (desired(), {"stored": {folder(A): stored(policies="former")}}, Step.VERIFY),
+        (desired(verified=None), {"stored": {folder(A): stored()}}, Step.NOTHING),
+        (desired(verified=False, refusal=NOT_COVERED), {"stored": {folder(A): stored()}}, Step.WITHDRAW),
+        (desired(), {"image_policies": {"team/add": ImagePolicies("p", refusal=NOT_COVERED)}}, Step.WITHDRAW),
+        (desired(), {"image_policies": {"team/add": ImagePolicies("p", undecided=NOT_COVERED)}}, Step.NOTHING),
         # Before anything but the labels is fetched, and also where it lies here already.
-        (wish(), {"learned": {A: learned(labels=FOREIGN)}}, Step.WITHDRAW),
-        (wish(), {"stored": {folder(A): stored(labels=FOREIGN)}}, Step.WITHDRAW),
+        (desired(), {"learned": {A: learned(labels=FOREIGN)}}, Step.WITHDRAW),
+        (desired(), {"stored": {folder(A): stored(labels=FOREIGN)}}, Step.WITHDRAW),
         # Unknown cards are no reason to refuse.
-        (wish(), {"learned": {A: learned(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
-        (wish(), {"learned": {A: learned()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
-        (wish(image=None, folder="", verified=None), {}, Step.NOTHING),
-        (wish(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, Step.WITHDRAW),
+        (desired(), {"learned": {A: learned(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
+        (desired(), {"learned": {A: learned()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
+        (desired(image=None, folder="", verified=None), {}, Step.NOTHING),
+        (desired(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, Step.WITHDRAW),
     ],
 )
 def test_what_is_next(known, changes, expected):
@@ -65,7 +65,7 @@ def test_what_is_next(known, changes, expected):
 )
 def test_a_verdict_is_believed_for_as_long_as_the_policies_say(age, believed, expected):
     files = {folder(A): stored(at=TODAY - age)}
-    assert step(stored=files, standings={"team/add": Standing("p", believed_seconds=believed)}) is expected
+    assert step(stored=files, image_policies={"team/add": ImagePolicies("p", believed_seconds=believed)}) is expected
 
 
 @pytest.mark.parametrize(
@@ -78,23 +78,23 @@ def test_a_verdict_is_believed_for_as_long_as_the_policies_say(age, believed, ex
     ],
 )
 def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, refused):
-    known = world(wish(), stored={folder(A): stored(policies="former")})
-    about = known.describe_work(wish())
+    known = world(desired(), stored={folder(A): stored(policies="former")})
+    about = known.describe_work(desired())
     given = {"about": about, "failures": 1, "reason": "NoSignatures", "message": "none", "retry_at": 1300.0, **attempt}
-    found = assess(replace(known, attempts={"team/add": Attempt(**given)}), wish())
+    found = assess(replace(known, attempts={"team/add": Attempt(**given)}), desired())
     assert found.step is (Step.WITHDRAW if refused else Step.VERIFY)
     assert (found.refusal is not None) is refused
 
 
 def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
-    known = world(wish())
-    assert known.describe_work(wish()) == known.describe_work(wish(cache_bytes=5))
-    for other in (wish("sha256:" + "b" * 64), wish(mount_path="/x")):
-        assert known.describe_work(wish()) != known.describe_work(other)
-    others = world(wish(), standings={"team/add": Standing("q")})
-    assert known.describe_work(wish()) != others.describe_work(wish())
-    assert assess(world(wish(cache_bytes=50), learned={A: learned(70)}), wish(cache_bytes=50)).needs_bytes == 70
-    assert assess(world(wish(cache_bytes=50)), wish(cache_bytes=50)).needs_bytes == 50
+    known = world(desired())
+    assert known.describe_work(desired()) == known.describe_work(desired(cache_bytes=5))
+    for other in (desired("sha256:" + "b" * 64), desired(mount_path="/x")):
+        assert known.describe_work(desired()) != known.describe_work(other)
+    others = world(desired(), image_policies={"team/add": ImagePolicies("q")})
+    assert known.describe_work(desired()) != others.describe_work(desired())
+    assert assess(world(desired(cache_bytes=50), learned={A: learned(70)}), desired(cache_bytes=50)).needs_bytes == 70
+    assert assess(world(desired(cache_bytes=50)), desired(cache_bytes=50)).needs_bytes == 50
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 5), (1, 5), (2, 10), (3, 20), (7, 300), (10_000, 300)])

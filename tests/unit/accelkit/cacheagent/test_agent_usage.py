@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agent_worlds import A, B, folder, link, pod, stored, wish, world
+from agent_worlds import A, B, desired, folder, link, pod, stored, world
 
 from accelkit.cacheagent.planning.usage import find_usage, owns_claim
 from accelkit.gkm import names
@@ -24,30 +24,30 @@ LONG = "x" * 250
     ],
 )
 def test_claims_of_a_cache_are_its_own_and_those_of_its_digests(claim, owned):
-    assert owns_claim(wish(), claim) is owned
+    assert owns_claim(desired(), claim) is owned
 
 
 def test_a_cache_of_the_cluster_is_used_in_its_namespaces_alone():
     known = world(
-        wish(key="/add", namespaces=("one", "two")),
+        desired(key="/add", namespaces=("one", "two")),
         stored={folder(A): stored()},
         links={link("/add"): folder(A)},
         pods=(pod("p", namespace="one"), pod("q", namespace="two"), pod("r", namespace="three")),
     )
     assert [str(each) for each in find_usage(known)["/add"].pods[folder(A)]] == ["one/p", "two/q"]
-    assert find_usage(world(wish(), pods=(pod("p", "data"),))) == {}
+    assert find_usage(world(desired(), pods=(pod("p", "data"),))) == {}
 
 
 def test_a_pod_that_follows_a_withdrawn_link_gets_nothing_and_keeps_what_it_had():
     given = {"stored": {folder(A): stored()}, "links": {link(): "withdrawn"}, "pods": (pod("p"),)}
-    assert not find_usage(world(wish(), **given))["team/add"].pods
+    assert not find_usage(world(desired(), **given))["team/add"].pods
     uses = {"uid-p": {"team/add": frozenset({folder(B)})}}
-    assert list(find_usage(world(wish(), **given, uses=uses))["team/add"].pods) == [folder(B)]
+    assert list(find_usage(world(desired(), **given, uses=uses))["team/add"].pods) == [folder(B)]
 
 
 def test_a_pod_that_mounts_the_cache_twice_or_by_a_long_name_is_one_pod():
     known = world(
-        wish(),
+        desired(),
         stored={folder(A): stored()},
         links={link(): folder(A)},
         pods=(pod("p", "add", f"add-{'a' * 12}", starting=True),),
@@ -57,24 +57,24 @@ def test_a_pod_that_mounts_the_cache_twice_or_by_a_long_name_is_one_pod():
     assert len(usage.starting) == 1
     key = f"team/{LONG}"
     claim = names.name_pinned_claim(key, A)
-    assert owns_claim(wish(key=key), claim)
-    known = world(wish(key=key), stored={folder(A): stored()}, pods=(pod("p", claim),))
+    assert owns_claim(desired(key=key), claim)
+    known = world(desired(key=key), stored={folder(A): stored()}, pods=(pod("p", claim),))
     assert list(find_usage(known)[key].pods) == [folder(A)]
 
 
 def test_a_claim_that_ends_with_the_digits_of_anothers_folder_does_not_use_it():
-    other = wish(B, key="other/secret")
+    other = desired(B, key="other/secret")
     near = "sha256:" + "b" * 12 + "c" * 52
     given = {"stored": {folder(each): stored() for each in (A, B, near)}, "pods": (pod("p", f"add-{'b' * 12}"),)}
-    for known in (world(wish(), other, **given), world(wish(former_digests=(near,)), other, **given)):
+    for known in (world(desired(), other, **given), world(desired(former_digests=(near,)), other, **given)):
         assert list(find_usage(known)["team/add"].pods) == [folder(near)]
-    former = wish(A, key="other/secret", former_digests=(B, near))
-    assert not find_usage(world(wish(), former, **given))
+    former = desired(A, key="other/secret", former_digests=(B, near))
+    assert not find_usage(world(desired(), former, **given))
 
 
 @pytest.mark.parametrize("former", [(), (B,)])
 @pytest.mark.parametrize("mount_path", ["", "/elsewhere"])
 def test_a_pod_of_a_former_digest_uses_it_for_whatever_path_it_was_made(mount_path, former):
     of_former = names.name_folder(B, mount_path)
-    known = world(wish(former_digests=former), stored={of_former: stored()}, pods=(pod("p", f"add-{'b' * 12}"),))
+    known = world(desired(former_digests=former), stored={of_former: stored()}, pods=(pod("p", f"add-{'b' * 12}"),))
     assert list(find_usage(known)["team/add"].pods) == [of_former]

@@ -66,17 +66,17 @@ async def seen() -> AsyncIterator[Seen]:
 async def test_caches_of_both_scopes_come_and_go(seen):
     seen.api.store(caches(), cache())
     seen.api.store(names.CLUSTER_CACHES, cache(namespace=""))
-    await seen.until(lambda watches: watches.synced and set(watches.wishes) == {"team/add", "/add"})
+    await seen.until(lambda watches: watches.synced and set(watches.desired_caches) == {"team/add", "/add"})
     seen.api.objects.pop(f"{caches()}/add")
-    await seen.until(lambda watches: set(watches.wishes) == {"/add"})
+    await seen.until(lambda watches: set(watches.desired_caches) == {"/add"})
     assert seen.changes
 
 
 async def test_a_cache_of_which_nobody_decided_how_it_comes_to_pods_concerns_nobody_here(seen):
     seen.api.store(caches(), cache(delivery=""))
     seen.api.store(caches(), cache("other"))
-    watches = await seen.until(lambda watches: watches.wishes)
-    assert set(watches.wishes) == {"team/other"}
+    watches = await seen.until(lambda watches: watches.desired_caches)
+    assert set(watches.desired_caches) == {"team/other"}
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ async def test_a_cache_of_which_nobody_decided_how_it_comes_to_pods_concerns_nob
 async def test_a_cache_that_cannot_be_followed_is_kept_in_mind_and_corrected(seen, status):
     seen.api.store(caches(), cache(**status))
     watches = await seen.until(lambda watches: watches.unreadable)
-    assert (set(watches.unreadable), watches.wishes) == ({"team/add"}, {})
+    assert (set(watches.unreadable), watches.desired_caches) == ({"team/add"}, {})
     seen.api.store(caches(), cache())
-    await seen.until(lambda watches: watches.wishes and not watches.unreadable)
+    await seen.until(lambda watches: watches.desired_caches and not watches.unreadable)
 
 
 async def test_pods_of_the_node_are_seen_while_they_start(seen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from agent_worlds import MOUNT, A
 
-from accelkit.cacheagent.planning.wishes import is_delivered_here, read_wish
+from accelkit.cacheagent.planning.desired_caches import is_delivered_here, read_desired_cache
 from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition, Reason
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus, SecretName
@@ -33,18 +33,18 @@ def cache(verified: str = "True", reason: str = "Verified", **status) -> Cache:
     ],
 )
 def test_the_controllers_verdict_counts_as_it_is_meant(verified, reason, holds, refused):
-    wish = read_wish(cache(verified, str(reason)))
-    assert wish.verified is holds
-    assert (wish.refusal.reason if wish.refusal else "") == refused
+    desired = read_desired_cache(cache(verified, str(reason)))
+    assert desired.verified is holds
+    assert (desired.refusal.reason if desired.refusal else "") == refused
 
 
 def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
-    wish = read_wish(cache(resolved_image="q.io/team/add:v0", cache_bytes=-5))
-    assert str(wish.image).endswith(f"@{A}")
-    assert (wish.digest, wish.secrets, wish.cache_bytes) == (A, ("login",), 0)
-    assert (wish.namespace, wish.name, wish.namespaces) == ("team", "add", ("team",))
-    wish = read_wish(cache(resolved_digest=""))
-    assert (wish.image, wish.digest, wish.folder) == (None, "", "")
+    desired = read_desired_cache(cache(resolved_image="q.io/team/add:v0", cache_bytes=-5))
+    assert str(desired.image).endswith(f"@{A}")
+    assert (desired.digest, desired.secrets, desired.cache_bytes) == (A, ("login",), 0)
+    assert (desired.namespace, desired.name, desired.namespaces) == ("team", "add", ("team",))
+    desired = read_desired_cache(cache(resolved_digest=""))
+    assert (desired.image, desired.digest, desired.folder) == (None, "", "")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
 )
 def test_a_status_that_nobody_could_have_written_is_not_followed(status):
     with pytest.raises(CacheError):
-        read_wish(cache(**status))
+        read_desired_cache(cache(**status))
 
 
 @pytest.mark.parametrize(("delivery", "here"), [("node", True), ("namespace", False), ("image", False), ("", False)])

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_worlds import LABELS, MOUNT, NODE, A, B, folder, learned, wish, world
+from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, learned, world
 
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.pauses import FREE, extend
 from accelkit.cacheagent.planning.plan import Plan, make_plan
-from accelkit.cacheagent.standings import Standings
+from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.workers import Workers
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.extraction import CompletionRecord, ExtractionResult
@@ -55,13 +55,13 @@ class Stand:
         self.store = Store(root)
         self.ended = asyncio.Event()
         self.workers = Workers(
-            self.store, self.preparing, Standings(root), self.metrics, node=lambda: NODE.facts, on_end=self.ended.set
+            self.store, self.preparing, PolicyIndex(root), self.metrics, node=lambda: NODE.facts, on_end=self.ended.set
         )  # type: ignore[arg-type]
 
-    def plan(self, *wishes, **changes) -> Plan:
+    def plan(self, *desired_caches, **changes) -> Plan:
         return make_plan(
             world(
-                *wishes,
+                *desired_caches,
                 slots=self.workers.slots,
                 attempts=self.workers.attempts,
                 pauses=self.workers.pauses,
@@ -70,8 +70,8 @@ class Stand:
             )
         )
 
-    async def work(self, *wishes, **changes) -> None:
-        for each in self.plan(*wishes, **changes).work:
+    async def work(self, *desired_caches, **changes) -> None:
+        for each in self.plan(*desired_caches, **changes).work:
             self.workers.begin(each)
         while self.workers.promised:
             self.ended.clear()
@@ -90,9 +90,9 @@ async def stand(tmp_path) -> Stand:
 
 
 async def test_labels_are_learned_then_files_extracted_and_taken_over(stand):
-    await stand.work(wish())
+    await stand.work(desired())
     assert stand.workers.learned == {A: learned(7)}
-    await stand.work(wish(), learned=stand.workers.learned)
+    await stand.work(desired(), learned=stand.workers.learned)
     assert set(stand.store.stored) == {folder(A)}
     assert stand.count("accelkit_kernel_cache_extractions_total") == 1
     assert stand.workers.slots == 4
@@ -110,7 +110,7 @@ async def test_labels_are_learned_then_files_extracted_and_taken_over(stand):
 )
 async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
     stand.preparing.error = error
-    await stand.work(wish())
+    await stand.work(desired())
     attempt = stand.workers.attempts["team/add"]
     assert (attempt.reason, attempt.failures) == (reason, 1)
     assert stand.count("accelkit_kernel_cache_failures_total", reason=reason) == 1
@@ -119,23 +119,23 @@ async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
 
 async def test_what_failed_is_forgotten_with_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("once")
-    await stand.work(wish(), learned={A: learned()})
+    await stand.work(desired(), learned={A: learned()})
     stand.preparing.error = None
-    await stand.work(wish(), learned={A: learned()}, now=1e12)
+    await stand.work(desired(), learned={A: learned()}, now=1e12)
     assert stand.workers.attempts == {}
     stand.preparing.error = CacheError("x")
-    await stand.work(wish(), wish(B, "team/other"))
+    await stand.work(desired(), desired(B, "team/other"))
     assert set(stand.workers.attempts) == {"team/add", "team/other"}
-    stand.workers.forget({"team/other": wish(B, "team/other")})
+    stand.workers.forget({"team/other": desired(B, "team/other")})
     assert set(stand.workers.attempts) == {"team/other"}
 
 
 async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_force(stand):
     stand.preparing.gate.clear()
-    for each in stand.plan(wish(), learned={A: learned(7)}).work:
+    for each in stand.plan(desired(), learned={A: learned(7)}).work:
         stand.workers.begin(each)
     assert (stand.workers.slots, stand.workers.promised) == (3, {"team/add": 7})
-    assert stand.plan(wish(), learned={A: learned(7)}).work == ()
+    assert stand.plan(desired(), learned={A: learned(7)}).work == ()
     await asyncio.wait_for(stand.workers.end(), 60)
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
 
@@ -143,7 +143,7 @@ async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_
 async def flip(stand, number, now):
     """Fetch a cache for another mount path, if it may be; when that may be, else."""
     at = f"/cache-{number}"
-    known = wish(folder=folder(A).replace(folder(A)[-4:], f"{number:04}"), mount_path=at)
+    known = desired(folder=folder(A).replace(folder(A)[-4:], f"{number:04}"), mount_path=at)
     planned = stand.plan(known, now=now, learned={A: learned(7)})
     await stand.work(known, now=now, learned={A: learned(7)})
     return None if planned.work else planned.next_at
@@ -167,7 +167,7 @@ async def test_a_cache_that_is_fetched_over_and_over_waits_longer_each_time(stan
     stand.workers.forget({})
     assert await flip(stand, 99, now) is not None
     # Other caches do not wait.
-    assert stand.plan(wish(B, "team/other"), now=now, learned={B: learned(7)}).work
+    assert stand.plan(desired(B, "team/other"), now=now, learned={B: learned(7)}).work
 
 
 def test_pauses_are_forgotten_after_an_hour():

@@ -12,9 +12,9 @@ from fake_api.server import FakeApi
 from support.tasks import running
 from support.waiting import until
 
-from accelkit.cacheagent.reporting import status_writer
+from accelkit.cacheagent.reporting import report_writer as status_writer
+from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
-from accelkit.cacheagent.reporting.status_writer import StatusWriter
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
@@ -56,8 +56,8 @@ def test_what_is_gone_is_taken_out(wanted):
 
 
 @asynccontextmanager
-async def writing(api: FakeApi, known: dict[str, NodeStatus] | None = None) -> AsyncIterator[StatusWriter]:
-    writer = StatusWriter(api, "n", known if known is not None else {})
+async def writing(api: FakeApi, known: dict[str, NodeStatus] | None = None) -> AsyncIterator[ReportWriter]:
+    writer = ReportWriter(api, "n", known if known is not None else {})
     async with running(writer.run()):
         yield writer
 

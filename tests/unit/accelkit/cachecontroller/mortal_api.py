@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from pretended_cluster import Cluster
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, JOBS, VOLUMES, Kind, ObjectName, ObservedObject
 from accelkit.cachecontroller.filling.objects import CONFIG_MAPS, DAEMON_SETS, SNAPSHOTS
-from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, Kind, ObjectName, Seen
 from accelkit.errors import ApiError
 from accelkit.kube.paths import build_collection_path, build_object_path
 
@@ -93,7 +93,7 @@ class Api:
             if each.get("kind") in {CLAIMS.kind, VOLUMES.kind} and each["metadata"].get("deletionTimestamp"):
                 del self.objects[path]
 
-    def show(self, kind: Kind) -> list[Seen]:
+    def show(self, kind: Kind) -> list[ObservedObject]:
         """What a watch of a kind brings, by its selector."""
         self._load()
         return [seen for _, seen in self.cluster.list_all(kind)]

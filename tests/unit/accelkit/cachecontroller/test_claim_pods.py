@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
-from accelkit.cachecontroller.shown import ClaimPod
+from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod
+from accelkit.cachecontroller.cluster_view import ClaimPod
 
 WRITES, READS = {"name": "v", "mountPath": "/c"}, {"name": "v", "mountPath": "/c", "readOnly": True}
 CLAIM = {"persistentVolumeClaim": {"claimName": "kernels"}}
@@ -20,7 +20,7 @@ def read(volume: dict[str, Any], phase: str = "Pending", **spec: Any) -> ClaimPo
     volumes = [{"name": "v", **volume}, {"name": "scratch", "emptyDir": {}}]
     meta = {"name": "p", "namespace": "team", "uid": "u"}
     body = {"metadata": meta, "spec": {"volumes": volumes, **spec}, "status": {"phase": phase}}
-    return read_claim_pod(msgspec.convert(body, SeenPod))
+    return read_claim_pod(msgspec.convert(body, ObservedPod))
 
 
 def containers(*mounts: dict[str, Any]) -> list[dict[str, Any]]:

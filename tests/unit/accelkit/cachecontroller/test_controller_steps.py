@@ -10,15 +10,15 @@ from mortal_api import Api, Killed
 from pretended_cluster import OURS, SETTINGS
 
 from accelkit.cachecontroller.applier import Applier, build_cache_path
-from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
+from accelkit.cachecontroller.cache_events import CacheEvents
+from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, NamedObject
 from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
-from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
+from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
-from accelkit.cachecontroller.news import News
-from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.cachecontroller.service import build_modes
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, SeenName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, Delivery, SignerPolicyObject
 from accelkit.kernelcache.formats import ImageLabels
@@ -59,17 +59,17 @@ class Coverage:
         return Question("q.io/a/b:v1", "p")
 
 
-def start(api: Api, digest: str, pods: list[SeenPod]) -> tuple[Controller, SeenObjects]:
+def start(api: Api, digest: str, pods: list[ObservedPod]) -> tuple[Controller, ClusterState]:
     """A controller that knows what the API server shows, and nothing else."""
-    seen = SeenObjects(lambda _key: None, clock=lambda: NOW, home=OURS)
-    seen.replace_namespaces([SeenName(ObjectMeta(name="team")), SeenName(ObjectMeta(name=OURS))])
+    seen = ClusterState(lambda _key: None, clock=lambda: NOW, home=OURS)
+    seen.replace_namespaces([NamedObject(ObjectMeta(name="team")), NamedObject(ObjectMeta(name=OURS))])
     seen.replace_policies([SignerPolicyObject(CacheMeta(name="acme"), {"images": ["q.io/**"], "signers": []})])
     seen.replace_pods(pods)
     metrics = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
     applier = Applier(api, seen, metrics, lambda: True)
-    news = News(Events(api, "test", "here"))
+    news = CacheEvents(Events(api, "test", "here"))
 
     async def list_pods(_namespace: str, _since: float) -> list:
         return [each for pod in pods if (each := read_claim_pod(pod)) is not None]
@@ -82,7 +82,7 @@ def start(api: Api, digest: str, pods: list[SeenPod]) -> tuple[Controller, SeenO
     return controller, seen
 
 
-def show(api: Api, seen: SeenObjects) -> None:
+def show(api: Api, seen: ClusterState) -> None:
     """What the watches bring."""
     for kind in (CLAIMS, VOLUMES, *(watch.kind for mode in MODES.values() for watch in mode.watches)):
         seen.replace_objects(kind)(api.show(kind))
@@ -90,7 +90,7 @@ def show(api: Api, seen: SeenObjects) -> None:
     seen.replace_caches(of_cluster=False)(msgspec.json.decode(msgspec.json.encode(caches), type=list[Cache]))
 
 
-async def settle(api: Api, digest: str, pods: list[SeenPod]) -> None:
+async def settle(api: Api, digest: str, pods: list[ObservedPod]) -> None:
     controller, seen = start(api, digest, pods)
     for _ in range(MOST_PASSES):
         before = api.writes
@@ -102,7 +102,7 @@ async def settle(api: Api, digest: str, pods: list[SeenPod]) -> None:
     pytest.fail("it does not come to rest")
 
 
-async def live(api: Api, digest: str = DIGEST, pods: list[SeenPod] | None = None) -> None:
+async def live(api: Api, digest: str = DIGEST, pods: list[ObservedPod] | None = None) -> None:
     """Let controllers work until nothing is left to do, one after another where they die."""
     try:
         await settle(api, digest, pods or [])
@@ -148,14 +148,14 @@ def delete(api: Api) -> None:
         del api.objects[CACHE]
 
 
-def user_of_first(delivery: Delivery) -> SeenPod:
+def user_of_first(delivery: Delivery) -> ObservedPod:
     """A pod that got the first digest."""
     claim = names.name_pinned_claim(KEY, DIGEST) if delivery is Delivery.NODE else "kernels"
     volume: dict = {"persistentVolumeClaim": {"claimName": claim}}
     if delivery is Delivery.IMAGE:
         volume = {"image": {"reference": f"q.io/a/b@{DIGEST}"}}
     meta = {"name": "user", "namespace": "team", "uid": "user"}
-    return msgspec.convert({"metadata": meta, "spec": {"volumes": [volume], "nodeName": "n"}}, SeenPod)
+    return msgspec.convert({"metadata": meta, "spec": {"volumes": [volume], "nodeName": "n"}}, ObservedPod)
 
 
 async def grown(api: Api, _delivery: Delivery) -> None:

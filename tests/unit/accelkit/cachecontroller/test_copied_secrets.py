@@ -8,10 +8,10 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.cachecontroller.applier import Applier
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import JOBS, ObjectName
 from accelkit.cachecontroller.delivery import DeliveryPlan, SecretCopy
 from accelkit.cachecontroller.metrics import ControllerMetrics
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import JOBS, ObjectName
 from accelkit.gkm.objects import Cache, CacheMeta
 
 COPY = SecretCopy(("team", "login"), ("accelkit", "job-1-pull"), ObjectName(JOBS, "job-1", "accelkit"), "u")
@@ -23,7 +23,7 @@ async def copy(data, type_="kubernetes.io/dockerconfigjson", times=1):
     api = FakeApi()
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     api.store("/api/v1/namespaces/team/secrets", {"metadata": {"name": "login"}, "type": type_, "data": encoded})
-    seen = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
+    seen = ClusterState(lambda _key: None, clock=lambda: 1000.0)
     metrics = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )

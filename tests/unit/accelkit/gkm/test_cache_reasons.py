@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_api.server import FakeApi
 
-from accelkit.cacheagent.planning.wishes import read_wish
+from accelkit.cacheagent.planning.desired_caches import read_desired_cache
 from accelkit.cachecontroller.deciding.judgement import Question, Refused, decide
 from accelkit.cachecontroller.deciding.node_views import NodeView
 from accelkit.errors import ServiceError
@@ -57,7 +57,7 @@ async def test_agent_and_module_take_the_same_for_a_refusal(reason, monkeypatch)
     )
     refused = reason not in UNDER_WAY | UNDECIDED
     assert is_refusal(verified) == refused
-    assert read_wish(cache).verified == (False if refused else None)
+    assert read_desired_cache(cache).verified == (False if refused else None)
     api, reads = FakeApi(), []
     status = {"conditions": [{"type": "Verified", "status": "False", "reason": str(reason)}]}
     api.store(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import OwnNode
 from accelkit.cacheagent.planning.plan import Plan, make_plan
-from accelkit.cacheagent.planning.wishes import Wish
-from accelkit.cacheagent.planning.world import Disk, Standing, Stored, World
+from accelkit.cacheagent.planning.world import Disk, ImagePolicies, Stored, World
 from accelkit.gkm import names
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.formats.label_reading import read_labels
@@ -27,21 +27,22 @@ LABELS = read_labels(
 
 def plan_of(count: int) -> Plan:
     """A plan for so many caches that lie in the store and are linked, and as many folders that nobody names."""
-    wishes = {}
+    desired_caches = {}
     for number in range(count):
         digest = f"{number:064x}"
         image = parse_reference(f"registry.example/team/cache@sha256:{digest}")
         key = f"team/cache-{number}"
-        wishes[key] = Wish(key, ("team",), image, "/cache", f"sha256-{digest}", verified=True)
+        desired_caches[key] = DesiredCache(key, ("team",), image, "/cache", f"sha256-{digest}", verified=True)
     stored = Stored(3, 100, LABELS, {"policies": 0.0}, "/cache")
     world = World(
         now=0.0,
         node=OwnNode(NodeFacts(gpus=None)),
-        wishes=wishes,
-        standings=dict.fromkeys(wishes, Standing("policies")),
+        desired_caches=desired_caches,
+        image_policies=dict.fromkeys(desired_caches, ImagePolicies("policies")),
         disk=Disk(1 << 40),
-        stored={wish.folder: stored for wish in wishes.values()} | {f"sha256-f{n:063x}": stored for n in range(count)},
-        links={wish.link: wish.folder for wish in wishes.values()},
+        stored={desired.folder: stored for desired in desired_caches.values()}
+        | {f"sha256-f{n:063x}": stored for n in range(count)},
+        links={desired.link: desired.folder for desired in desired_caches.values()},
     )
     return make_plan(world)
 

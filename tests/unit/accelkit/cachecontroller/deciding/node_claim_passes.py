@@ -9,11 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.claim_pods import ObservedPod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import (
+    CLAIMS,
+    VOLUMES,
+    ClaimReference,
+    NamedObject,
+    ObjectName,
+    ObservedObject,
+)
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.delivery import DeliveryPlan
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ClaimReference, ObjectName, Seen, SeenName
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
 
@@ -30,14 +37,14 @@ def cache(**spec: Any) -> Cache:
     return Cache(CacheMeta(name="kernels", namespace="team", uid="u"), CacheSpec(image="q.io/a/b:v1", **spec), status)
 
 
-def show() -> SeenObjects:
+def show() -> ClusterState:
     """A namespace, and nothing in it."""
-    objects = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
-    objects.replace_namespaces([msgspec.convert({"metadata": {"name": "team"}}, SeenName)])
+    objects = ClusterState(lambda _key: None, clock=lambda: 1000.0)
+    objects.replace_namespaces([msgspec.convert({"metadata": {"name": "team"}}, NamedObject)])
     return objects
 
 
-def carry_out(seen: SeenObjects, plan: DeliveryPlan) -> None:
+def carry_out(seen: ClusterState, plan: DeliveryPlan) -> None:
     """What a patient API server and kube-controller-manager make of a plan."""
     for each in plan.delete:
         gone = seen.find(each.name)
@@ -55,18 +62,18 @@ def carry_out(seen: SeenObjects, plan: DeliveryPlan) -> None:
             find_reference(found)["uid"] = body["spec"]["claimRef"]["uid"]
     for name, manifest in plan.create:
         metadata = {**manifest["metadata"], "namespace": name.namespace, "uid": f"uid-{next(NUMBERS)}"}
-        seen.put(name, msgspec.convert({"metadata": metadata, "spec": manifest["spec"]}, Seen))
+        seen.put(name, msgspec.convert({"metadata": metadata, "spec": manifest["spec"]}, ObservedObject))
     bind(seen)
 
 
-def find_reference(volume: Seen) -> ClaimReference:
+def find_reference(volume: ObservedObject) -> ClaimReference:
     """The claim that a volume is for."""
     reference = volume.spec["claimRef"]
     assert reference is not None
     return reference
 
 
-def bind(seen: SeenObjects) -> None:
+def bind(seen: ClusterState) -> None:
     for _, volume in seen.list_all(VOLUMES):
         reference = find_reference(volume)
         claim = seen.find(ObjectName(CLAIMS, reference["name"], reference["namespace"]))
@@ -75,7 +82,7 @@ def bind(seen: SeenObjects) -> None:
 
 
 def settle(
-    seen: SeenObjects, of: Cache, mode: NodeClaims = MODE, made: dict[ObjectName, Any] | None = None
+    seen: ClusterState, of: Cache, mode: NodeClaims = MODE, made: dict[ObjectName, Any] | None = None
 ) -> DeliveryPlan:
     """Carry out plans until there is nothing to do; what they create goes into `made`, whole."""
     for _ in range(6):
@@ -88,10 +95,10 @@ def settle(
     pytest.fail("it does not come to rest")
 
 
-def mount(seen: SeenObjects, claim: str, name: str = "user", **spec: Any) -> None:
+def mount(seen: ClusterState, claim: str, name: str = "user", **spec: Any) -> None:
     volumes = [{"name": "files", "persistentVolumeClaim": {"claimName": claim}}]
     pod = {"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": {"volumes": volumes, **spec}}
-    seen.take_pod_event("ADDED", msgspec.convert(pod, SeenPod))
+    seen.take_pod_event("ADDED", msgspec.convert(pod, ObservedPod))
 
 
 def ready(plan: DeliveryPlan, namespace: str = "team") -> tuple[str, str]:
@@ -99,7 +106,7 @@ def ready(plan: DeliveryPlan, namespace: str = "team") -> tuple[str, str]:
     return condition.status, condition.reason
 
 
-def wait(claims: Iterable[Seen], volumes: Iterable[Seen], phase: str) -> None:
+def wait(claims: Iterable[ObservedObject], volumes: Iterable[ObservedObject], phase: str) -> None:
     for each in claims:
         each.status["phase"] = "Pending"
     for each in volumes:

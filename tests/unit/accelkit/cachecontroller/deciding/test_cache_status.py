@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.claim_pods import ObservedPod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import NamedObject, ObservedNode
 from accelkit.cachecontroller.deciding.former_digests import GRACE_SECONDS, FormerDigests
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused, decide
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import SeenName, SeenNode
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import (
     Cache,
@@ -51,13 +51,13 @@ def entry(ready: bool = True, pods: int = 0, **conditions: tuple[bool | None, st
 
 @pytest.fixture
 def seen():
-    objects = SeenObjects(lambda _key: None, clock=lambda: 1000.0)
-    objects.replace_namespaces([SeenName(ObjectMeta(name="team"))])
-    objects.replace_nodes([SeenNode(ObjectMeta(name=f"n{number}")) for number in range(4)])
+    objects = ClusterState(lambda _key: None, clock=lambda: 1000.0)
+    objects.replace_namespaces([NamedObject(ObjectMeta(name="team"))])
+    objects.replace_nodes([ObservedNode(ObjectMeta(name=f"n{number}")) for number in range(4)])
     return objects
 
 
-def report(seen: SeenObjects, node: str, *, name: str = "kernels", namespace: str = "team", **entries) -> None:
+def report(seen: ClusterState, node: str, *, name: str = "kernels", namespace: str = "team", **entries) -> None:
     known = next(
         (each for each in seen.list_reports(Cache(CacheMeta(namespace=namespace))) if each.metadata.name == node), None
     )
@@ -70,7 +70,7 @@ def report(seen: SeenObjects, node: str, *, name: str = "kernels", namespace: st
     )
 
 
-def assemble(of: Cache, seen: SeenObjects, states=None, judgement: Judgement | None = None) -> CacheStatus:
+def assemble(of: Cache, seen: ClusterState, states=None, judgement: Judgement | None = None) -> CacheStatus:
     decision = decide(of, ASKED, judgement or Judgement(ASKED, 1000.0, DIGEST), now=1000.0, again_seconds=600)
     decided = msgspec.structs.replace(of, status=msgspec.structs.replace(decision.status, delivery="node"))
     return assemble_status(decided, decision, {"team": READY} if states is None else states, seen, seen.nodes)
@@ -173,11 +173,11 @@ def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
     assert (counts.node_cnt, counts.node_in_use_cnt, counts.node_not_in_use_cnt) == (2, 1, 1)
     assert (counts.pod_running_cnt, counts.pod_outdated_cnt) == (2, 1)
     assert holds(assemble(cache(), seen), "Outdated") == ("True", "Outdated")
-    seen.take_node_event("DELETED", SeenNode(ObjectMeta(name="n0")))
+    seen.take_node_event("DELETED", ObservedNode(ObjectMeta(name="n0")))
     assert assemble(cache(), seen).counts.node_cnt == 1
     meta = {"name": "p", "namespace": "team", "uid": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     volumes = [{"persistentVolumeClaim": {"claimName": "kernels"}}]
-    seen.take_pod_event("ADDED", msgspec.convert({"metadata": meta, "spec": {"volumes": volumes}}, SeenPod))
+    seen.take_pod_event("ADDED", msgspec.convert({"metadata": meta, "spec": {"volumes": volumes}}, ObservedPod))
     assert assemble(cache(), seen).counts.pod_deleting_cnt == 1
 
 

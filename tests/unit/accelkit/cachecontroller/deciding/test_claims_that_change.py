@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from node_claim_passes import LINK, MODE, PINNED, cache, carry_out, mount, ready, settle, show, wait
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ObservedMetadata, ObservedObject
 from accelkit.cachecontroller.deciding.given_claims import admit_taken, admit_writers, list_given_claims
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, Seen, SeenMeta
 from accelkit.gkm.conditions import ConditionType, find_condition
 from accelkit.gkm.objects import Cache, CacheMeta
 
@@ -68,7 +68,9 @@ def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off(seen):
 @pytest.mark.parametrize("taken", [LINK, PINNED])
 def test_a_namespace_in_which_one_name_is_anothers_gets_none_of_its_claims(seen, taken):
     """While ClaimExists is said, pods may write to claims with any name of the cache."""
-    seen.put(taken, Seen(SeenMeta(name=taken.name, namespace="team", uid="theirs"), {"volumeName": "x"}))
+    seen.put(
+        taken, ObservedObject(ObservedMetadata(name=taken.name, namespace="team", uid="theirs"), {"volumeName": "x"})
+    )
     plan = settle(seen, cache())
     assert ready(plan) == ("False", "ClaimExists")
     assert [name for name, _ in seen.list_all(CLAIMS)] == [taken]
@@ -79,7 +81,9 @@ def test_claims_of_ours_go_where_somebody_takes_the_name_of_one(seen):
     of = cache()
     settle(seen, of)
     seen.take_object_event(CLAIMS)("DELETED", seen.find(LINK))
-    seen.put(LINK, Seen(SeenMeta(name="kernels", namespace="team", uid="theirs"), {"volumeName": "x"}))
+    seen.put(
+        LINK, ObservedObject(ObservedMetadata(name="kernels", namespace="team", uid="theirs"), {"volumeName": "x"})
+    )
     plan = MODE.plan(of, seen)
     assert ready(plan) == ("False", "ClaimExists")
     given = list_given_claims(of, seen, [MODE])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from node_claim_passes import DIGEST, KEY, LINK, MODE, OTHER, PINNED, cache, carry_out, mount, ready, settle, show
 
+from accelkit.cachecontroller.cluster_state import NamedObject
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ObjectName, ObservedMetadata, ObservedObject, Refusal
 from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
-from accelkit.cachecontroller.seen_objects import SeenName
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenMeta
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, CacheStatus
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
@@ -46,7 +46,7 @@ def test_what_cannot_have_a_claim_gets_nothing(seen):
     assert not plan.create
     assert ready(plan) == ("False", "AccessModeUnsupported")
     of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("gone", "leaving")), cache().status)
-    seen.replace_namespaces([SeenName(ObjectMeta(name="leaving", deletion_timestamp="2026-01-01T00:00:00Z"))])
+    seen.replace_namespaces([NamedObject(ObjectMeta(name="leaving", deletion_timestamp="2026-01-01T00:00:00Z"))])
     plan = MODE.plan(of, seen)
     assert not plan.create
     assert ready(plan, "leaving") == ("False", "Deleting")
@@ -62,14 +62,14 @@ def test_what_cannot_have_a_claim_gets_nothing(seen):
     ids=["without a volume", "another volume", "another class"],
 )
 def test_a_claim_that_says_it_is_ours_and_is_not_stays_as_it_is(seen, spec):
-    meta = SeenMeta(
+    meta = ObservedMetadata(
         name="kernels",
         namespace="team",
         uid="theirs",
         labels=names.build_labels(KEY),
         annotations={CACHE_KEY_ANNOTATION: KEY},
     )
-    seen.put(LINK, Seen(meta, spec))
+    seen.put(LINK, ObservedObject(meta, spec))
     plan = settle(seen, cache())
     assert ready(plan) == ("False", "ClaimExists")
     assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))) is None

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from test_cache_status import ASKED, DIGEST, OTHER, READY, cache, holds, report, seen
 
+from accelkit.cachecontroller.cluster_view import ClaimPod
 from accelkit.cachecontroller.deciding.judgement import Judgement, Refused, decide
 from accelkit.cachecontroller.deciding.node_views import list_hosts, view_nodes
 from accelkit.cachecontroller.deciding.status import assemble_status
-from accelkit.cachecontroller.shown import ClaimPod
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 

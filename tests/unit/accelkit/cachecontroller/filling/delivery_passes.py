@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pretended_cluster import SETTINGS, Cluster
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, ObjectName
 from accelkit.cachecontroller.delivery import DeliveryPlan
 from accelkit.cachecontroller.filling import NamespaceDelivery
-from accelkit.cachecontroller.shown import CLAIMS, ObjectName
 from accelkit.gkm.conditions import Condition, ConditionType, find_condition
 from accelkit.gkm.objects import Cache
 

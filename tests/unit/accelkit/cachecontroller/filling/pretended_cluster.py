@@ -8,9 +8,18 @@ from typing import Any
 
 import msgspec
 
+from accelkit.cachecontroller.cluster_view import (
+    CLAIMS,
+    JOBS,
+    VOLUMES,
+    ClaimPod,
+    Kind,
+    ObjectName,
+    ObservedObject,
+    Refusal,
+)
 from accelkit.cachecontroller.delivery import DeliveryPlan, FillSettings
 from accelkit.cachecontroller.filling.objects import CLASSES, DRIVERS, EVENTS, PODS, SNAPSHOT_CLASSES, SNAPSHOTS
-from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ClaimPod, Kind, ObjectName, Refusal, Seen
 from accelkit.gkm.objects import Cache, CacheNode
 from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_NAME_LABEL
 
@@ -67,11 +76,11 @@ class Cluster:
 
     # What plans are shown
 
-    def find(self, name: ObjectName) -> Seen | None:
+    def find(self, name: ObjectName) -> ObservedObject | None:
         found = self.objects.get(name)
         return _see(found) if found is not None and _is_watched(name.kind, found) else None
 
-    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
+    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
         return [
             (name, seen)
             for name, seen in self.list_all(kind)
@@ -79,7 +88,7 @@ class Cluster:
             and (seen.metadata.labels or {}).get(CACHE_NAME_LABEL)
         ]
 
-    def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
+    def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         return [(n, _see(o)) for n, o in self.objects.items() if n.kind == kind and _is_watched(kind, o)]
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
@@ -233,8 +242,8 @@ def read_claim(job: dict[str, Any]) -> str:
     return str(job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"])
 
 
-def _see(document: dict[str, Any]) -> Seen:
-    return msgspec.json.decode(msgspec.json.encode(document), type=Seen)
+def _see(document: dict[str, Any]) -> ObservedObject:
+    return msgspec.json.decode(msgspec.json.encode(document), type=ObservedObject)
 
 
 def _is_watched(kind: Kind, document: dict[str, Any]) -> bool:

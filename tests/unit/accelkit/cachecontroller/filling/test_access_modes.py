@@ -6,7 +6,7 @@ import pytest
 from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
 from pretended_cluster import OURS, Cluster, cache_of
 
-from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ObjectName
+from accelkit.cachecontroller.cluster_view import CLAIMS, JOBS, VOLUMES, ObjectName
 
 TABLE = {
     "both modes in one claim": ({}, False, False, ["ReadOnlyMany"]),

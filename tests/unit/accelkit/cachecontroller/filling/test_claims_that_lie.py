@@ -5,8 +5,8 @@ from __future__ import annotations
 from delivery_passes import PLAIN, one_pass, ready_of, settle
 from pretended_cluster import SETTINGS, Cluster, cache_of
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ObjectName, Refusal
 from accelkit.cachecontroller.filling import NamespaceDelivery
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal
 
 
 def test_a_claim_of_somebody_else_is_not_touched():

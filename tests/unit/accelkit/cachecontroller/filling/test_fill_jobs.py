@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from pretended_cluster import FIRST, OURS, SETTINGS, cache_of
 
+from accelkit.cachecontroller.cluster_view import ObjectName
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling.manifests import (
     list_copies,
@@ -18,7 +19,6 @@ from accelkit.cachecontroller.filling.manifests import (
     write_settings,
 )
 from accelkit.cachecontroller.filling.objects import JOBS, Target
-from accelkit.cachecontroller.shown import ObjectName
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
 from accelkit.kernelcache.commands.fill import fill

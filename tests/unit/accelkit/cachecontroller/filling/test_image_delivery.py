@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of
 
+from accelkit.cachecontroller.cluster_view import ClaimPod, Refusal
 from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS
-from accelkit.cachecontroller.shown import ClaimPod, Refusal
 from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.mounts import is_relocatable

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from pretended_cluster import SETTINGS, Cluster, cache_of
 
-from accelkit.cacheagent.planning.wishes import trim_cache
+from accelkit.cacheagent.planning.desired_caches import trim_cache
 from accelkit.cacheagent.watches import Watches as AgentWatches
-from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod, trim_pod
+from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod, trim_pod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import ObservedObject
 from accelkit.cachecontroller.filling.image import ImageDelivery
 from accelkit.cachecontroller.filling.namespace import NamespaceDelivery
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import Seen
 from accelkit.cachecontroller.watches import Watches
 from accelkit.gkm.objects import MOST_PLACEMENT_BYTES, Cache
 from accelkit.kube.paths import PODS
@@ -78,14 +78,14 @@ OBJECTS = {
 
 @pytest.mark.parametrize("document", OBJECTS.values(), ids=OBJECTS)
 def test_of_a_claim_with_our_labels_little_is_kept(document):
-    kept, peak = measure(document, Seen)
+    kept, peak = measure(document, ObservedObject)
     assert kept < 10_000
     assert peak < 2_000_000
 
 
 def test_of_annotations_ours_are_kept():
     ours = {"cache.accelkit.io/key": "team/llama", "cache.accelkit.io/digest": "y" * 5000, "other": "z"}
-    seen = msgspec.json.decode(msgspec.json.encode({"metadata": {"annotations": ours}}), type=Seen)
+    seen = msgspec.json.decode(msgspec.json.encode({"metadata": {"annotations": ours}}), type=ObservedObject)
     assert seen.metadata.annotations == {"cache.accelkit.io/key": "team/llama"}
 
 
@@ -98,9 +98,9 @@ def test_of_a_pod_what_it_mounts_of_claims_is_kept():
     ]
     spec = {"volumes": volumes, "containers": [{"volumeMounts": mounts}], "nodeName": "n"}
     document = {"metadata": {"name": "x", "uid": "u", "namespace": "team"}, "spec": spec}
-    kept, _ = measure(document, SeenPod, trim_pod)
+    kept, _ = measure(document, ObservedPod, trim_pod)
     assert kept < 10_000
-    pod = msgspec.json.decode(msgspec.json.encode(document), type=SeenPod)
+    pod = msgspec.json.decode(msgspec.json.encode(document), type=ObservedPod)
     whole = read_claim_pod(pod)
     trim_pod(pod)
     assert read_claim_pod(pod) == whole
@@ -108,7 +108,7 @@ def test_of_a_pod_what_it_mounts_of_claims_is_kept():
 
 
 def test_lists_are_trimmed_page_by_page():
-    assert Watches(None, SeenObjects(lambda _key: None), lambda: None)._by_path[PODS]._trim is trim_pod
+    assert Watches(None, ClusterState(lambda _key: None), lambda: None)._by_path[PODS]._trim is trim_pod
     watched = {each._path: each for each in AgentWatches(None, "n", lambda: None)._reflectors}
     trimmed = [path for path, each in watched.items() if each._trim is trim_cache]
     assert [path.rpartition("/")[2] for path in trimmed] == ["gkmcaches", "clustergkmcaches"]

@@ -6,9 +6,9 @@ import pytest
 from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of, read_claim
 
+from accelkit.cachecontroller.cluster_view import CLAIMS, JOBS, VOLUMES, ObjectName
 from accelkit.cachecontroller.filling import NamespaceDelivery
 from accelkit.cachecontroller.filling.objects import CONFIG_MAPS
-from accelkit.cachecontroller.shown import CLAIMS, JOBS, VOLUMES, ObjectName
 from accelkit.gkm.conditions import ConditionType, find_condition
 
 

@@ -8,8 +8,7 @@ import pytest
 from delivery_passes import one_pass, ready_of, settle
 from pretended_cluster import OURS, Cluster, cache_of
 
-from accelkit.cachecontroller.filling.objects import CONFIG_MAPS, SNAPSHOTS
-from accelkit.cachecontroller.shown import (
+from accelkit.cachecontroller.cluster_view import (
     AFTER_REFUSAL_SECONDS,
     CLAIMS,
     JOBS,
@@ -18,6 +17,7 @@ from accelkit.cachecontroller.shown import (
     ObjectName,
     Refusal,
 )
+from accelkit.cachecontroller.filling.objects import CONFIG_MAPS, SNAPSHOTS
 from accelkit.gkm.objects import Cache
 
 QUOTA = Refusal("Forbidden", "exceeded quota")

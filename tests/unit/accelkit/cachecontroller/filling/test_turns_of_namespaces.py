@@ -7,10 +7,10 @@ import pytest
 from delivery_passes import ready_of
 from pretended_cluster import OURS, SECOND, SETTINGS, Cluster, cache_of
 
+from accelkit.cachecontroller.cluster_view import JOBS, ObjectName, Refusal
 from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery
+from accelkit.cachecontroller.filling.namespace_limits import MOST_JOBS, MOST_PREFETCHES
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS
-from accelkit.cachecontroller.filling.turns import MOST_JOBS, MOST_PREFETCHES
-from accelkit.cachecontroller.shown import JOBS, ObjectName, Refusal
 
 
 def named(name, *, namespace="team", **spec):

@@ -7,10 +7,10 @@ import pytest
 from delivery_passes import PLAIN, settle
 from pretended_cluster import FIRST, SECOND, SETTINGS, Cluster, cache_of
 
+from accelkit.cachecontroller.cluster_view import ClaimPod
 from accelkit.cachecontroller.deciding.former_digests import GRACE_SECONDS, FormerDigests
 from accelkit.cachecontroller.deciding.status import count_pods
 from accelkit.cachecontroller.service import build_modes
-from accelkit.cachecontroller.shown import ClaimPod
 from accelkit.gkm.names import name_pinned_claim
 from accelkit.gkm.objects import Cache, Delivery
 

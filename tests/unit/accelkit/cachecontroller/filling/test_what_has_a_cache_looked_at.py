@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from pretended_cluster import OURS, cache_of
 
-from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.claim_pods import ObservedPod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import CLAIMS, ObservedObject
 from accelkit.cachecontroller.filling.objects import EVENTS
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, Seen
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def marked():
 
 @pytest.fixture
 def seen(marked):
-    objects = SeenObjects(marked.append, home=OURS)
+    objects = ClusterState(marked.append, home=OURS)
     objects.take_cache_event("ADDED", cache_of())
     marked.clear()
     return objects
@@ -28,20 +28,20 @@ def seen(marked):
 def event_of(claim):
     involved = {"kind": "PersistentVolumeClaim", "namespace": OURS, "name": claim, "uid": "1"}
     body = {"metadata": {"name": "e", "namespace": OURS}, "reason": "ProvisioningFailed", "involvedObject": involved}
-    return msgspec.convert(body, Seen)
+    return msgspec.convert(body, ObservedObject)
 
 
 def pod_of(claim, namespace="team"):
     volumes = [{"persistentVolumeClaim": {"claimName": claim}}]
     body = {"metadata": {"name": "p", "namespace": namespace, "uid": "2"}, "spec": {"volumes": volumes}}
-    return msgspec.convert(body, SeenPod)
+    return msgspec.convert(body, ObservedPod)
 
 
 def test_events_of_claims_that_are_filled_mark_their_cache(seen, marked):
     seen.take_object_event(EVENTS)("ADDED", event_of("theirs"))
     assert marked == []
     metadata = {"name": "fill", "namespace": OURS, "annotations": {"cache.accelkit.io/key": "team/llama"}}
-    seen.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, Seen))
+    seen.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, ObservedObject))
     marked.clear()
     seen.take_object_event(EVENTS)("ADDED", event_of("fill"))
     assert marked == ["team/llama"]

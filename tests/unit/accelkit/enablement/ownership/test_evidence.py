@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.enablement.ownership.evidence import Cluster, Standing, find_owners
+from accelkit.enablement.ownership.evidence import Cluster, OwnerState, find_owners
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.owners import Hold
@@ -57,7 +57,7 @@ def test_what_accelkit_offers_is_no_owner():
 def test_labels_of_the_operator_count_where_it_runs():
     [found] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
     assert (found.name, found.vendor, found.holds) == ("nvidia-gpu-operator", "nvidia", Hold.CARDS)
-    assert found.standing is Standing.OWNER
+    assert found.state is OwnerState.OWNER
     assert found.gives == ()
     assert "label nvidia.com/gpu.deploy.device-plugin=true" in found.evidence
     assert "nvidia.com/gpu.deploy.device-plugin=false" in found.release
@@ -65,13 +65,13 @@ def test_labels_of_the_operator_count_where_it_runs():
 
 def test_labels_that_the_operator_left_are_left_over():
     [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "0"}))
-    assert found.standing is Standing.LEFT_OVER
+    assert found.state is OwnerState.LEFT_OVER
     assert "nvidia.com/gpu: 0" in found.evidence
 
 
 def test_where_daemon_sets_could_not_be_read_nothing_is_left_over():
     [found] = owners_of(node(labels=DEPLOY), daemon_sets=None)
-    assert found.standing is Standing.OWNER
+    assert found.state is OwnerState.OWNER
 
 
 def test_an_operand_that_is_switched_off_holds_nothing():
@@ -84,7 +84,7 @@ def test_an_operand_that_is_switched_off_holds_nothing():
 def test_a_resource_is_its_operators_and_what_it_gives_now_is_told():
     [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "8"}))
     assert (found.name, found.gives) == ("nvidia-gpu-operator", ("nvidia.com/gpu: 8",))
-    assert found.standing is Standing.OWNER
+    assert found.state is OwnerState.OWNER
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_a_plugin_of_which_only_the_resource_is_seen_is_its_vendors(resource, ve
 
 def test_zeros_are_left_over_and_unwell_cards_are_not():
     [gone] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}))
-    assert (gone.standing, gone.gives) == (Standing.LEFT_OVER, ())
+    assert (gone.state, gone.gives) == (OwnerState.LEFT_OVER, ())
     [unwell] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}, capacity={"nvidia.com/gpu": "8"}))
-    assert (unwell.standing, unwell.gives) == (Standing.OWNER, ("nvidia.com/gpu: 0 of 8",))
+    assert (unwell.state, unwell.gives) == (OwnerState.OWNER, ("nvidia.com/gpu: 0 of 8",))
 
 
 def test_an_owner_of_one_vendors_cards_says_nothing_of_anothers():
     found = owners_of(node(labels=DEPLOY, allocatable={"amd.com/gpu": "0", "nvidia.com/gpu": "1"}))
-    assert [(each.vendor, each.standing) for each in found] == [
-        ("nvidia", Standing.OWNER),
-        ("amd", Standing.LEFT_OVER),
+    assert [(each.vendor, each.state) for each in found] == [
+        ("nvidia", OwnerState.OWNER),
+        ("amd", OwnerState.LEFT_OVER),
     ]
 
 
@@ -154,7 +154,7 @@ def test_devices_of_dra_drivers_are_cards_of_their_node():
 def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
     static = daemon_set("kube-system", STATIC, name="nvidia-device-plugin-daemonset", selector={"gpu": "yes"})
     [found] = owners_of(node(labels={"gpu": "yes"}), daemon_sets=[static])
-    assert (found.name, found.standing) == ("nvidia-device-plugin", Standing.OWNER)
+    assert (found.name, found.state) == ("nvidia-device-plugin", OwnerState.OWNER)
     assert found.evidence == ("DaemonSet kube-system/nvidia-device-plugin-daemonset",)
     assert owners_of(node(), daemon_sets=[static]) == ()
 
@@ -168,7 +168,7 @@ def test_marks_that_a_tenant_keeps_in_use_stop_no_run_on_nodes_that_are_shared()
     [kept] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
     [told] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR], trusted_namespaces={"gpu-operator"})
     [unread] = owners_of(node(labels=DEPLOY), daemon_sets=None)
-    assert (kept.standing, kept.sure, told.sure, unread.sure) == (Standing.OWNER, False, True, True)
+    assert (kept.state, kept.sure, told.sure, unread.sure) == (OwnerState.OWNER, False, True, True)
     for owner, shared, fate in (
         (kept, {"a"}, Fate.ADOPTED),
         (kept, set(), Fate.LEFT_ALONE),

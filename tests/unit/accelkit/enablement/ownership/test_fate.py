@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.owners import Hold
 from accelkit.enablement.ownership.reasons import REASONS
 
 
-def owner(holds=Hold.CARDS, *, gives=(), standing=Standing.OWNER, vendor="nvidia"):
-    return NodeOwner("o", "The owner", vendor, holds, standing, gives, ("a label", *gives), "let it go")
+def owner(holds=Hold.CARDS, *, gives=(), state=OwnerState.OWNER, vendor="nvidia"):
+    return NodeOwner("o", "The owner", vendor, holds, state, gives, ("a label", *gives), "let it go")
 
 
 GIVING, CLAIMING, DRIVING = owner(gives=("nvidia.com/gpu: 8",)), owner(), owner(Hold.DRIVER)
-LEFT = owner(standing=Standing.LEFT_OVER)
+LEFT = owner(state=OwnerState.LEFT_OVER)
 
 
 def judge(*owners, shared=False, adopt=False, coexisting=()):

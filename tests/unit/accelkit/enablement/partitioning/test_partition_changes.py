@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accelkit.enablement.partitioning.changes import TaintedNode, plan_change
-from accelkit.enablement.partitioning.wishes import Wish
+from accelkit.enablement.partitioning.desired_nodes import DesiredNode
 from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 
 MEMORY = "accelkit.io/memory"
 OURS = {"key": MEMORY, "value": "accelkit", "effect": "NoSchedule"}
 EVICTING = {"key": "x", "value": "", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
-WISH = Wish({ROLE_LABEL: "training"}, (MEMORY,))
+WISH = DesiredNode({ROLE_LABEL: "training"}, (MEMORY,))
 
 
 def node(*, labels=None, taints=None, record=None):
@@ -26,12 +26,12 @@ def node(*, labels=None, taints=None, record=None):
     return {"metadata": metadata, "spec": {"taints": taints} if taints else {}}
 
 
-def plan(raw, wish=None):
-    return plan_change(msgspec.convert(raw, TaintedNode), wish or Wish())
+def plan(raw, desired=None):
+    return plan_change(msgspec.convert(raw, TaintedNode), desired or DesiredNode())
 
 
-def apply(raw, wish=None):
-    patch = plan(raw, wish).patch
+def apply(raw, desired=None):
+    patch = plan(raw, desired).patch
     patch.get("metadata", {}).pop("resourceVersion", None)
     return merge(raw, patch)
 
@@ -56,14 +56,14 @@ def test_a_second_run_changes_nothing():
 
 
 def test_no_taint_evicts():
-    changed = apply(node(), Wish(taints=(MEMORY, "accelkit.io/cards")))
+    changed = apply(node(), DesiredNode(taints=(MEMORY, "accelkit.io/cards")))
     assert {each["effect"] for each in changed["spec"]["taints"]} == {"NoSchedule"}
 
 
 @pytest.mark.parametrize("theirs", [{**OURS, "value": "theirs"}, {"key": MEMORY, "effect": "NoSchedule"}])
 def test_a_taint_of_another_is_used_and_kept(theirs):
     before = node(taints=[theirs])
-    assert plan(before, Wish(taints=(MEMORY,))).patch == {}
+    assert plan(before, DesiredNode(taints=(MEMORY,))).patch == {}
     changed = apply(before, WISH)
     assert changed["spec"]["taints"] == [theirs]
     assert apply(changed) == before
@@ -101,7 +101,7 @@ def test_what_was_changed_since_is_somebody_elses():
 
 
 def test_a_new_wish_takes_the_place_of_the_former():
-    changed = apply(apply(node(), WISH), Wish({POOL_LABEL: "big", ROLE_LABEL: "infra"}, ("accelkit.io/cards",)))
+    changed = apply(apply(node(), WISH), DesiredNode({POOL_LABEL: "big", ROLE_LABEL: "infra"}, ("accelkit.io/cards",)))
     assert changed["metadata"]["labels"] == {POOL_LABEL: "big", ROLE_LABEL: "infra"}
     assert [each["key"] for each in changed["spec"]["taints"]] == ["accelkit.io/cards"]
 
@@ -109,8 +109,8 @@ def test_a_new_wish_takes_the_place_of_the_former():
 @pytest.mark.parametrize("record", ["{", '{"version": 2}', "[" * 100_000])
 def test_a_record_that_is_not_understood_is_left_alone(record):
     before = node(record=record, taints=[OURS])
-    for wish in (Wish(), WISH):
-        change = plan(before, wish)
+    for desired in (DesiredNode(), WISH):
+        change = plan(before, desired)
         assert change.patch == {}
         assert change.conflicts[0].startswith("RecordUnreadable: accelkit.io/partitioning of node a")
 
@@ -137,7 +137,7 @@ _TAINTS = st.lists(
 )
 _LABELS = st.dictionaries(st.sampled_from(["zone", POOL_LABEL]), st.sampled_from(["a", "b"]))
 _WISHES = st.builds(
-    lambda roles, keys: Wish(roles, tuple(sorted(keys))),
+    lambda roles, keys: DesiredNode(roles, tuple(sorted(keys))),
     st.dictionaries(st.just(ROLE_LABEL), st.sampled_from(["training", "infra"])),
     st.sets(_KEYS),
 )
@@ -145,9 +145,9 @@ _WISHES = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(_LABELS, _TAINTS, st.lists(_WISHES, max_size=3))
-def test_whatever_was_wished_for_is_taken_back_exactly(labels, taints, wishes):
+def test_whatever_was_wished_for_is_taken_back_exactly(labels, taints, desired_nodes):
     before = changed = node(labels=labels, taints=taints)
-    for wish in wishes:
-        changed = apply(changed, wish)
-        assert plan(changed, wish).patch == {}
+    for desired in desired_nodes:
+        changed = apply(changed, desired)
+        assert plan(changed, desired).patch == {}
     assert apply(changed) == before

@@ -9,7 +9,7 @@ from fake_api.server import FakeApi
 from accelkit.enablement import verifying
 from accelkit.enablement.facts.node_facts import ClusterFacts, list_node_facts
 from accelkit.enablement.facts.node_state import build_state, read_inventory
-from accelkit.enablement.facts.seen_objects import OwnPod, SeenNode
+from accelkit.enablement.facts.objects import NodeDetails, OwnPod
 from accelkit.enablement.report.make import make_report
 from accelkit.enablement.stages.judging import judge_node
 from accelkit.errors import ApiError
@@ -62,7 +62,7 @@ class EnabledNode:
 
     @property
     def state(self):
-        node = msgspec.convert(self._build(with_record=False), SeenNode)
+        node = msgspec.convert(self._build(with_record=False), NodeDetails)
         return build_state(node, read_inventory(node))
 
     def build(self):
@@ -120,7 +120,7 @@ class Enabled:
     def facts(self, **more):
         given = {
             "namespace": "accelkit",
-            "nodes": [msgspec.convert(node.build(), SeenNode) for node in self.nodes.values()],
+            "nodes": [msgspec.convert(node.build(), NodeDetails) for node in self.nodes.values()],
             "pods": [msgspec.convert(pod, OwnPod) for node in self.nodes.values() for pod in node.pods],
             **self.more,
         }

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import NotServed, Shown, Watched
-from accelkit.enablement.ownership.evidence import NodeOwner, Standing
+from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.owners import Hold
 from accelkit.enablement.verifying import name_holders, verify_cluster
 from accelkit.enablement.watching import look_at_monitoring, read_shown
@@ -156,12 +156,12 @@ def test_a_series_that_takes_minutes_to_parse_is_not_read():
     assert time.process_time() - began_at < 5
 
 
-def owner(title, *, drives=False, standing=Standing.OWNER):
-    return NodeOwner(title, title, "nvidia", Hold.CARDS, standing, (), (), "", drives)
+def owner(title, *, drives=False, state=OwnerState.OWNER):
+    return NodeOwner(title, title, "nvidia", Hold.CARDS, state, (), (), "", drives)
 
 
 def test_those_who_hold_something_now_are_named():
-    found = name_holders([owner("op", drives=True), owner("HAMi"), owner("old", standing=Standing.LEFT_OVER)])
+    found = name_holders([owner("op", drives=True), owner("HAMi"), owner("old", state=OwnerState.LEFT_OVER)])
     assert found == Holders(cards="op, HAMi", driver="op")
     assert name_holders([]) == Holders()
 

@@ -7,7 +7,7 @@ from groups_world import World
 from support.tasks import running
 
 from accelkit.errors import ApiError
-from accelkit.extender.groups import telling
+from accelkit.extender.groups import group_events as telling
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from support.pods import make_ref
 
 from accelkit.errors import ApiError
 from accelkit.extender.groups.gates import GateLifter
-from accelkit.extender.groups.roster import Member
+from accelkit.extender.groups.group_index import Member
 from accelkit.kube.paths import PODS
 from accelkit.model.host_amounts import NOTHING
 from accelkit.model.pod import PodRef

@@ -376,7 +376,7 @@ async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(wo
 
 async def test_what_a_pod_asks_for_by_now_is_judged(world):
     pods(world, "ab", size=2)
-    group = world.groups._roster.find("uid-a")
+    group = world.groups._group_index.find("uid-a")
     judge = world.groups._batches.judge
     assert [each.ref.name for each in judge(group).lacking] == ["a", "b"]
     world.find("a")["metadata"]["annotations"] = {"accelkit.io/request": "no request"}

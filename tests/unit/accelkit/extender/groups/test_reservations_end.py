@@ -51,7 +51,7 @@ async def test_what_is_reserved_with_the_former_group_is_released(world):
 
 async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, monkeypatch, caplog):
     await world.reserve("ab")
-    monkeypatch.setattr(controller.GroupTeller, "note_released", lambda *_args: 1 / 0)
+    monkeypatch.setattr(controller.GroupEvents, "note_released", lambda *_args: 1 / 0)
     world.pass_time(60)
     await world.until(lambda: "cannot be withdrawn" in caplog.text)
     await world.settled()

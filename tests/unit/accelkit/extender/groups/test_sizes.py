@@ -10,8 +10,8 @@ from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.extender.groups import sizes as module
+from accelkit.extender.groups.group_index import GroupIndex, GroupSizeError
 from accelkit.extender.groups.objects import GroupPod
-from accelkit.extender.groups.roster import GroupSizeError, Roster
 from accelkit.extender.groups.sizes import GroupSizes
 
 NATIVE, PLUGIN = "/apis/scheduling.k8s.io", "/apis/scheduling.x-k8s.io"
@@ -20,11 +20,11 @@ OBJECTS = f"{NATIVE}/v1beta1/podgroups"
 
 class World:
     def __init__(self):
-        self.api, self.roster, self.changes = WatchedApi(), Roster(), 0
-        self.sizes = GroupSizes(self.api, self.roster, self.note)
+        self.api, self.group_index, self.changes = WatchedApi(), GroupIndex(), 0
+        self.sizes = GroupSizes(self.api, self.group_index, self.note)
         metadata = {"name": "p", "namespace": "d", "uid": "p"}
         pod = {"metadata": metadata, "spec": {"schedulingGroup": {"podGroupName": "g"}}}
-        self.roster.take_event("ADDED", msgspec.convert(pod, GroupPod))
+        self.group_index.take_event("ADDED", msgspec.convert(pod, GroupPod))
 
     def note(self, *_keys):
         self.changes += 1
@@ -42,7 +42,7 @@ class World:
 
     def size(self):
         try:
-            return self.roster.read_size(self.roster.find("p"))
+            return self.group_index.read_size(self.group_index.find("p"))
         except GroupSizeError as exc:
             return str(exc)
 

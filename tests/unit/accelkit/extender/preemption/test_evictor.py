@@ -235,11 +235,11 @@ def test_evictions_are_paced():
 async def test_others_have_their_turn_after_each_pod_that_is_compared_with_budgets(monkeypatch):
     cluster, rests = Evicting(), []
 
-    class Turns(planning.Turns):
+    class EventLoopShare(planning.EventLoopShare):
         async def rest(self):
             rests.append(self)
 
-    monkeypatch.setattr(planning, "Turns", Turns)
+    monkeypatch.setattr(planning, "EventLoopShare", EventLoopShare)
     for number in range(8):
         cluster.pod(f"low{number}", 2, 1, "ab"[number % 2])
     cluster.pod("high", 8, 10)

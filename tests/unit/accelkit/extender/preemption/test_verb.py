@@ -13,7 +13,7 @@ from preempting_cluster import MEMORY, PreemptingCluster
 from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
-from accelkit.extender.simulation import turns
+from accelkit.extender.simulation import event_loop_share as turns
 from accelkit.model.keys import CHECK_RUN_ANNOTATION
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
 from accelkit.placement.policies import Policy

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.simulated_cluster import SimulatedCluster
 
-from accelkit.extender.simulation import turns
+from accelkit.extender.simulation import event_loop_share as turns
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from support.simulated_cluster import GIB, make_pod
 
+from accelkit.extender.simulation import event_loop_share as turns
 from accelkit.extender.simulation import outcomes as outcomes_module
 from accelkit.extender.simulation import simulator as module
-from accelkit.extender.simulation import turns
 from accelkit.ledger import ledger as ledger_module
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -111,7 +111,7 @@ async def test_a_turn_is_a_millisecond_and_the_others_have_two(monkeypatch):
 
     monkeypatch.setattr(turns, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(turns, "asyncio", SimpleNamespace(sleep=sleep))
-    turn = turns.Turns()
+    turn = turns.EventLoopShare()
     for _ in range(4):
         clock.now += 0.0004
         await turn.rest()
@@ -124,7 +124,7 @@ async def test_a_turn_is_a_millisecond_and_the_others_have_two(monkeypatch):
 async def test_a_node_that_changes_while_it_is_searched_is_told_as_it_was(cluster, monkeypatch):
     cluster.node("a", 10, 12)
     cluster.node("b", 10, 12)
-    rest = turns.Turns.rest
+    rest = turns.EventLoopShare.rest
     begun = asyncio.Event()
 
     async def change(self):
@@ -136,7 +136,7 @@ async def test_a_node_that_changes_while_it_is_searched_is_told_as_it_was(cluste
 
     begin = outcomes_module.Outcome.begin
     monkeypatch.setattr(outcomes_module.Outcome, "begin", lambda self, *of: (begin(self, *of), begun.set()))
-    monkeypatch.setattr(turns.Turns, "rest", change)
+    monkeypatch.setattr(turns.EventLoopShare, "rest", change)
     first, second = (await cluster.ask(make_pod(8))).nodes
     assert [change.kind for change in first.changes] == ["less_memory", "pods_ended"]
     assert first.changes[1].pods[0].name == "a-0"

@@ -9,7 +9,7 @@ from fake_api.kubeconfig import write_kubeconfig
 from support.pods import build_container, build_pod
 from support.simulated_cluster import SimulatedCluster
 
-from accelkit.extender.simulation import turns
+from accelkit.extender.simulation import event_loop_share as turns
 from accelkit.inspection.inspection import view
 from accelkit.inspection.simulation import SimulationQuestion
 from accelkit.kube.paths import build_pod_path

@@ -19,8 +19,8 @@ from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.devices import DeviceIds
 from accelkit.node.node_cards import NodeCards
-from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
+from accelkit.node.reconciliation.snapshot import group_devices_by_pod
 from accelkit.vendors.dialects import load_dialect
 
 NATIVE = load_dialect("native")

@@ -5,7 +5,7 @@ from http import HTTPStatus
 import pytest
 
 from accelkit.enablement.ownership.fate import Fate
-from accelkit.enablement.ownership.looking import look_at_owners
+from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.paths import NODES
 
@@ -27,19 +27,19 @@ def api(api):
 
 
 async def test_nodes_are_judged_unless_they_are_left_out_anyway(api):
-    look = await look_at_owners(api)
+    look = await survey_owners(api)
     assert {name: each.fate for name, each in look.judgements.items()} == {
         "free": Fate.FREE,
         "whole": Fate.LEFT_ALONE,
     }
     assert look.notes == ()
     assert api.writes == []
-    assert set((await look_at_owners(api, nodes=["out"])).judgements) == {"out"}
+    assert set((await survey_owners(api, nodes=["out"])).judgements) == {"out"}
 
 
 async def test_an_unknown_node_is_named(api):
     with pytest.raises(ConfigurationError, match="no node gone; choose among free, out, whole"):
-        await look_at_owners(api, nodes=["gone"])
+        await survey_owners(api, nodes=["gone"])
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
@@ -48,14 +48,14 @@ async def test_resource_slices_are_read_in_the_version_that_there_is(api, versio
         api.fail(refusal(HTTPStatus.NOT_FOUND), "GET", SLICES.format(other), times=None)
     spec = {"driver": "gpu.nvidia.com", "nodeName": "free", "devices": [{"name": "gpu-0"}]}
     api.store(SLICES.format(version), {"metadata": {"name": "s"}, "spec": spec})
-    assert (await look_at_owners(api)).judgements["free"].fate is Fate.LEFT_ALONE
+    assert (await survey_owners(api)).judgements["free"].fate is Fate.LEFT_ALONE
 
 
 async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
     api.store(NODES, {"metadata": {"name": "marked", "labels": {"nvidia.com/gpu.deploy.device-plugin": "true"}}})
-    assert (await look_at_owners(api)).judgements["marked"].fate is Fate.FREE
+    assert (await survey_owners(api)).judgements["marked"].fate is Fate.FREE
     api.fail(refusal(HTTPStatus.FORBIDDEN), "GET", "daemonsets", times=None)
-    look = await look_at_owners(api)
+    look = await survey_owners(api)
     assert look.judgements["marked"].fate is Fate.LEFT_ALONE
     [note] = look.notes
     assert note.startswith("OwnersUnknown: the API server does not let DaemonSets be listed")
@@ -64,4 +64,4 @@ async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
 async def test_an_api_server_that_fails_is_no_absence(api):
     api.fail(refusal(HTTPStatus.INTERNAL_SERVER_ERROR), "GET", "resourceslices", times=None)
     with pytest.raises(ApiError):
-        await look_at_owners(api)
+        await survey_owners(api)

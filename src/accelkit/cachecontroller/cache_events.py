@@ -12,7 +12,7 @@ from accelkit.kube.events import Events, ObjectReference
 _TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
 
 
-class News:
+class CacheEvents:
     """Writes an event where a condition takes another status or reason.
 
     Args:

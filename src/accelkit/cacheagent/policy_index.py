@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from accelkit.cacheagent.planning.wishes import Refusal, Wish
-from accelkit.cacheagent.planning.world import Standing
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
+from accelkit.cacheagent.planning.world import ImagePolicies
 from accelkit.cacheagent.preparation import build_request
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.signatures import SignerPolicies
 from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_policies
 
 
-class Standings:
+class PolicyIndex:
     """Policies, parsed once for each change of them.
 
     Args:
@@ -38,32 +38,35 @@ class Standings:
         self._set = parse_policies(policies.items(), self._trusted_root)
         self._narrowed.clear()
 
-    def narrow(self, wish: Wish) -> SignerPolicies:
+    def narrow(self, desired: DesiredCache) -> SignerPolicies:
         """Return the policies that cover a cache's image, which has to be there."""
-        assert wish.image is not None  # noqa: S101 - callers have looked
-        at = wish.image.name, wish.namespace
+        assert desired.image is not None  # noqa: S101 - callers have looked
+        at = desired.image.name, desired.namespace
         if at not in self._narrowed:
-            self._narrowed[at] = self._set.narrow(wish.image, wish.namespace or None)
+            self._narrowed[at] = self._set.narrow(desired.image, desired.namespace or None)
         return self._narrowed[at]
 
-    def stand(self, wishes: Iterable[Wish]) -> dict[str, Standing]:
+    def find_image_policies(self, desired_caches: Iterable[DesiredCache]) -> dict[str, ImagePolicies]:
         """Return how the policies stand to each cache that names a digest."""
-        return {wish.key: self._stand(wish) for wish in wishes if wish.image is not None}
+        return {
+            desired.key: self._find_image_policies(desired) for desired in desired_caches if desired.image is not None
+        }
 
-    def _stand(self, wish: Wish) -> Standing:
-        assert wish.image is not None  # noqa: S101 - as above
-        namespace = wish.namespace or None
-        covering = self.narrow(wish)
-        standing = Standing(
-            build_request(self._root, wish, covering).policy_digest or "",
-            believed_seconds=covering.find_verdict_ttl(wish.image, namespace) if covering.policies else math.inf,
+    def _find_image_policies(self, desired: DesiredCache) -> ImagePolicies:
+        assert desired.image is not None  # noqa: S101 - as above
+        namespace = desired.namespace or None
+        covering = self.narrow(desired)
+        policies_of_image = ImagePolicies(
+            build_request(self._root, desired, covering).policy_digest or "",
+            believed_seconds=covering.find_verdict_ttl(desired.image, namespace) if covering.policies else math.inf,
         )
-        broken = self._set.find_broken(wish.image, namespace)
+        broken = self._set.find_broken(desired.image, namespace)
         if broken is not None:
-            return replace(standing, undecided=Refusal(Reason.POLICY_UNREADABLE, broken))
+            return replace(policies_of_image, undecided=Refusal(Reason.POLICY_UNREADABLE, broken))
         if not covering.policies:
             where = f" for namespace {namespace}" if namespace else ""
             return replace(
-                standing, refusal=Refusal(Reason.NOT_COVERED, f"no SignerPolicy covers {wish.image.name}{where}")
+                policies_of_image,
+                refusal=Refusal(Reason.NOT_COVERED, f"no SignerPolicy covers {desired.image.name}{where}"),
             )
-        return standing
+        return policies_of_image

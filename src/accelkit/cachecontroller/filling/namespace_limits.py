@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from accelkit.cachecontroller.cluster_view import JOBS, ClusterView, Kind, ObservedObject
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, read_annotation
 from accelkit.cachecontroller.filling.progress import has_ended
-from accelkit.cachecontroller.shown import JOBS, Kind, Seen, Shown
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 # Each Job has a pod and a volume, and each DaemonSet a pod on every node that it may run on.
@@ -17,7 +17,7 @@ MOST_JOBS: Final = 4
 MOST_PREFETCHES: Final = 8
 
 
-def find_wait_for_job(target: Target, home: str, shown: Shown) -> str:
+def find_wait_for_job(target: Target, home: str, shown: ClusterView) -> str:
     """Return why no other Job may start for a cache now; empty where one may.
 
     Args:
@@ -32,7 +32,7 @@ def find_wait_for_job(target: Target, home: str, shown: Shown) -> str:
     return f"{len(running)} Jobs of caches of namespace {namespace} run; this one waits for its turn"
 
 
-def find_excess_of_prefetches(target: Target, home: str, shown: Shown) -> str:
+def find_excess_of_prefetches(target: Target, home: str, shown: ClusterView) -> str:
     """Return why no other DaemonSet may fetch an image for a cache; empty where one may.
 
     Args:
@@ -55,7 +55,7 @@ def find_excess_of_prefetches(target: Target, home: str, shown: Shown) -> str:
     )
 
 
-def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: Shown) -> list[Seen]:
+def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: ClusterView) -> list[ObservedObject]:
     # In accelkit's namespace tenants write nothing, so annotations are believed.
     return [
         seen

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod, trim_pod
-from accelkit.cachecontroller.shown import ClaimPod
+from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod, trim_pod
+from accelkit.cachecontroller.cluster_view import ClaimPod
 from accelkit.errors import AccelkitError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all, name_unreadable
@@ -33,7 +33,7 @@ class _List:
     pods: _Pods
 
 
-class FreshPods:
+class LivePods:
     """Lists pods, once for all who ask at the same time.
 
     Args:
@@ -73,7 +73,7 @@ class FreshPods:
         found, _ = await list_all(
             self._api,
             build_collection_path("v1", "pods", namespace),
-            SeenPod,
+            ObservedPod,
             trim=trim_pod,
             on_unreadable=lambda text, _error: unreadable.append(text),
         )

@@ -5,9 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.cachecontroller.claim_pods import SeenPod
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ObjectName, Refusal, Seen, SeenName, SeenNode
+from accelkit.cachecontroller.claim_pods import ObservedPod
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import (
+    CLAIMS,
+    VOLUMES,
+    NamedObject,
+    ObjectName,
+    ObservedNode,
+    ObservedObject,
+    Refusal,
+)
 from accelkit.gkm.objects import (
     Cache,
     CacheMeta,
@@ -26,7 +34,7 @@ class World:
     def __init__(self):
         self.now = 1000.0
         self.marked: list[str | None] = []
-        self.seen = SeenObjects(self.marked.append, clock=lambda: self.now)
+        self.seen = ClusterState(self.marked.append, clock=lambda: self.now)
 
     def told(self) -> list[str | None]:
         told, self.marked[:] = list(self.marked), []
@@ -38,18 +46,18 @@ def world():
     return World()
 
 
-def claim(name: str = "kernels", key: str = "team/kernels", namespace: str = "team") -> Seen:
+def claim(name: str = "kernels", key: str = "team/kernels", namespace: str = "team") -> ObservedObject:
     meta = {"name": name, "namespace": namespace, "annotations": {CACHE_KEY_ANNOTATION: key}}
-    return msgspec.convert({"metadata": meta}, Seen)
+    return msgspec.convert({"metadata": meta}, ObservedObject)
 
 
-def pod(phase: str = "Running", **volume) -> SeenPod:
+def pod(phase: str = "Running", **volume) -> ObservedPod:
     body = {
         "metadata": {"name": "p", "namespace": "team", "uid": "p"},
         "spec": {"volumes": [volume, {"emptyDir": {}}]},
         "status": {"phase": phase},
     }
-    return msgspec.convert(body, SeenPod)
+    return msgspec.convert(body, ObservedPod)
 
 
 def report(**caches) -> CacheNode:
@@ -93,10 +101,10 @@ def test_a_policy_concerns_all_caches_and_only_when_it_changes(world):
 def test_a_namespace_concerns_the_caches_that_name_it(world):
     world.seen.take_cache(Cache(CacheMeta(name="c"), CacheSpec(workload_namespaces=("team",))))
     world.seen.take_cache(Cache(CacheMeta(name="d"), CacheSpec(workload_namespaces=("other",))))
-    world.seen.take_namespace_event("ADDED", SeenName(ObjectMeta(name="team")))
-    world.seen.take_namespace_event("MODIFIED", SeenName(ObjectMeta(name="team")))
+    world.seen.take_namespace_event("ADDED", NamedObject(ObjectMeta(name="team")))
+    world.seen.take_namespace_event("MODIFIED", NamedObject(ObjectMeta(name="team")))
     assert world.told() == ["/c"]
-    world.seen.take_namespace_event("MODIFIED", SeenName(ObjectMeta(name="team", deletion_timestamp="x")))
+    world.seen.take_namespace_event("MODIFIED", NamedObject(ObjectMeta(name="team", deletion_timestamp="x")))
     assert world.told() == ["/c"]
     assert world.seen.namespaces == {"team": True}
 
@@ -160,7 +168,7 @@ def test_refusals_are_remembered_for_a_minute(world):
 def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
     name = ObjectName(CLAIMS, "kernels", "team")
 
-    def version(number: str, phase: str) -> Seen:
+    def version(number: str, phase: str) -> ObservedObject:
         found = claim()
         found.metadata.resource_version, found.status["phase"] = number, phase
         return found
@@ -180,9 +188,9 @@ def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
 
 def test_the_host_of_a_node_is_what_the_node_says_whatever_a_report_says(world):
     made = {"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "host", "other": "x"}}}
-    world.seen.replace_nodes([msgspec.convert(made, SeenNode)])
+    world.seen.replace_nodes([msgspec.convert(made, ObservedNode)])
     assert world.seen.nodes == {"n": "host"}
-    world.seen.take_node_event("MODIFIED", msgspec.convert({"metadata": {"name": "n"}}, SeenNode))
+    world.seen.take_node_event("MODIFIED", msgspec.convert({"metadata": {"name": "n"}}, ObservedNode))
     assert world.seen.nodes == {"n": "n"}
-    world.seen.take_node_event("DELETED", msgspec.convert({"metadata": {"name": "n"}}, SeenNode))
+    world.seen.take_node_event("DELETED", msgspec.convert({"metadata": {"name": "n"}}, ObservedNode))
     assert world.seen.nodes == {}

@@ -15,7 +15,7 @@ _TURN_SECONDS: Final = 0.001
 _REST_RATIO: Final = 2
 
 
-class Turns:
+class EventLoopShare:
     """The turns of one simulation; the first begins now.
 
     Args:

@@ -7,23 +7,23 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
-from accelkit.cachecontroller.ownership import read_key
-from accelkit.cachecontroller.shown import (
+from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod
+from accelkit.cachecontroller.cluster_view import (
     CLAIMS,
     REFUSAL_SECONDS,
     ClaimPod,
     Kind,
+    NamedObject,
     ObjectName,
+    ObservedNode,
+    ObservedObject,
     Refusal,
-    Seen,
-    SeenName,
-    SeenNode,
 )
+from accelkit.cachecontroller.ownership import read_key
 from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 
 
-class SeenObjects:
+class ClusterState:
     """Everything that passes are shown.
 
     Args:
@@ -42,7 +42,7 @@ class SeenObjects:
         self._policies: dict[str, dict[str, Any]] = {}
         self._reports: dict[str, dict[str, CacheNode]] = defaultdict(dict)
         self._pods: dict[str, dict[str, ClaimPod]] = defaultdict(dict)
-        self._objects: dict[Kind, dict[ObjectName, Seen]] = defaultdict(dict)
+        self._objects: dict[Kind, dict[ObjectName, ObservedObject]] = defaultdict(dict)
         self._by_key: dict[tuple[Kind, str], set[ObjectName]] = defaultdict(set)
         self._refusals: dict[ObjectName, tuple[Refusal, float]] = {}
 
@@ -63,15 +63,15 @@ class SeenObjects:
         """What each SignerPolicy says, by its name."""
         return self._policies
 
-    def find(self, name: ObjectName) -> Seen | None:
+    def find(self, name: ObjectName) -> ObservedObject | None:
         """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
         return self._objects[name.kind].get(name)
 
-    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
+    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
         """Return the objects that say of themselves that they are of a cache."""
         return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
 
-    def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
+    def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         """Return all objects of a watched kind that match its selector."""
         return list(self._objects[kind].items())
 
@@ -101,7 +101,7 @@ class SeenObjects:
         else:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
-    def put(self, name: ObjectName, seen: Seen) -> None:
+    def put(self, name: ObjectName, seen: ObservedObject) -> None:
         """Take over an object as the API server answered it, unless the watch has brought a newer one."""
         if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
             return
@@ -157,12 +157,12 @@ class SeenObjects:
             self._policies = changed
             self._mark(None)
 
-    def replace_namespaces(self, namespaces: list[SeenName]) -> None:
+    def replace_namespaces(self, namespaces: list[NamedObject]) -> None:
         """Take over all namespaces."""
         self._namespaces = {each.metadata.name: bool(each.metadata.deletion_timestamp) for each in namespaces}
         self._mark(None)
 
-    def take_namespace_event(self, kind: str, namespace: SeenName) -> None:
+    def take_namespace_event(self, kind: str, namespace: NamedObject) -> None:
         """Take over one change of a namespace."""
         name, leaves = namespace.metadata.name, bool(namespace.metadata.deletion_timestamp)
         if kind == "DELETED":
@@ -175,12 +175,12 @@ class SeenObjects:
             if name in cache.namespaces:
                 self._mark(key)
 
-    def replace_nodes(self, nodes: list[SeenNode]) -> None:
+    def replace_nodes(self, nodes: list[ObservedNode]) -> None:
         """Take over the names of all nodes."""
         self.nodes = {each.metadata.name: each.host for each in nodes}
         self._mark(None)
 
-    def take_node_event(self, kind: str, node: SeenNode) -> None:
+    def take_node_event(self, kind: str, node: ObservedNode) -> None:
         """Take over that a node came or went, or has another name as a host."""
         name, known = node.metadata.name, node.metadata.name in self.nodes
         if kind == "DELETED":
@@ -215,7 +215,7 @@ class SeenObjects:
             if before.get(cache) != after.get(cache):
                 self._mark(f"{at}/{cache}")
 
-    def replace_pods(self, pods: list[SeenPod]) -> None:
+    def replace_pods(self, pods: list[ObservedPod]) -> None:
         """Take over all pods."""
         self._pods.clear()
         for each in pods:
@@ -223,7 +223,7 @@ class SeenObjects:
                 self._pods[found.namespace][each.metadata.uid] = found
         self._mark(None)
 
-    def take_pod_event(self, kind: str, pod: SeenPod) -> None:
+    def take_pod_event(self, kind: str, pod: ObservedPod) -> None:
         """Take over one change of a pod."""
         here = self._pods[pod.metadata.namespace]
         former = here.pop(pod.metadata.uid, None)
@@ -232,10 +232,10 @@ class SeenObjects:
         if former != present:
             self._mark_claimed(former, present)
 
-    def replace_objects(self, kind: Kind) -> Callable[[list[Seen]], None]:
+    def replace_objects(self, kind: Kind) -> Callable[[list[ObservedObject]], None]:
         """Return what takes over a list of a kind."""
 
-        def replace(objects: list[Seen]) -> None:
+        def replace(objects: list[ObservedObject]) -> None:
             before = self._list_versions(kind)
             for name in list(self._objects[kind]):
                 self._forget(name)
@@ -247,10 +247,10 @@ class SeenObjects:
 
         return replace
 
-    def take_object_event(self, kind: Kind) -> Callable[[str, Seen], None]:
+    def take_object_event(self, kind: Kind) -> Callable[[str, ObservedObject], None]:
         """Return what takes over one change of an object of a kind."""
 
-        def take(event: str, seen: Seen) -> None:
+        def take(event: str, seen: ObservedObject) -> None:
             name = _name(kind, seen)
             if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
                 return
@@ -267,7 +267,7 @@ class SeenObjects:
     def _list_versions(self, kind: Kind) -> set[tuple[str, str]]:
         return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
 
-    def _find_told(self, event: Seen) -> str | None:
+    def _find_told(self, event: ObservedObject) -> str | None:
         """Return the key of the cache of whose claim an Event tells."""
         told = event.involved_object
         name = ObjectName(CLAIMS, str(told.get("name", "")), str(told.get("namespace", "")))
@@ -300,5 +300,5 @@ class SeenObjects:
                         self._mark(waiting)
 
 
-def _name(kind: Kind, seen: Seen) -> ObjectName:
+def _name(kind: Kind, seen: ObservedObject) -> ObjectName:
     return ObjectName(kind, seen.metadata.name, seen.metadata.namespace)

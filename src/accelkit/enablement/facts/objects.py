@@ -17,13 +17,13 @@ from accelkit.model.pod import Node, NodeInfo, NodeStatus
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 
 
-class SeenNodeInfo(NodeInfo, frozen=True, rename="camel"):
+class NodeSystemInfo(NodeInfo, frozen=True, rename="camel"):
     """What a kubelet says of its machine, and of its runtime."""
 
     container_runtime_version: str = ""
 
 
-class SeenCondition(msgspec.Struct, frozen=True):
+class NodeCondition(msgspec.Struct, frozen=True):
     """A condition of a node or a pod."""
 
     type: str
@@ -32,20 +32,20 @@ class SeenCondition(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
-class SeenNodeStatus(NodeStatus, rename="camel"):
+class NodeDetailsStatus(NodeStatus, rename="camel"):
     """status of a node."""
 
-    node_info: SeenNodeInfo = SeenNodeInfo()
-    conditions: list[SeenCondition] | None = None
+    node_info: NodeSystemInfo = NodeSystemInfo()
+    conditions: list[NodeCondition] | None = None
 
 
-class SeenNode(Node):
+class NodeDetails(Node):
     """A node."""
 
-    status: SeenNodeStatus = msgspec.field(default_factory=SeenNodeStatus)
+    status: NodeDetailsStatus = msgspec.field(default_factory=NodeDetailsStatus)
 
     @property
-    def ready(self) -> SeenCondition | None:
+    def ready(self) -> NodeCondition | None:
         """The condition Ready; None where its kubelet never wrote one."""
         return next((each for each in self.status.conditions or () if each.type == "Ready"), None)
 
@@ -65,21 +65,21 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
 
 
-class SeenContainerState(msgspec.Struct, frozen=True):
+class ContainerState(msgspec.Struct, frozen=True):
     """What a container does."""
 
     waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 
-class SeenContainer(msgspec.Struct, frozen=True, rename="camel"):
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """status of a container."""
 
     name: str
     ready: bool = False
     restart_count: int = 0
-    state: SeenContainerState = SeenContainerState()
-    last_state: SeenContainerState = SeenContainerState()
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class OwnPort(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,8 +108,8 @@ class OwnPodStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
-    conditions: list[SeenCondition] | None = None
-    container_statuses: list[SeenContainer] | None = None
+    conditions: list[NodeCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
 
 
 class OwnPod(msgspec.Struct):

@@ -47,7 +47,7 @@ class _Failing:
         return _Failing(self.failures + 1, time.monotonic() + min(high, low * 2.0 ** min(self.failures, 10)))
 
 
-class StatusWriter:
+class ReportWriter:
     """Brings the reports of the node to what they ought to say.
 
     Args:

@@ -18,7 +18,7 @@ _NO_CARDS: Final = "NoCards"
 _NOTHING_ALLOCATABLE: Final = "NothingAllocatable"
 
 
-def judge_seen(inventory: Inventory, *, kernel: str, chosen: str, gives: bool) -> dict[Stage, StageResult]:
+def judge_inventory(inventory: Inventory, *, kernel: str, chosen: str, gives: bool) -> dict[Stage, StageResult]:
     """Return the results of discover, driver, driver-check and device-plugin; none after one that did not pass.
 
     Args:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from accelkit.extender.groups.group_events import GroupEvents
 from accelkit.extender.groups.membership import Convention, GroupKey
-from accelkit.extender.groups.telling import GroupTeller
 from accelkit.model.pod import PodRef
 
 POD = PodRef("d", "p", "u")
@@ -28,7 +28,7 @@ def key(name="g"):
 
 
 async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
-    teller = GroupTeller(events)
+    teller = GroupEvents(events)
     for now, reason, written in [(0, "a", 0), (1, "a", 0), (2, "a", 1), (9, "a", 1), (10, "b", 1), (12, "b", 2)]:
         await teller.tell({key(): (reason, POD)}, now)
         assert len(events.written) == written, now
@@ -38,7 +38,7 @@ async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
 
 
 async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(events):
-    teller = GroupTeller(events)
+    teller = GroupEvents(events)
     reasons = {key(str(number)): (f"reason {number}", POD) for number in range(40)}
     for now, written in [(0, 0), (2, 16), (3, 32), (4, 40), (5, 40)]:
         await teller.tell(reasons, now)
@@ -46,7 +46,7 @@ async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(event
 
 
 async def test_of_what_was_released_some_pods_are_told(events):
-    teller = GroupTeller(events)
+    teller = GroupEvents(events)
     teller.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
     await teller.tell({}, 0)
     assert events.written == [(f"p{number}", "PodGroupReleased", "too late") for number in range(8)]

@@ -17,7 +17,7 @@ TAINT_VALUE: Final = "accelkit"
 TAINT_EFFECT: Final = "NoSchedule"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class DesiredNode(msgspec.Struct, frozen=True):
     """What a node is to have.
 
     Attributes:
@@ -29,14 +29,14 @@ class Wish(msgspec.Struct, frozen=True):
     taints: tuple[str, ...] = ()
 
 
-def build_wishes(
+def build_desired_nodes(
     known: Collection[str],
     *,
     taints: Sequence[str] = (),
     tainted: Collection[str] = (),
     roles: Mapping[str, Collection[str]] | None = None,
     pools: Mapping[str, Collection[str]] | None = None,
-) -> dict[str, Wish]:
+) -> dict[str, DesiredNode]:
     """Return what each known node is to have; a node that nobody names is to have nothing.
 
     Args:
@@ -66,4 +66,4 @@ def build_wishes(
             f"{UNKNOWN_NODE}: there is no node {', '.join(unknown)}", next_step=REASONS[UNKNOWN_NODE]
         )
     keys = tuple(sorted({*taints}))
-    return {name: Wish(labels[name], keys if name in tainted else ()) for name in sorted(known)}
+    return {name: DesiredNode(labels[name], keys if name in tainted else ()) for name in sorted(known)}

@@ -27,7 +27,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredCache:
     """What one cache asks of each node.
 
     One that names no digest asks for nothing now; what pods got of it before, they may still have.
@@ -97,7 +97,7 @@ def trim_cache(cache: Cache) -> None:
     cache.metadata.finalizers_text = msgspec.Raw(b"null")
 
 
-def read_wish(cache: Cache) -> Wish:
+def read_desired_cache(cache: Cache) -> DesiredCache:
     """Return what a cache asks of nodes.
 
     Raises:
@@ -105,7 +105,7 @@ def read_wish(cache: Cache) -> Wish:
     """
     status = cache.status
     verified = find_condition(status.conditions, ConditionType.VERIFIED)
-    wish = Wish(
+    desired = DesiredCache(
         key=cache.key,
         namespaces=cache.namespaces,
         verified=_read_verified(verified),
@@ -114,19 +114,19 @@ def read_wish(cache: Cache) -> Wish:
         former_digests=tuple(each for each in status.previous_digests if is_digest(each)),
     )
     if not status.resolved_digest:
-        return wish
+        return desired
     if not is_digest(status.resolved_digest):
         raise CacheError(f"the status of {cache.key} names the digest {status.resolved_digest[:80]!r}, which is none")
     image = parse_reference(status.resolved_image or cache.spec.image).with_digest(status.resolved_digest)
     secrets = tuple(each.name for each in cache.spec.image_pull_secrets if each.name)
-    if not wish.delivered:
-        return replace(wish, image=image, secrets=secrets)
+    if not desired.delivered:
+        return replace(desired, image=image, secrets=secrets)
     place = Place.of(Path("/"), status.resolved_digest, status.mount_path or None)
     folder = names.name_folder(status.resolved_digest, status.mount_path)
     if place.folder.name != folder:
         raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not in its plain form")
     return replace(
-        wish,
+        desired,
         image=image,
         mount_path=status.mount_path,
         folder=folder,

@@ -8,7 +8,7 @@ from support.pods import UNSCHEDULABLE, build_container, build_pod
 from support.requests import build_inventory
 
 from accelkit.extender.waking.announcements import Waiting
-from accelkit.extender.waking.stirred import StirredNamespaces
+from accelkit.extender.waking.namespace_wakeups import NamespaceWakeups
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Pod
@@ -23,7 +23,7 @@ class World:
         self.ledger = Ledger(unit_bytes=1)
         self.feed = LedgerFeed(self.ledger, load_dialects(["native"]))
         self.waiting = Waiting(self.ledger, Policy.BINPACK)
-        self.stirred = StirredNamespaces(self.ledger, self.waiting)
+        self.stirred = NamespaceWakeups(self.ledger, self.waiting)
         for number in range(12):
             self.ledger.put_node(f"n{number}", build_inventory("a"))
         self.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": "10"}]}))

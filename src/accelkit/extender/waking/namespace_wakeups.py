@@ -15,12 +15,12 @@ _MOST_SHAPES: Final = 4
 
 
 @dataclass(slots=True)
-class _Stirred:
+class _Wakeup:
     until: float
     served: set[PodRequest] = field(default_factory=set)
 
 
-class StirredNamespaces:
+class NamespaceWakeups:
     """The namespaces of which a pod that was refused on all nodes may have got its chance.
 
     Each is remembered for a while: a refusal may reach us after the change that it did not know of.
@@ -32,7 +32,7 @@ class StirredNamespaces:
 
     def __init__(self, ledger: Ledger, waiting: Waiting) -> None:
         self._ledger, self._waiting = ledger, waiting
-        self._stirred: dict[str, _Stirred] = {}
+        self._stirred: dict[str, _Wakeup] = {}
 
     def find(self, now: float) -> list[str]:
         """Return the nodes by which to wake pods of theirs, and those on which others have got company."""
@@ -40,7 +40,7 @@ class StirredNamespaces:
         found = dict.fromkeys(sorted(namespaces.met))
         namespaces.met.clear()
         for namespace in namespaces.stirred:
-            self._stirred[namespace] = _Stirred(now + REMEMBERED_SECONDS)
+            self._stirred[namespace] = _Wakeup(now + REMEMBERED_SECONDS)
         namespaces.stirred.clear()
         for namespace, each in list(self._stirred.items()):
             if now > each.until:

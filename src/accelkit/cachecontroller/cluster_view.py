@@ -97,18 +97,18 @@ SeenSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and a
 )
 
 
-class SeenOwner(msgspec.Struct):
+class OwnerReference(msgspec.Struct):
     """An owner of an object, of which only its being there counts."""
 
 
-class SeenMeta(ObjectIdentity, rename="camel", omit_defaults=True):
+class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
     """metadata of an object that was seen."""
 
     labels: SeenLabels | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    owner_references: list[SeenOwner] | None = None
+    owner_references: list[OwnerReference] | None = None
 
     def __post_init__(self) -> None:
         """Keep what is read."""
@@ -122,10 +122,10 @@ class SeenMeta(ObjectIdentity, rename="camel", omit_defaults=True):
             del self.owner_references[1:]
 
 
-class Seen(msgspec.Struct, omit_defaults=True):
+class ObservedObject(msgspec.Struct, omit_defaults=True):
     """An object as the API server shows it; whoever may write there may have written anything into it."""
 
-    metadata: SeenMeta
+    metadata: ObservedMetadata
     spec: SeenSpec = {}
     status: dict[str, Any] = {}
     # Of a StorageClass.
@@ -142,7 +142,7 @@ class _NameMeta(ObjectIdentity, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class SeenName(msgspec.Struct):
+class NamedObject(msgspec.Struct):
     """A Namespace, of which only its being there counts."""
 
     metadata: _NameMeta
@@ -155,7 +155,7 @@ class _NodeMeta(ObjectIdentity, rename="camel"):
     labels: _HostLabels | None = None
 
 
-class SeenNode(msgspec.Struct):
+class ObservedNode(msgspec.Struct):
     """A Node, of which only its names count."""
 
     metadata: _NodeMeta
@@ -204,7 +204,7 @@ class ClaimPod:
     exit_codes: frozenset[int] = frozenset()
 
 
-class Shown(Protocol):
+class ClusterView(Protocol):
     """What the API server shows, of one moment."""
 
     @property
@@ -215,13 +215,13 @@ class Shown(Protocol):
     def namespaces(self) -> Mapping[str, bool]:
         """The namespaces that exist, and whether each is being deleted."""
 
-    def find(self, name: ObjectName) -> Seen | None:
+    def find(self, name: ObjectName) -> ObservedObject | None:
         """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
 
-    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, Seen]]:
+    def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
         """Return the watched objects whose annotation has the key of a cache; tenants may copy it."""
 
-    def list_all(self, kind: Kind) -> list[tuple[ObjectName, Seen]]:
+    def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         """Return all objects of a watched kind that match its selector."""
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import ClaimPod, ObjectName
 from accelkit.cachecontroller.deciding.given_claims import name_pods
 from accelkit.cachecontroller.deciding.grants import list_claim_names, list_grants, tell, withhold
 from accelkit.cachecontroller.delivery import DeliveryPlan
-from accelkit.cachecontroller.fresh_looks.pods import UnreadablePodError
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import ClaimPod, ObjectName
+from accelkit.cachecontroller.live_reads.pods import UnreadablePodError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheStatus
 
@@ -40,7 +40,7 @@ class WriterCheck:
 
     def __init__(
         self,
-        seen: SeenObjects,
+        seen: ClusterState,
         list_pods: ListPods,
         guard_seconds: float,
         clock: Callable[[], float] = time.monotonic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accelkit.cacheagent.planning.wishes import Refusal, Wish
+from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
 from accelkit.cacheagent.planning.world import GIB, Attempt, Learned, World
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
@@ -39,7 +39,7 @@ class Progress:
         attempt: how the last work on it ended, if that failed and still counts.
     """
 
-    wish: Wish
+    desired: DesiredCache
     step: Step
     learned: Learned | None = None
     verdicts: CompatibilityVerdicts | None = None
@@ -49,58 +49,63 @@ class Progress:
     @property
     def needs_bytes(self) -> int:
         """What its files are expected to take on the disk."""
-        if not self.wish.delivered:
+        if not self.desired.delivered:
             return 0
         learned = self.learned.size_bytes if self.learned is not None else 0
-        return max(learned, self.wish.cache_bytes)
+        return max(learned, self.desired.cache_bytes)
 
 
-def assess(world: World, wish: Wish) -> Progress:
+def assess(world: World, desired: DesiredCache) -> Progress:
     """Return how far a cache has come."""
-    if not wish.delivered:
-        return _assess_elsewhere(world, wish)
-    if not wish.folder:
-        return Progress(wish, Step.NOTHING if wish.refusal is None else Step.WITHDRAW, refusal=wish.refusal)
-    learned = world.find_learned(wish)
+    if not desired.delivered:
+        return _assess_elsewhere(world, desired)
+    if not desired.folder:
+        return Progress(desired, Step.NOTHING if desired.refusal is None else Step.WITHDRAW, refusal=desired.refusal)
+    learned = world.find_learned(desired)
     verdicts = judge(learned.labels, world.node.facts) if learned is not None else None
-    standing = world.standings[wish.key]
-    attempt = _find_attempt(world, wish)
-    refusal = wish.refusal or standing.refusal
+    policies_of_image = world.image_policies[desired.key]
+    attempt = _find_attempt(world, desired)
+    refusal = desired.refusal or policies_of_image.refusal
     # When it is due it is tried again, since an image may be signed later; until then, and meanwhile, pods get nothing.
     if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
         refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
-    step = _choose_step(world, wish, learned) if refusal is None else Step.WITHDRAW
-    return Progress(wish, step, learned, verdicts, refusal, attempt)
+    step = _choose_step(world, desired, learned) if refusal is None else Step.WITHDRAW
+    return Progress(desired, step, learned, verdicts, refusal, attempt)
 
 
-def _assess_elsewhere(world: World, wish: Wish) -> Progress:
+def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
     """Return what is known of a cache whose files come to pods otherwise: what the node's cards make of it."""
-    if wish.image is None:
-        return Progress(wish, Step.NOTHING)
-    learned, standing = world.find_learned(wish), world.standings[wish.key]
-    asks = learned is None and wish.verified is True and standing.refusal is None and standing.undecided is None
+    if desired.image is None:
+        return Progress(desired, Step.NOTHING)
+    learned, policies_of_image = world.find_learned(desired), world.image_policies[desired.key]
+    asks = (
+        learned is None
+        and desired.verified is True
+        and policies_of_image.refusal is None
+        and policies_of_image.undecided is None
+    )
     return Progress(
-        wish,
+        desired,
         Step.LEARN if asks else Step.NOTHING,
         learned,
         judge(learned.labels, world.node.facts) if learned is not None else None,
-        attempt=_find_attempt(world, wish),
+        attempt=_find_attempt(world, desired),
     )
 
 
-def _find_attempt(world: World, wish: Wish) -> Attempt | None:
-    attempt = world.attempts.get(wish.key)
-    return attempt if attempt is not None and attempt.about == world.describe_work(wish) else None
+def _find_attempt(world: World, desired: DesiredCache) -> Attempt | None:
+    attempt = world.attempts.get(desired.key)
+    return attempt if attempt is not None and attempt.about == world.describe_work(desired) else None
 
 
-def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
-    standing, stored = world.standings[wish.key], world.find_stored(wish)
-    if wish.verified is not True or standing.undecided is not None:
+def _choose_step(world: World, desired: DesiredCache, learned: Learned | None) -> Step:
+    policies_of_image, stored = world.image_policies[desired.key], world.find_stored(desired)
+    if desired.verified is not True or policies_of_image.undecided is not None:
         return Step.NOTHING
     if stored is not None:
-        return Step.SERVE if world.is_satisfied(wish) else Step.VERIFY
+        return Step.SERVE if world.is_satisfied(desired) else Step.VERIFY
     return Step.LEARN if learned is None else Step.EXTRACT
 
 

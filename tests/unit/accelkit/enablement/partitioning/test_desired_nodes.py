@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.enablement.partitioning.wishes import Wish, build_wishes
+from accelkit.enablement.partitioning.desired_nodes import DesiredNode, build_desired_nodes
 from accelkit.errors import ConfigurationError
 from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
@@ -10,23 +10,23 @@ KNOWN = ["a", "b", "c"]
 
 
 def test_nodes_are_to_have_what_they_are_named_for():
-    wishes = build_wishes(
+    desired_nodes = build_desired_nodes(
         KNOWN, taints=["y/z", "x/y"], tainted=["a"], roles={"training": ["a", "b"]}, pools={"big": ["b"]}
     )
-    assert wishes == {
-        "a": Wish({ROLE_LABEL: "training"}, ("x/y", "y/z")),
-        "b": Wish({ROLE_LABEL: "training", POOL_LABEL: "big"}),
-        "c": Wish(),
+    assert desired_nodes == {
+        "a": DesiredNode({ROLE_LABEL: "training"}, ("x/y", "y/z")),
+        "b": DesiredNode({ROLE_LABEL: "training", POOL_LABEL: "big"}),
+        "c": DesiredNode(),
     }
 
 
 def test_a_node_has_one_role():
     with pytest.raises(ConfigurationError, match=r"TwoRoles: node a is to be .*=inference and .*=training"):
-        build_wishes(KNOWN, roles={"training": ["a"], "inference": ["a"]})
-    assert build_wishes(KNOWN, roles={"infra": ["a", "a"]})["a"].labels == {ROLE_LABEL: "infra"}
+        build_desired_nodes(KNOWN, roles={"training": ["a"], "inference": ["a"]})
+    assert build_desired_nodes(KNOWN, roles={"infra": ["a", "a"]})["a"].labels == {ROLE_LABEL: "infra"}
 
 
 @pytest.mark.parametrize("given", [{"tainted": ["d"]}, {"roles": {"infra": ["d"]}}, {"pools": {"p": ["d"]}}])
 def test_an_unknown_node_is_told(given):
     with pytest.raises(ConfigurationError, match="UnknownNode: there is no node d; correct the name"):
-        build_wishes(KNOWN, taints=["x/y"], **given)
+        build_desired_nodes(KNOWN, taints=["x/y"], **given)

@@ -26,7 +26,7 @@ WAITING: Final = "PodGroupWaiting"
 RELEASED: Final = "PodGroupReleased"
 
 
-class GroupTeller:
+class GroupEvents:
     """Writes Events of groups.
 
     Args:

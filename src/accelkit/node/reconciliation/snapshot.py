@@ -64,7 +64,7 @@ def group_devices_by_pod(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class KubeletView:
     """What the kubelet shows of containers' devices.
 
     Attributes:
@@ -84,7 +84,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """The pods of this node by UID, and those of them whose kubelet shows what they hold."""
 
     pods: Mapping[str, NodePod]
@@ -115,13 +115,13 @@ class Look:
         return observed.get(uid, known)
 
 
-def look_at(pods: Iterable[NodePod], shown: Shown, node: NodeCards) -> Look:
+def take_snapshot(pods: Iterable[NodePod], shown: KubeletView, node: NodeCards) -> Snapshot:
     """Compare what is written on the pods with what their kubelet shows."""
     by_uid = {each.pod.ref.uid: each for each in pods}
     observed = [found for each in by_uid.values() if (found := _observe(each, shown, node))]
     refused = ((each.uid, _check(by_uid[each.uid], each.observed, node)) for each in observed)
     partial = {uid: error for uid, error in refused if error}
-    return Look(by_uid, observed, partial, _is_doubtful(by_uid.values(), shown.by_name.keys()))
+    return Snapshot(by_uid, observed, partial, _is_doubtful(by_uid.values(), shown.by_name.keys()))
 
 
 def _is_doubtful(pods: Collection[NodePod], shown: Collection[PodName]) -> bool:
@@ -138,7 +138,7 @@ def _is_shown(each: NodePod) -> bool:
     return any(containers.get(name) for name, kind in each.pod.order if kind is not Kind.INIT)
 
 
-def _observe(each: NodePod, shown: Shown, node: NodeCards) -> ObservedPod | None:
+def _observe(each: NodePod, shown: KubeletView, node: NodeCards) -> ObservedPod | None:
     # Before its admission a pod may be taken for the one of the same name that has just ended.
     if not each.admitted:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accelkit.cachecontroller.fresh_looks.pods import FreshPods, UnreadablePodError
+from accelkit.cachecontroller.live_reads.pods import LivePods, UnreadablePodError
 
 
 class Api:
@@ -34,7 +34,7 @@ def build_pod(
 class World:
     def __init__(self) -> None:
         self.now, self.api = 100.0, Api()
-        self.pods = FreshPods(self.api, clock=lambda: self.now)  # type: ignore[arg-type]
+        self.pods = LivePods(self.api, clock=lambda: self.now)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ class Group:
         return found
 
 
-class Roster:
+class GroupIndex:
     """All groups."""
 
     def __init__(self) -> None:

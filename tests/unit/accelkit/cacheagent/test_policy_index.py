@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_worlds import A, wish
+from agent_worlds import A, desired
 from private_sigstore import PrivateSigstore
 
-from accelkit.cacheagent.planning.world import Standing
-from accelkit.cacheagent.standings import Standings
+from accelkit.cacheagent.planning.world import ImagePolicies
+from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.kernelcache.oci.reference import parse_reference
 
 KEY = PrivateSigstore.new().key().key.public_pem.decode()
@@ -22,11 +22,11 @@ def spec(*images: str, **more: Any) -> dict[str, Any]:
     return {"images": list(images or ("q.io/**",)), "signers": [signer], **more}
 
 
-def stand(policies: dict[str, object], known=None) -> Standing:
-    standings = Standings(Path("/store"))
-    standings.take(policies)
-    asked = known or wish()
-    return standings.stand([asked])[asked.key]
+def stand(policies: dict[str, object], known=None) -> ImagePolicies:
+    image_policies = PolicyIndex(Path("/store"))
+    image_policies.take(policies)
+    asked = known or desired()
+    return image_policies.find_image_policies([asked])[asked.key]
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_only_a_change_of_what_covers_an_image_has_it_judged_anew():
     assert first == stand({"p": spec(), "q": spec("other.io/**")}).policies
     assert first != stand({"p": spec(), "q": spec("q.io/team/*")}).policies
     assert first != stand({"p": spec(verdictTtlSeconds=60)}).policies
-    assert first != stand({"p": spec()}, wish(key="other/add")).policies
-    other = wish(image=parse_reference("q.io/team/other:v1").with_digest(A))
+    assert first != stand({"p": spec()}, desired(key="other/add")).policies
+    other = desired(image=parse_reference("q.io/team/other:v1").with_digest(A))
     assert first != stand({"p": spec()}, other).policies
 
 
 def test_policies_count_at_once_for_images_with_a_digest_and_all_namespaces():
-    known = wish(key="/add", namespaces=("team",))
+    known = desired(key="/add", namespaces=("team",))
     assert stand({"p": spec(namespaces=["team"])}, known).refusal is not None
     assert stand({"p": spec()}, known).refusal is None
-    assert Standings(Path("/store")).stand([wish(image=None, folder="")]) == {}
-    standings = Standings(Path("/store"))
-    standings.take({"p": spec()})
-    assert standings.narrow(wish()).policies
-    standings.take({})
-    assert not standings.narrow(wish()).policies
+    assert PolicyIndex(Path("/store")).find_image_policies([desired(image=None, folder="")]) == {}
+    image_policies = PolicyIndex(Path("/store"))
+    image_policies.take({"p": spec()})
+    assert image_policies.narrow(desired()).policies
+    image_policies.take({})
+    assert not image_policies.narrow(desired()).policies

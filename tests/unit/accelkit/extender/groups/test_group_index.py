@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from accelkit.extender.groups.group_index import GroupIndex, GroupSizeError
 from accelkit.extender.groups.membership import SIZE_KEY, Convention, GroupKey, read_group, trim_member
 from accelkit.extender.groups.objects import CoschedulingGroup, GroupPod, WorkloadGroup
-from accelkit.extender.groups.roster import GroupSizeError, Roster
 
 COSCHEDULING, NAME = "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name"
 OBJECT = GroupKey("d", "g", Convention.COSCHEDULING)
@@ -17,13 +17,13 @@ def pod(name="p", *, labels=None, annotations=None, spec=None, phase=""):
 
 
 def roster_of(*pods):
-    roster = Roster()
-    roster.replace(pods)
-    return roster
+    group_index = GroupIndex()
+    group_index.replace(pods)
+    return group_index
 
 
-def size(roster, uid="p"):
-    return roster.read_size(roster.find(uid))
+def size(group_index, uid="p"):
+    return group_index.read_size(group_index.find(uid))
 
 
 def test_the_field_of_the_pod_comes_before_labels_and_the_newer_label_before_the_older():
@@ -98,11 +98,11 @@ def test_a_size_that_is_none_is_told_with_the_pod(text):
 
 
 def test_sizes_that_differ_are_told_with_both_pods():
-    roster = roster_of(pod("p", labels={NAME: "g", SIZE_KEY: "3"}), pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
+    group_index = roster_of(pod("p", labels={NAME: "g", SIZE_KEY: "3"}), pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
     with pytest.raises(GroupSizeError, match="disagree on its size: p says 3, q says 4; give all the same"):
-        size(roster)
-    roster.take_event("DELETED", pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
-    assert size(roster) == 3
+        size(group_index)
+    group_index.take_event("DELETED", pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
+    assert size(group_index) == 3
 
 
 def test_nobody_says_a_size():
@@ -114,18 +114,18 @@ def test_nobody_says_a_size():
 
 
 def test_the_object_alone_counts_where_there_is_one():
-    roster = roster_of(pod(labels={COSCHEDULING: "g", SIZE_KEY: "1"}))
-    roster.keep_sizes(Convention.COSCHEDULING, {OBJECT: 4})
-    assert size(roster) == 4
-    roster.put_size(OBJECT, None)
+    group_index = roster_of(pod(labels={COSCHEDULING: "g", SIZE_KEY: "1"}))
+    group_index.keep_sizes(Convention.COSCHEDULING, {OBJECT: 4})
+    assert size(group_index) == 4
+    group_index.put_size(OBJECT, None)
     with pytest.raises(GroupSizeError, match=r"the PodGroup d/g of scheduling\.x-k8s\.io says no size"):
-        size(roster)
+        size(group_index)
     # A list of another kind is not about it.
-    roster.keep_sizes(Convention.WORKLOAD, {})
+    group_index.keep_sizes(Convention.WORKLOAD, {})
     with pytest.raises(GroupSizeError, match="says no size"):
-        size(roster)
-    roster.keep_sizes(Convention.COSCHEDULING, {})
-    assert size(roster) == 1
+        size(group_index)
+    group_index.keep_sizes(Convention.COSCHEDULING, {})
+    assert size(group_index) == 1
 
 
 def test_both_kinds_of_objects_are_read():
@@ -144,25 +144,25 @@ def test_bound_and_succeeded_pods_are_there_and_failed_ones_are_not():
         pod("ended", labels=labels, phase="Succeeded"),
         pod("failed", labels=labels, phase="Failed"),
     ]
-    roster = roster_of(*pods)
-    group = roster.find("waits")
+    group_index = roster_of(*pods)
+    group = group_index.find("waits")
     assert (set(group.waiting), group.done) == ({"waits"}, {"bound", "ended"})
-    assert roster.find("failed") is None
+    assert group_index.find("failed") is None
     version = group.version
     # What changes nothing for the group is no change.
-    assert roster.take_event("MODIFIED", pods[0]) is None
-    assert roster.take_event("MODIFIED", pods[1]) is None
+    assert group_index.take_event("MODIFIED", pods[0]) is None
+    assert group_index.take_event("MODIFIED", pods[1]) is None
     assert group.version == version
-    assert roster.take_event("MODIFIED", pod("waits")) == group.key
-    assert (group.waiting, roster.find("waits")) == ({}, None)
+    assert group_index.take_event("MODIFIED", pod("waits")) == group.key
+    assert (group.waiting, group_index.find("waits")) == ({}, None)
 
 
 def test_a_group_without_pods_is_forgotten_and_one_that_is_listed_again_has_changed():
     first = pod(labels={NAME: "g"})
-    roster = roster_of(first)
-    before = roster.find("p").version
-    roster.replace([first])
-    assert roster.find("p").version > before
-    assert [str(group.key) for group in roster.list_waiting()] == ["d/g"]
-    roster.take_event("DELETED", first)
-    assert roster.list_waiting() == []
+    group_index = roster_of(first)
+    before = group_index.find("p").version
+    group_index.replace([first])
+    assert group_index.find("p").version > before
+    assert [str(group.key) for group in group_index.list_waiting()] == ["d/g"]
+    group_index.take_event("DELETED", first)
+    assert group_index.list_waiting() == []

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from accelkit.enablement.facts.seen_objects import OwnPod, SeenContainer
+from accelkit.enablement.facts.objects import ContainerStatus, OwnPod
 
 
-class Standing(Enum):
+class PodState(Enum):
     """How it is with the pod of a program on a node."""
 
     READY = auto()
@@ -19,28 +19,28 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PodStanding:
+class ProgramPod:
     """How it is, and what was seen, as a part of a sentence."""
 
-    standing: Standing
+    state: PodState
     seen: str
 
 
-def find_standing(pods: Sequence[OwnPod]) -> PodStanding:
+def find_program_pod(pods: Sequence[OwnPod]) -> ProgramPod:
     """Return how it is with the pods of a program on one node; while it is replaced there may be two."""
     if not pods:
-        return PodStanding(Standing.MISSING, "no pod of it is on the node")
+        return ProgramPod(PodState.MISSING, "no pod of it is on the node")
     if ready := next((pod for pod in pods if pod.ready), None):
-        return PodStanding(Standing.READY, f"pod {ready.metadata.name} is ready")
+        return ProgramPod(PodState.READY, f"pod {ready.metadata.name} is ready")
     newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp or "")
     name = newest.metadata.name
     for container in newest.status.container_statuses or ():
         if not container.ready and (crash := _describe_crash(container)):
-            return PodStanding(Standing.CRASHES, f"pod {name}: container {container.name} {crash}")
-    return PodStanding(Standing.WAITS, f"pod {name} is {_describe_wait(newest)}")
+            return ProgramPod(PodState.CRASHES, f"pod {name}: container {container.name} {crash}")
+    return ProgramPod(PodState.WAITS, f"pod {name} is {_describe_wait(newest)}")
 
 
-def _describe_crash(container: SeenContainer) -> str:
+def _describe_crash(container: ContainerStatus) -> str:
     ended = container.state.terminated or container.last_state.terminated
     if ended is None:
         return ""

@@ -7,13 +7,21 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from accelkit.cachecontroller.cluster_state import ClusterState
+from accelkit.cachecontroller.cluster_view import (
+    CLAIMS,
+    VOLUMES,
+    ClaimPod,
+    NamedObject,
+    ObjectName,
+    ObservedObject,
+    Refusal,
+)
 from accelkit.cachecontroller.deciding.grants import list_grants
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.delivery import DeliveryPlan, Patch
-from accelkit.cachecontroller.fresh_looks.pods import UnreadablePodError
-from accelkit.cachecontroller.fresh_looks.writers import WriterCheck
-from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.cachecontroller.shown import CLAIMS, VOLUMES, ClaimPod, ObjectName, Refusal, Seen, SeenName
+from accelkit.cachecontroller.live_reads.pods import UnreadablePodError
+from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
@@ -46,8 +54,8 @@ class World:
         self.asked: list[float] = []
         self.looked_at: list[ObjectName] = []
         self.stored: list[ClaimPod] | Exception = []
-        self.seen = SeenObjects(lambda _key: None, clock=lambda: self.now)
-        self.seen.replace_namespaces([SeenName(ObjectMeta(name="team"))])
+        self.seen = ClusterState(lambda _key: None, clock=lambda: self.now)
+        self.seen.replace_namespaces([NamedObject(ObjectMeta(name="team"))])
         self.check_ = WriterCheck(self.seen, self.list_pods, GUARD, clock=lambda: self.now)
 
     async def list_pods(self, namespace: str, since: float) -> list[ClaimPod]:
@@ -194,10 +202,12 @@ async def test_until_it_is_known_who_may_write_nothing_is_made(world):
 
 
 def test_claims_volumes_and_the_word_of_whose_a_volume_is_are_grants():
-    seen = SeenObjects(lambda _key: None)
+    seen = ClusterState(lambda _key: None)
     volume, filling = ObjectName(VOLUMES, "pvc-1"), ObjectName(CLAIMS, "cache-fill-1", "accelkit")
     claim, pinned = ObjectName(CLAIMS, "kernels", "team"), ObjectName(CLAIMS, PINNED, "team")
-    seen.put(volume, msgspec.convert({"metadata": {"name": "pvc-1"}, "spec": {"claimRef": {"name": "x"}}}, Seen))
+    seen.put(
+        volume, msgspec.convert({"metadata": {"name": "pvc-1"}, "spec": {"claimRef": {"name": "x"}}}, ObservedObject)
+    )
     reference = {"name": PINNED, "namespace": "team", "uid": "1"}
     gift = Patch(volume, {"spec": {"claimRef": reference}})
     labels = Patch(ObjectName(VOLUMES, "other"), {"metadata": {"labels": {}}})

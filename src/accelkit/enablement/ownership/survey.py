@@ -27,7 +27,7 @@ _SLICES: Final = tuple(
 _T = TypeVar("_T", bound=Listed)
 
 
-class Look(msgspec.Struct, frozen=True):
+class OwnerSurvey(msgspec.Struct, frozen=True):
     """What a look at a cluster showed.
 
     Attributes:
@@ -41,14 +41,14 @@ class Look(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-async def look_at_owners(
+async def survey_owners(
     api: ApiClient,
     *,
     nodes: Collection[str] = (),
     adopt: bool = False,
     coexisting: Collection[str] = (),
     counted: Collection[str] = (),
-) -> Look:
+) -> OwnerSurvey:
     """Find who owns the cards of nodes, and what becomes of the nodes.
 
     Args:
@@ -84,7 +84,7 @@ async def look_at_owners(
         if found is None
     ]
     judgements = judge_nodes({name: owners[name] for name in judged}, shared=shared, adopt=adopt, coexisting=coexisting)
-    return Look(owners, judgements, tuple(notes))
+    return OwnerSurvey(owners, judgements, tuple(notes))
 
 
 async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_T]) -> list[_T] | None:
