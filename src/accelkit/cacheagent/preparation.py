@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
-from accelkit.cacheagent.planning.world import Attempt, Learned, compute_back_off
+from accelkit.cacheagent.planning.world import RETRIES, Attempt, Learned
 from accelkit.errors import AccelkitError, CacheError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
@@ -124,7 +124,7 @@ def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: 
     """
     failures = 1 + (former.failures if former is not None and former.about == about else 0)
     reason, refused = _classify(error)
-    return Attempt(about, failures, reason, str(error), now + compute_back_off(failures), refused=refused)
+    return Attempt(about, failures, reason, str(error), now + RETRIES.compute(failures), refused=refused)
 
 
 def _classify(error: AccelkitError) -> tuple[str, bool]:

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.cache_events import CacheEvents
 from accelkit.cachecontroller.cluster_state import ClusterState
@@ -48,7 +49,7 @@ _SETTLE_SECONDS: Final = 0.1
 # A claim, its volume, and the mark that has Kubernetes look at both: each is made by what is known of the one before.
 _ROUNDS: Final = 3
 _PASSES: Final = 4
-_BACK_OFF_SECONDS: Final = (0.5, 60.0)
+_BACK_OFF: Final = BackOff(0.5, 60.0)
 
 
 class Controller:
@@ -137,8 +138,7 @@ class Controller:
 
     def _retry(self, key: str, exc: AccelkitError | None) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        low, high = _BACK_OFF_SECONDS
-        delay = min(high, low * 2 ** min(failures - 1, 10))
+        delay = _BACK_OFF.compute(failures)
         self._metrics.failures.inc()
         # Somebody else wrote first, or deleted it, which the watch is about to say.
         expected = isinstance(exc, ApiError) and (exc.conflict or exc.not_found) and failures == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from accelkit.kube.events import Events
 from accelkit.kube.lease import Elector, LeaseName
 from accelkit.serving.probes import make_probe_server
 from accelkit.serving.tls import Listen
+from accelkit.stop_signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,7 @@ async def run(options: ControllerOptions) -> None:
         ApiError: the API server did not answer at the start.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     connection = load_connection(options.kubeconfig)
     async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
         service = _Service(options, api, writer)

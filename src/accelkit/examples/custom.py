@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ExampleError
 from accelkit.examples.json_patch import apply_patch, is_patch
+from accelkit.yaml import load_yaml
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
         return None
     try:
         # YAML takes any indentation, but no tab in it.
-        document = YAML(typ="safe", pure=True).load(path.read_text("utf-8-sig").expandtabs())
+        document = load_yaml(path.read_text("utf-8-sig").expandtabs())
         value = _unwrap_value(document, field)
         msgspec.convert(value, field.type)
     except OSError as exc:

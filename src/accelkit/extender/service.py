@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import time
 from dataclasses import dataclass
@@ -50,6 +49,7 @@ from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, POLICIES
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
+from accelkit.stop_signals import on_stop_signal
 from accelkit.vendors.dialects import load_dialects
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,7 @@ async def run(options: ExtenderOptions) -> None:
         ConfigurationError: no cluster is configured, or the port cannot be used.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
         log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
@@ -23,6 +22,7 @@ from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path, build_secrets_path
 from accelkit.model.object_meta import ObjectMeta
+from accelkit.yaml import load_yaml_documents
 
 _SECRETS: Final = build_collection_path("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
@@ -182,7 +182,7 @@ def _decode_release(secret: _Secret) -> _Stored:
 
 def _parse_manifest(manifest: str, place: str) -> list[dict[str, Any]]:
     try:
-        documents = list(YAML(typ="safe", pure=True).load_all(manifest))
+        documents = load_yaml_documents(manifest)
     except YAMLError as exc:
         raise ConfigurationError(
             f"the manifest in Secret {place} is not YAML: {exc}", next_step="uninstall it with Helm"

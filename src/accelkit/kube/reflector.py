@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE, Identified, Listed, list_all, name_unreadable
@@ -34,7 +35,7 @@ _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
 # Half as long again at most, so that the server ends it first.
 _SILENT_WATCH_SECONDS = 90
-_BACK_OFF_SECONDS = (0.2, 10.0)
+_BACK_OFF = BackOff(0.2, 10.0)
 _identified = msgspec.json.Decoder(Identified)
 
 
@@ -134,9 +135,9 @@ class Reflector(Generic[T]):
             try:
                 await self._list_and_watch()
                 self._failures = 0
-                if time.monotonic() - started < _BACK_OFF_SECONDS[0]:
+                if time.monotonic() - started < _BACK_OFF.first_seconds:
                     # A server that ends each watch at once must not be asked without pause.
-                    await asyncio.sleep(_BACK_OFF_SECONDS[0])
+                    await asyncio.sleep(_BACK_OFF.first_seconds)
             except TimeoutError:
                 # relist
                 continue
@@ -146,8 +147,7 @@ class Reflector(Generic[T]):
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
                 self._failures += 1
-                low, high = _BACK_OFF_SECONDS
-                delay = min(high, low * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+                delay = _BACK_OFF.compute(self._failures + 1) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
                 log.warning("list and watch of %s failed, again in %.1f s: %s", self._path, delay, exc)
                 await asyncio.sleep(delay)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
@@ -42,6 +41,7 @@ from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.node.slots.plugin import DIALECT, make_slot_plugins
 from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, PROFILES
+from accelkit.stop_signals import on_stop_signal
 from accelkit.vendors.counted_dialects import list_device_resources
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_dialect
@@ -61,8 +61,7 @@ async def run(options: AgentOptions) -> None:
         DevicePluginError: the cards are more than the kubelet takes.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     for name in describe_plugins({DIALECTS: [options.dialect], PROFILES: load_usable_profiles().profiles}):
         log.info("uses the %s", name)
     metrics = Metrics()

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import TypeVar
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.plugins.catalogue import Plugin
+from accelkit.yaml import load_yaml
 
 _Document = TypeVar("_Document")
 
@@ -24,7 +24,7 @@ def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
     try:
         document = found() if callable(found) else _read_file(found, f"{plugin.name}.yaml")
         if isinstance(document, str):
-            document = YAML(typ="safe", pure=True).load(document)
+            document = load_yaml(document)
         fields = msgspec.convert(document, dict[str, object])
         return msgspec.convert({**fields, "name": plugin.name}, type_)
     except msgspec.ValidationError as exc:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from accelkit.remediation.nodes import SeenNode, SeenNodes
 from accelkit.remediation.reading import NodeReader
 from accelkit.serving.probes import make_probe_server
 from accelkit.serving.tls import Listen
+from accelkit.stop_signals import on_stop_signal
 from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
@@ -69,8 +69,7 @@ async def run(options: ServiceOptions) -> None:
         ConfigurationError: no cluster is configured, or a port is taken.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     connection = load_connection(options.kubeconfig)
     async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
         await _Service(options, api, writer).run(stop)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import QuantityError, SandboxError
 from accelkit.model.card import TARGET_PATTERN
 from accelkit.model.units import parse_size
+from accelkit.yaml import load_yaml
 
 __all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
@@ -106,7 +106,7 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
     if path is None:
         return _make_default_nodes()
     try:
-        document: Any = YAML(typ="safe", pure=True).load(path.read_text())
+        document: Any = load_yaml(path.read_text())
         entries = msgspec.convert(document, _NodesFile).nodes
         specs = [_read_node(entry) for entry in entries]
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, QuantityError, SandboxError) as exc:

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import signal
 import sys
 from contextlib import ExitStack
 
@@ -26,6 +25,7 @@ from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, Sandbox
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import Child, read_tail
 from accelkit.sandbox.run_folder import open_run_folder
+from accelkit.stop_signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,7 @@ class Supervisor:
             OSError: a file below the root cannot be written.
         """
         running = asyncio.create_task(self._run())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        on_stop_signal(running.cancel)
         try:
             await running
         except asyncio.CancelledError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from accelkit.logs import set_up_service_log
 from accelkit.scheduler.arguments import CredentialsSpec, Spec, decode_spec
 from accelkit.scheduler.host.host import LocalHost
 from accelkit.scheduler.keeper import COMPONENT, Keeper
+from accelkit.stop_signals import on_stop_signal
 
 
 @click.command("scheduler-keeper", short_help="Keep this host's kube-scheduler calling the extender.")
@@ -52,8 +52,7 @@ def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path
 
     async def run() -> None:
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        on_stop_signal(stop.set)
         connection = load_connection(kubeconfig)
         async with ApiClient(connection) as api:
             await Keeper(api, connection, LocalHost(root), node, partial(read_spec, spec, credentials)).keep(stop)

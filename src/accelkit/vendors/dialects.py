@@ -12,7 +12,6 @@ from functools import cache
 from importlib import resources
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
 from accelkit.errors import PluginError, ProfileError
@@ -21,6 +20,7 @@ from accelkit.plugins.catalogue import find_plugin, list_plugin_names
 from accelkit.plugins.documents import read_document
 from accelkit.plugins.interface import DIALECTS
 from accelkit.vendors.dialect import Dialect
+from accelkit.yaml import load_yaml
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def load_own_dialect(name: str) -> Dialect:
         ProfileError: its file is wrong.
     """
     try:
-        document = YAML(typ="safe", pure=True).load((_folder() / f"{name}.yaml").read_text())
+        document = load_yaml((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
     except msgspec.ValidationError as exc:
         raise ProfileError(f"dialect {name} is wrong: {exc}") from exc

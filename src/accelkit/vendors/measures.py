@@ -8,10 +8,10 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
+from accelkit.yaml import load_yaml
 
 # The entry for drivers that have none of their own: what the kernel's interface of sensors means for all of them.
 _OTHER: Final = "other"
@@ -72,7 +72,7 @@ def parse_measures(text: str) -> Mapping[str, MeasureFiles]:
         ProfileError: it is wrong.
     """
     try:
-        found = msgspec.convert(YAML(typ="safe", pure=True).load(text), dict[str, MeasureFiles])
+        found = msgspec.convert(load_yaml(text), dict[str, MeasureFiles])
     except msgspec.ValidationError as exc:
         raise ProfileError(f"the table of measures is wrong: {exc}") from exc
     if _OTHER not in found:

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
 from accelkit.errors import PluginError, ProfileError
@@ -28,6 +27,7 @@ from accelkit.plugins.catalogue import Plugin, find_plugin, list_plugin_names
 from accelkit.plugins.documents import read_document
 from accelkit.plugins.interface import PROFILES
 from accelkit.vendors.fact_sources import Source
+from accelkit.yaml import load_yaml
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ def parse_profile(name: str, text: str) -> Profile:
         ProfileError: it is wrong.
     """
     try:
-        document = YAML(typ="safe", pure=True).load(text)
+        document = load_yaml(text)
         return msgspec.convert({**document, "name": name}, Profile)
     except msgspec.ValidationError as exc:
         raise ProfileError(f"profile {name} is wrong: {exc}") from exc

@@ -9,10 +9,10 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
+from accelkit.yaml import load_yaml
 
 
 class XidAction(StrEnum):
@@ -57,7 +57,7 @@ def parse_xids(text: str) -> Mapping[int, Xid]:
         ProfileError: it is wrong.
     """
     try:
-        rows = msgspec.convert(YAML(typ="safe", pure=True).load(text), tuple[Xid, ...])
+        rows = msgspec.convert(load_yaml(text), tuple[Xid, ...])
     except msgspec.ValidationError as exc:
         raise ProfileError(f"the table of XIDs is wrong: {exc}") from exc
     found = {number: row for row in rows for number in row.numbers}

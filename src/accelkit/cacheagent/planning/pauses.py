@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from accelkit.back_off import BackOff
+
 # A digest that is published twice in a row, or a path that was wrong, waits for nothing.
 FREE: Final = 4
-_SECONDS: Final = (30.0, 3600.0)
+_BACK_OFF: Final = BackOff(30.0, 3600.0)
 _FORGOTTEN_SECONDS: Final = 3600.0
 
 
@@ -31,6 +33,5 @@ class Pause:
 def extend(former: Pause | None, now: float) -> Pause:
     """Return the pause after another fetch; it doubles with each beyond the first few."""
     fetches = 1 if former is None or former.is_over(now) else former.fetches + 1
-    low, high = _SECONDS
     beyond = fetches - FREE
-    return Pause(fetches, now + (min(high, low * 2.0 ** min(beyond, 16)) if beyond >= 0 else 0.0))
+    return Pause(fetches, now + (_BACK_OFF.compute(beyond + 1) if beyond >= 0 else 0.0))

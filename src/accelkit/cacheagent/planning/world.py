@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from accelkit.back_off import BackOff
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
 from accelkit.cacheagent.planning.pauses import Pause
@@ -18,7 +19,7 @@ from accelkit.kernelcache.formats import ImageLabels
 GIB: Final = 1 << 30
 # Where a link leads whose cache may not be used now: nowhere, so that no pod starts with an empty folder.
 WITHDRAWN: Final = "withdrawn"
-RETRY_SECONDS: Final = (5.0, 300.0)
+RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
 # However short the policies say: a node would look for the signatures without end.
 LEAST_BELIEVED_SECONDS: Final = 300.0
@@ -187,12 +188,6 @@ class World:
         """Return what work on a cache rests on."""
         found = self.image_policies.get(desired.key)
         return f"{desired.image} {desired.mount_path} {found.policies if found is not None else ''}"
-
-
-def compute_back_off(failures: int) -> float:
-    """Return how long to wait after so many failures in a row, in seconds."""
-    low, high = RETRY_SECONDS
-    return min(high, low * 2.0 ** max(0, min(failures - 1, 16)))
 
 
 def limit_size(disk: Disk, taken_bytes: int, promised_bytes: int, *, fetches: bool) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.cacheagent.reporting.bounds import bound_report
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
 from accelkit.errors import ApiError
@@ -32,7 +33,7 @@ _GATHER_SECONDS: Final = 0.05
 _LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
 _MOST_REST_SECONDS: Final = 2.0
-_RETRY_SECONDS: Final = (1.0, 30.0)
+_BACK_OFF: Final = BackOff(1.0, 30.0)
 
 _report = msgspec.json.Decoder(CacheNode)
 
@@ -43,8 +44,8 @@ class _Failing:
     retry_at: float = 0.0
 
     def again(self) -> _Failing:
-        low, high = _RETRY_SECONDS
-        return _Failing(self.failures + 1, time.monotonic() + min(high, low * 2.0 ** min(self.failures, 10)))
+        failures = self.failures + 1
+        return _Failing(failures, time.monotonic() + _BACK_OFF.compute(failures))
 
 
 class ReportWriter:

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, CacheVerification
@@ -27,7 +28,7 @@ from accelkit.kernelcache.registry.pull_secrets import MAX_SECRETS
 from accelkit.model.object_meta import read_time
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
-_BACK_OFF: Final = (5.0, 300.0)
+_BACK_OFF: Final = BackOff(5.0, 300.0)
 _MAX_PATH: Final = 1024
 
 
@@ -163,10 +164,8 @@ def decide(
 def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
-    low, high = _BACK_OFF
-    doubled = float(low * 2 ** min(judgement.attempts - 1, 10))
     # Many caches of one registry must not come back all at once.
-    return min(high, again_seconds, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
+    return min(again_seconds, _BACK_OFF.compute(judgement.attempts)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
 def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from accelkit.back_off import BackOff
 from accelkit.cachecontroller.cluster_view import JOBS, ClusterView, ObjectName, ObservedObject
 from accelkit.cachecontroller.filling.objects import PODS, first, read_annotation
 from accelkit.model.keys import CACHE_TRY_ANNOTATION
 from accelkit.model.object_meta import read_time
 from accelkit.texts import shorten
 
-_BACK_OFF_SECONDS: Final = (10.0, 300.0)
+_BACK_OFF: Final = BackOff(10.0, 300.0)
 _MAX_MESSAGE: Final = 600
 
 
@@ -61,8 +62,7 @@ def find_attempt(namespace: str, base: str, key: str, shown: ClusterView) -> Att
         return Attempt(name, number, JobState.DONE, "", 0.0, seen.metadata.uid)
     if "Failed" not in ended:
         return Attempt(name, number, JobState.RUNNING, told, 0.0, seen.metadata.uid)
-    low, high = _BACK_OFF_SECONDS
-    again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + min(high, low * 2 ** min(number - 1, 10))
+    again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + _BACK_OFF.compute(number)
     message = first((told, str(ended["Failed"].get("message", "")), "its Job failed"))
     return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
 

@@ -9,10 +9,10 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
 from accelkit.vendors.profiles import load_usable_profiles
+from accelkit.yaml import load_yaml
 
 # Whose cards a mark stands for where nobody knows: every vendor's.
 ANY_VENDOR: Final = ""
@@ -97,7 +97,7 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
         ProfileError: it is wrong.
     """
     try:
-        found = msgspec.convert(YAML(typ="safe", pure=True).load(text), tuple[Owner, ...])
+        found = msgspec.convert(load_yaml(text), tuple[Owner, ...])
     except msgspec.ValidationError as exc:
         raise ProfileError(f"the table of owners is wrong: {exc}") from exc
     if len({each.name for each in found}) != len(found):

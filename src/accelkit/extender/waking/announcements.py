@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from accelkit.back_off import BackOff
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
@@ -23,7 +24,7 @@ INTERVAL_SECONDS: Final = 2.0
 # For so long a change is remembered while no pod waits: a refusal may reach us after the change that it did not know
 # of, and a replica that begins to lead announces what its predecessor may not have.
 REMEMBERED_SECONDS: Final = 30.0
-_MAX_BACK_OFF_SECONDS: Final = 60.0
+_BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
 # So many shapes of requests are judged at once. Where more wait, or one that only a search could judge, some pod is
 # taken to fit: a write for nobody costs less than a search that holds up Bindings.
 _MAX_SHAPES: Final = 32
@@ -72,7 +73,7 @@ class Announcements:
         """Note that it was not: it is due again, later after each failure."""
         node = self._nodes[name]
         node.freed_at, node.failures = now, node.failures + 1
-        node.not_before = now + min(_MAX_BACK_OFF_SECONDS, INTERVAL_SECONDS * 2 ** min(node.failures - 1, 10))
+        node.not_before = now + _BACK_OFF.compute(node.failures)
 
 
 class Waiting:

@@ -11,9 +11,9 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.decoding import prepare
+from accelkit.yaml import load_yaml
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
@@ -88,7 +88,7 @@ prepare(Backend)
 def load_backends() -> tuple[Backend, ...]:
     """Read the backends that are known."""
     text = (resources.files("accelkit.kernelcache.formats") / "data" / "backends.yaml").read_text("utf-8")
-    document = YAML(typ="safe", pure=True).load(text)
+    document = load_yaml(text)
     return tuple(msgspec.convert({"name": name, **fields}, Backend) for name, fields in document.items())
 
 

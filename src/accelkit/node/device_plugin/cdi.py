@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.decoding import prepare
+from accelkit.yaml import load_yaml
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def _read_mtime(path: Path) -> int:
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
     """Return kind and name of each device of a file; none of a file that cannot be read, which is logged."""
     try:
-        document = YAML(typ="safe", pure=True).load(path.read_text())
+        document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError) as exc:
         log.warning("the CDI file %s is passed over: %s", path, exc)

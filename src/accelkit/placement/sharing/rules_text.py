@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.placement.sharing.rules import SharingRules, read_rules
+from accelkit.yaml import load_yaml
 
 # As much as a ConfigMap holds.
 MOST_BYTES: Final = 2**20
@@ -23,7 +23,7 @@ def parse_rules(text: bytes) -> SharingRules:
     if len(text) > MOST_BYTES:
         raise ConfigurationError(f"the sharing rules are longer than {MOST_BYTES} bytes")
     try:
-        document = YAML(typ="safe", pure=True).load(text)
+        document = load_yaml(text)
     except (YAMLError, ValueError, RecursionError) as exc:
         raise ConfigurationError(f"the sharing rules are no YAML: {' '.join(str(exc).split())}") from exc
     return read_rules(document)

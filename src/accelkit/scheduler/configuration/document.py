@@ -22,6 +22,7 @@ from ruamel.yaml.error import YAMLError
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.text_edits import TextEdits
 from accelkit.scheduler.configuration.yaml_layout import Layout, YamlNode, read_comments, read_layout
+from accelkit.yaml import load_yaml
 
 
 class Document:
@@ -39,7 +40,7 @@ class Document:
         self._what = what
         self._source = text
         try:
-            root = YAML(typ="safe", pure=True).load(text)
+            root = load_yaml(text)
         except YAMLError as exc:
             raise ConfigurationError(f"{what} is not one YAML document: {' '.join(str(exc).split())}") from exc
         except ValueError as exc:
@@ -59,7 +60,7 @@ class Document:
             return self._source
         try:
             result = _Edit(self._source, read_layout(self._source)).apply(self._original, self.root)
-            if YAML(typ="safe", pure=True).load(result) == self.root:
+            if load_yaml(result) == self.root:
                 return result
         except _SharedError as exc:
             raise ConfigurationError(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import Extender, check_binds_alone, is_ours
+from accelkit.yaml import load_yaml
 
 _KIND: Final = "Policy"
 
@@ -36,7 +36,7 @@ def add_extender_to_policy(text: str, extender: Extender) -> str:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        policy = YAML(typ="safe", pure=True).load(text)
+        policy = load_yaml(text)
     except YAMLError as exc:
         raise ConfigurationError(
             f"the scheduler Policy is neither JSON nor YAML: {' '.join(str(exc).split())}"

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option, find_option_value
 from accelkit.scheduler.launch.plan import DesiredSettings, Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
+from accelkit.yaml import load_yaml
 
 CLUSTER_FIRST: Final = "ClusterFirstWithHostNet"
 _HOSTS: Final = "/etc/hosts"
@@ -77,7 +77,7 @@ def _names_a_service(host: str) -> bool:
 
 def _server(kubeconfig: bytes) -> str | None:
     try:
-        document: Any = YAML(typ="safe", pure=True).load(kubeconfig)
+        document: Any = load_yaml(kubeconfig)
         current = document.get("current-context")
         context = next(each["context"] for each in document["contexts"] if each["name"] == current)
         cluster = next(each["cluster"] for each in document["clusters"] if each["name"] == context["cluster"])

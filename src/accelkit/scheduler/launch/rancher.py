@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option
 from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
+from accelkit.yaml import load_yaml
 
 FILE: Final = "50-accelkit.yaml"
 _ARGUMENTS: Final = "kube-scheduler-arg"
@@ -110,7 +110,7 @@ class Rancher:
 
 def _mapping(content: bytes | None, source: str) -> dict[str, Any]:
     try:
-        document: Any = YAML(typ="safe", pure=True).load(content or b"{}")
+        document: Any = load_yaml(content or b"{}")
     except YAMLError as exc:
         raise ConfigurationError(f"{source} is not one YAML document: {' '.join(str(exc).split())}") from exc
     if document is not None and not isinstance(document, dict):

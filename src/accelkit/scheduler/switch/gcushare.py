@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
@@ -21,6 +20,7 @@ from accelkit.scheduler.launch.manifest import MANIFEST, rejoin
 from accelkit.scheduler.launch.name_resolution import CLUSTER_FIRST
 from accelkit.scheduler.launch.plan import Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
+from accelkit.yaml import load_yaml
 
 FOLDER: Final = "/etc/kubernetes"
 CONFIGURATIONS: Final = (
@@ -97,7 +97,7 @@ def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
 
 def _extenders(content: bytes | None) -> list[str]:
     try:
-        document: Any = YAML(typ="safe", pure=True).load(content or b"")
+        document: Any = load_yaml(content or b"")
     except YAMLError:
         return []
     entries = document.get("extenders") if isinstance(document, dict) else None

@@ -10,7 +10,7 @@ from agent_worlds import FOREIGN, TODAY, A, desired, folder, learned, stored, wo
 from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import OwnNode
 from accelkit.cacheagent.planning.progress import Step, assess
-from accelkit.cacheagent.planning.world import Attempt, ImagePolicies, compute_back_off
+from accelkit.cacheagent.planning.world import RETRIES, Attempt, ImagePolicies
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 
 DAY = 86400.0
@@ -99,4 +99,4 @@ def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 5), (1, 5), (2, 10), (3, 20), (7, 300), (10_000, 300)])
 def test_failures_are_tried_again_ever_later(failures, seconds):
-    assert compute_back_off(failures) == seconds
+    assert RETRIES.compute(failures) == seconds

@@ -12,6 +12,7 @@ from fake_api.server import FakeApi
 from support.tasks import running
 from support.waiting import until
 
+from accelkit.back_off import BackOff
 from accelkit.cacheagent.reporting import report_writer as status_writer
 from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
@@ -94,7 +95,7 @@ async def test_a_report_is_made_labelled_and_deleted_when_nothing_is_to_be_told(
 
 
 async def test_a_namespace_that_takes_no_report_holds_up_no_other(api, monkeypatch):
-    monkeypatch.setattr(status_writer, "_RETRY_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr(status_writer, "_BACK_OFF", BackOff(3600.0, 3600.0))
     api.fail(ApiError("the namespace is being terminated", status=403), path="/leaving/", times=None)
     async with writing(api) as writer:
         writer.offer({"leaving": status()}, "uid-1")
@@ -110,7 +111,7 @@ def _pods(api: FakeApi) -> list:
 
 
 async def test_what_failed_is_written_when_its_time_has_come(api, monkeypatch):
-    monkeypatch.setattr(status_writer, "_RETRY_SECONDS", (0.02, 0.02))
+    monkeypatch.setattr(status_writer, "_BACK_OFF", BackOff(0.02, 0.02))
     api.fail(ApiError("the namespace is being terminated", status=403), times=3)
     async with writing(api) as writer:
         writer.offer({"team": status()}, "uid-1")

@@ -9,12 +9,12 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.install.pruning import KINDS
 from accelkit.texts import list_some, shorten
+from accelkit.yaml import load_yaml
 
 _MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
@@ -40,7 +40,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_table() -> Table:
     """Read the table of changes between minor versions."""
     file = resources.files("accelkit.enablement.drivers.future") / "data" / "kubernetes.yaml"
-    return msgspec.convert(YAML(typ="safe", pure=True).load(file.read_text()), Table)
+    return msgspec.convert(load_yaml(file.read_text()), Table)
 
 
 def read_minor(version: str) -> int | None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.decoding import prepare
@@ -15,6 +14,7 @@ from accelkit.kernelcache.signatures.policy.content import PolicyContent
 from accelkit.kernelcache.signatures.policy.policies import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.policy.spec import MAX_POLICY_BYTES, NEXT_STEP, PolicySpec, build_policy
 from accelkit.kernelcache.signatures.trust import TrustRoot
+from accelkit.yaml import load_yaml_documents
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
         content = path.read_bytes()
         if len(content) > MAX_POLICY_BYTES:
             raise ConfigurationError(f"{path} is larger than {MAX_POLICY_BYTES} bytes, too large for a policy")
-        documents = [each for each in YAML(typ="safe", pure=True).load_all(content.decode()) if each is not None]
+        documents = [each for each in load_yaml_documents(content.decode()) if each is not None]
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
         why = " ".join(str(exc).split())
         raise ConfigurationError(f"the signer policy {path} cannot be read: {why}", next_step=NEXT_STEP) from exc

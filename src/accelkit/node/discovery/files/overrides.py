@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.decoding import prepare
 from accelkit.errors import QuantityError
 from accelkit.model.units import parse_size
+from accelkit.yaml import load_yaml
 
 OVERRIDES_FILE = "etc/accelkit/cards.yaml"
 
@@ -62,7 +62,7 @@ def read_overrides(root: Path) -> Overrides:
     """Read the file; a host without one has no overrides."""
     path = root / OVERRIDES_FILE
     try:
-        document = YAML(typ="safe", pure=True).load(path.read_text())
+        document = load_yaml(path.read_text())
         entries = msgspec.convert(document, _File).cards
     except FileNotFoundError:
         return Overrides()

@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.kubelet.wire import Pod
+from accelkit.yaml import load_yaml
 
 __all__ = ["PodCredentials", "build_api_environment", "read_certificate_authority"]
 
@@ -119,7 +119,7 @@ def read_certificate_authority(kubeconfig: Path) -> bytes:
         SandboxError: the kubeconfig cannot be read.
     """
     try:
-        document: Any = YAML(typ="safe", pure=True).load(kubeconfig.read_text())
+        document: Any = load_yaml(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         if "certificate-authority-data" in cluster:
             return base64.b64decode(cluster["certificate-authority-data"])

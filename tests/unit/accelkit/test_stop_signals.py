@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from accelkit.stop_signals import STOP_SIGNALS, on_stop_signal
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+async def test_each_stop_signal_calls_the_function(number):
+    stop = asyncio.Event()
+    on_stop_signal(stop.set)
+    try:
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), 60)
+    finally:
+        for each in STOP_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(each)
