@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from accelkit.back_off import BackOff
 from accelkit.kube import reflector as module
 from accelkit.kube.reflector import Reflector
 from accelkit.model.pod import Pod
@@ -43,7 +44,7 @@ class Api:
 async def test_a_watch_without_bookmarks_ends_before_its_silence_counts_and_is_listed_anew(
     bookmarks, monkeypatch, caplog
 ):
-    monkeypatch.setattr(module, "_BACK_OFF_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(module, "_BACK_OFF", BackOff(0.0, 0.0))
     api, lists = Api(), asyncio.Queue()
     reflector = Reflector(
         api, "/api/v1/events", Pod, bookmarks=bookmarks, on_replace=lists.put_nowait, on_event=lambda *_: None
