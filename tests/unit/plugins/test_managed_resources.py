@@ -25,7 +25,7 @@ def test_the_record_is_written_with_what_is_given(run_module, calls):
 
 def test_without_names_the_schedulers_are_not_compared(run_module, calls):
     run_module(managed_resources, {})
-    [(_, given)] = calls
+    [(_arguments, given)] = calls
     assert given["schedulers"] is None
     assert given["resources"] == ["accelkit.io/memory", "accelkit.io/cards"]
 

@@ -45,7 +45,7 @@ def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
 def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):
     asked = cluster()
     run_module(node_owners, {"dialect": "kubegpu", "dialects": ["gas", "kubegpu"], "adopt": True, "coexisting": ["x"]})
-    [(_, given)] = asked
+    [(_arguments, given)] = asked
     assert given == {
         "nodes": [],
         "adopt": True,

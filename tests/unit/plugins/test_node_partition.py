@@ -23,7 +23,7 @@ def test_the_taints_have_to_leave_its_own_pods_a_node(run_module, stub):
     asked = stub(node_partition, "apply_partition", Applied({}, {}))
     pods = {"name": "the extender", "setting": "extender_tolerations", "spec": {"nodeSelector": {"a": "b"}}}
     run_module(node_partition, {"taints": [MEMORY], "own_pods": [pods]})
-    [([partition], _)] = asked
+    [([partition], _options)] = asked
     assert [(str(each), each.spec.node_selector) for each in partition.own_pods] == [
         ("the extender (extender_tolerations)", {"a": "b"})
     ]
@@ -55,5 +55,5 @@ def test_what_is_kept_out_is_warned_of_with_the_next_step(run_module, stub, warn
 def test_check_mode_asks_for_no_pod(run_module, stub):
     asked = stub(toleration_check, "check_tolerations", FOUND)
     run_module(toleration_check, GIVEN, check=True)
-    [(_, given)] = asked
+    [(_arguments, given)] = asked
     assert (given["resources"], given["asking"]) == ([], [MEMORY, CARDS])

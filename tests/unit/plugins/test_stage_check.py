@@ -20,7 +20,7 @@ def runs(stub):
 
 def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, runs, warnings):
     found = {"a": PASSED, "b": FAILED, "c": UNKNOWN}
-    asked, _ = runs(StageRun(found, worked=("a", "b"), written=("b",), problems={"a": "of a newer version"}))
+    asked, _stages = runs(StageRun(found, worked=("a", "b"), written=("b",), problems={"a": "of a newer version"}))
     answer = run_module(stage_check, {"image": "i", "nodes": ["a", "b", "c"], "image_pull_secrets": ["s"]})
     assert answer["changed"] is True
     assert (answer["nodes"], answer["checked"]) == (["a", "b", "c"], ["a", "b"])
@@ -45,7 +45,7 @@ def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
 
 
 def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, warnings):
-    asked, _ = runs(StageRun({"a": FAILED}, worked=("a",), written=("a",)))
+    asked, _stages = runs(StageRun({"a": FAILED}, worked=("a",), written=("a",)))
     given = {"image": "i", "scheduler": "second", "runtime_class": "nvidia", "timeout": 9, "max_age": 0, "at_once": 2}
     answer = run_module(stage_check, given, check=True)
     assert (answer["changed"], answer["checked"], warnings) == (True, ["a"], [])
@@ -58,7 +58,7 @@ def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, wa
 @pytest.mark.parametrize("check", [False, True])
 def test_removal_tells_what_goes(run_module, runs, written, pods, check):
     changed = bool(written or pods)
-    _, asked = runs(StageRun(written=written, pods=pods))
+    _stages, asked = runs(StageRun(written=written, pods=pods))
     answer = run_module(stage_check, {"state": "absent", "namespace": "x"}, check=check)
     assert (answer["changed"], answer["nodes"], asked) == (changed, list(written), [(("x",), {"check": check})])
 

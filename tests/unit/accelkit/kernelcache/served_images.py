@@ -99,38 +99,22 @@ async def extract(registry: HostileRegistry, order: ExtractionRequest) -> Extrac
 SMALL = Limits(total_bytes=1 << 20, file_bytes=1 << 19, files=20)
 
 
-class ImageStand:
-    """A registry with images of caches, and the folder that they are extracted to without signatures."""
+async def extract_layer(
+    registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes: Any
+) -> ExtractionResult:
+    image = put(registry, image_of([(layer, media_type)], changes.pop("labels", None)))
+    return await extract(registry, unsigned(image, base, **{"limits": SMALL, **changes}))
 
-    def __init__(self, registry: HostileRegistry, base: Path) -> None:
-        self.registry = registry
-        self.base = base
 
-    def put(self, artifact: Artifact, tag: str | None = "v1") -> Reference:
-        return put(self.registry, artifact, tag)
-
-    def put_layers(
-        self, layers: Iterable[bytes], media_type: str = GZIP, labels: Mapping[str, str] | None = None
-    ) -> Reference:
-        return put_layers(self.registry, layers, media_type, labels)
-
-    async def extract(self, image: Reference, **changes: Any) -> ExtractionResult:
-        return await extract(self.registry, unsigned(image, self.base, **changes))
-
-    async def extract_layer(self, layer: bytes, media_type: str = GZIP, **changes: Any) -> ExtractionResult:
-        image = self.put(image_of([(layer, media_type)], changes.pop("labels", None)))
-        return await self.extract(image, **{"limits": SMALL, **changes})
-
-    async def refused(self, layer: bytes, media_type: str, why: str, **changes: Any) -> None:
-        with pytest.raises(CacheError) as caught:
-            await self.extract_layer(layer, media_type, **changes)
-        assert why in caught.value.message
-        assert caught.value.message.isprintable()
-        assert len(caught.value.message) < 1000
-        assert self.visible() == []
-
-    def visible(self) -> list[str]:
-        return visible(self.base)
+async def refused(
+    registry: HostileRegistry, layer: bytes, media_type: str, base: Path, why: str, **changes: Any
+) -> None:
+    with pytest.raises(CacheError) as caught:
+        await extract_layer(registry, layer, media_type, base, **changes)
+    assert why in caught.value.message
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 1000
+    assert visible(base) == []
 
 
 def sign_v2(registry: HostileRegistry, signer: Signer, digest: str) -> None:

@@ -40,7 +40,7 @@ async def fill(registry: HostileRegistry, image: Reference, root: Path, mount_pa
         return await fill_volume(client, unsigned(image, root, mount_path=mount_path))
 
 
-async def test_the_files_lie_at_the_root_and_nothing_but_the_record_beside_them(hostile_registry, volume) -> None:
+async def test_the_files_lie_at_the_root_and_say_the_mount_path(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     record = await fill(hostile_registry, image, volume)
     found = files_of(volume)
@@ -49,11 +49,15 @@ async def test_the_files_lie_at_the_root_and_nothing_but_the_record_beside_them(
     assert json.loads(found["A/__grp__k.json"]) == {"child_paths": {"k.json": "/cache/A/k.json"}}
     assert record.files == 3
     assert check_volume(volume, image.require_digest(), "/cache") == record
+
+
+async def test_nothing_but_the_record_is_kept_beside_them(hostile_registry, volume) -> None:
+    await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
     hidden = {each.name for each in (volume / ".accelkit").iterdir() if not each.name.endswith(".lock")}
     assert hidden == {"complete.json"}
 
 
-async def test_a_filled_volume_is_left_as_it_is_and_refused_where_a_file_is_missing(hostile_registry, volume) -> None:
+async def test_a_filled_volume_is_left_as_it_is(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     await fill(hostile_registry, image, volume)
     before = {path: path.stat().st_mtime_ns for path in volume.rglob("*")}
@@ -61,9 +65,6 @@ async def test_a_filled_volume_is_left_as_it_is_and_refused_where_a_file_is_miss
     await fill(hostile_registry, image, volume)
     assert {path: path.stat().st_mtime_ns for path in volume.rglob("*")} == before
     assert not hostile_registry.requests
-    (volume / "B" / "b.json").unlink()
-    with pytest.raises(CacheError, match="has 2 files"):
-        check_volume(volume, image.require_digest(), "/cache")
 
 
 @pytest.mark.parametrize("moved", [0, 1])
@@ -112,6 +113,13 @@ async def test_files_of_others_are_not_mixed_with(hostile_registry, volume) -> N
     assert not (volume / ".accelkit").exists()
 
 
+async def test_another_digest_needs_another_volume(hostile_registry, volume) -> None:
+    await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
+    other = put_layers(hostile_registry, [archive(file("io.triton.cache/C/c.json", b"{}"))])
+    with pytest.raises(CacheError, match="is filled with"):
+        await fill(hostile_registry, other, volume)
+
+
 async def test_a_cache_cannot_bring_a_record_of_its_own(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [archive(file("io.triton.cache/.accelkit/complete.json", b"{}"))])
     with pytest.raises(CacheError, match=r"has '\.accelkit' at its root"):
@@ -128,14 +136,18 @@ async def test_a_registry_that_lies_leaves_nothing_visible(hostile_registry, vol
     assert {each.name for each in volume.iterdir()} <= {".accelkit", "lost+found"}
 
 
-async def test_another_digest_needs_another_volume_and_a_tag_none(hostile_registry, volume) -> None:
+async def test_an_image_by_tag_is_refused(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     with pytest.raises(CacheError, match="give the image by digest"):
         await fill(hostile_registry, Reference(image.registry, image.repository, "v1"), volume)
-    await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
-    other = put_layers(hostile_registry, [archive(file("io.triton.cache/C/c.json", b"{}"))])
-    with pytest.raises(CacheError, match="is filled with"):
-        await fill(hostile_registry, other, volume)
+
+
+async def test_a_copy_that_lacks_a_file_is_refused(hostile_registry, volume) -> None:
+    image = put_layers(hostile_registry, [TREE])
+    await fill(hostile_registry, image, volume)
+    (volume / "B" / "b.json").unlink()
+    with pytest.raises(CacheError, match="has 2 files"):
+        check_volume(volume, image.require_digest(), "/cache")
 
 
 @pytest.mark.parametrize("filled", [True, False])

@@ -4,25 +4,65 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import click
 import pytest
-from click.testing import Result
-from command_bed import KEY, OTHER_KEY, SIGSTORE
+from click.testing import CliRunner, Result
+from private_sigstore import PrivateSigstore
 from registries import misbehaviour
+from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign, write_policy
+from registries.hostile import HostileRegistry
 from ruamel.yaml import YAML
 
+from accelkit.cli import main
 from accelkit.kernelcache.commands import cache
 
 IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
+SIGSTORE = PrivateSigstore.new()
+KEY = SIGSTORE.key()
+OTHER_KEY = SIGSTORE.key()
+
+
+class Bed:
+    """A registry with the image of a cache, and the commands about it."""
+
+    def __init__(self, registry: HostileRegistry, folder: Path) -> None:
+        self.registry = registry
+        self.host = registry.host
+        self.folder = folder
+        self.source = cache_folder(folder / "source")
+        self.image: Artifact = publish(self.host, self.source)
+        self.name = f"{self.host}/team/cache:v1"
+        self.policy = write_policy(folder, self.host, KEY)
+
+    def __call__(self, command: str, *arguments: object) -> Result:
+        plain = [] if command == "verify-bundle" else ["--plain-http", self.host]
+        given = ["cache", command, *map(str, arguments), *plain]
+        return CliRunner().invoke(main, given, prog_name="accelkit", catch_exceptions=False)
+
+    def verify(self, *arguments: object) -> Result:
+        return self("verify", self.name, "--policy", self.policy, *arguments)
+
+    def extract(self, *arguments: object) -> Result:
+        return self("extract", self.name, self.folder / "caches", *arguments)
+
+    @property
+    def extracted(self) -> Path:
+        return self.folder / "caches" / self.image.digest.replace(":", "-") / "cache"
+
+
+@pytest.fixture
+def bed(hostile_registry, tmp_path) -> Bed:
+    return Bed(hostile_registry, tmp_path)
 
 
 def lines(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_a_verified_image_is_shown_with_its_digest_and_signer_in_each_form(bed):
+def test_a_verified_image_is_shown_with_its_digest_and_signer(bed):
     sign(bed.host, bed.image, KEY)
     result = bed.verify()
     fingerprint = KEY.key.fingerprint.hex()
@@ -32,11 +72,6 @@ def test_a_verified_image_is_shown_with_its_digest_and_signer_in_each_form(bed):
         f"  signer  ci of policy acme: key sha256:{fingerprint}, no log entry (cosign-v3)",
     ]
     assert result.exit_code == 0
-    read = json.loads(bed.verify("-o", "json").stdout)
-    assert read == YAML(typ="safe").load(bed.verify("-o", "yaml").stdout)
-    assert (read["verified"], read["digest"], read["reason"]) == (True, bed.image.digest, None)
-    (signature,) = read["signatures"]
-    assert (signature["signer"], signature["format"], signature["log_index"]) == ("ci", "cosign-v3", None)
 
 
 def test_an_identity_is_shown_with_who_vouched_and_when(bed):
@@ -53,17 +88,38 @@ def test_an_identity_is_shown_with_who_vouched_and_when(bed):
     )
 
 
-def test_a_refusal_ends_with_1_and_lists_signatures_that_do_not_count(bed):
+def test_a_verdict_is_the_same_as_json_and_as_yaml(bed):
+    sign(bed.host, bed.image, KEY)
+    read = json.loads(bed.verify("-o", "json").stdout)
+    assert read == YAML(typ="safe").load(bed.verify("-o", "yaml").stdout)
+    assert (read["verified"], read["digest"], read["reason"]) == (True, bed.image.digest, None)
+    (signature,) = read["signatures"]
+    assert (signature["signer"], signature["format"], signature["log_index"]) == ("ci", "cosign-v3", None)
+
+
+def test_a_refusal_ends_with_1_and_says_what_to_do(bed):
     result = bed.verify()
     assert result.exit_code == 1
     (line,) = lines(result)
     assert line.startswith(f"Refused: {bed.name}@{bed.image.digest} does not satisfy policy acme: NoSignatures: ")
     assert line.endswith(f"; sign it: cosign sign {bed.host}/team/cache@{bed.image.digest}")
+
+
+def test_several_signatures_that_do_not_count_are_listed(bed):
     sources = [sign(bed.host, bed.image, OTHER_KEY), sign(bed.host, bed.image, OTHER_KEY, version=2)]
     first, *others = lines(bed.verify())
     assert first.startswith("Refused: ")
     assert [re.match(r"  (\S+ \S+).*?: SignatureInvalid: ", each) is not None for each in others] == [True, True]
     assert sources[0] in others[0]
+
+
+def test_a_refusal_as_json_has_the_reason_of_each_signature(bed):
+    sign(bed.host, bed.image, OTHER_KEY)
+    result = bed.verify("-o", "json")
+    read = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (read["verified"], read["digest"], read["retryable"]) == (False, None, False)
+    assert read["reason"] == read["failures"][0]["reason"] == "SignatureInvalid"
 
 
 def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
@@ -154,6 +210,18 @@ def test_inspect_judges_each_card_and_says_why(bed):
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "hit", "line"),
+    [
+        ("3.2.0", "will likely hit", "it was compiled with Triton 3.2.0, as will be used"),
+        ("3.3.0", "will not hit", "TritonMismatch: it was compiled with Triton 3.2.0, and 3.3.0 will be used"),
+    ],
+)
+def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, version, hit, line):
+    result = bed("inspect", bed.name, "--card", "cuda:90", "--triton-version", version)
+    assert lines(result)[-2:] == [f"  card-0: compatible, {hit}", f"    {line}"]
+
+
 def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
     given = ("inspect", bed.name, "--card", "cuda:90", "-o", "json")
     (card,) = json.loads(bed(*given, "--triton-version", "3.2.0").stdout)["compatibility"]["cards"]
@@ -191,10 +259,7 @@ def test_the_driver_decides_what_a_card_can_load(bed, driver, verdict, reason):
     assert extracted.exit_code == (1 if verdict == "incompatible" else 0)
 
 
-def test_verify_judges_cards_beside_signatures_and_for_signed_images_alone(bed):
-    result = bed.verify("--card", "cuda:90", "-o", "json")
-    assert result.exit_code == 1
-    assert json.loads(result.stdout)["compatibility"] is None
+def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
     sign(bed.host, bed.image, KEY)
     result = bed.verify("--card", "cuda:90", "--card", "cuda:80", "--triton-version", "3.2.0")
     assert result.exit_code == 0
@@ -210,12 +275,21 @@ def test_verify_judges_cards_beside_signatures_and_for_signed_images_alone(bed):
     assert json.loads(bed.verify("-o", "json").stdout)["compatibility"] is None
 
 
-def test_inspect_as_json_keeps_unknown_apart_from_none_and_fetches_no_layer(bed):
+def test_cards_change_no_verdict_on_signatures(bed):
+    result = bed.verify("--card", "cuda:90", "-o", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["compatibility"] is None
+
+
+def test_inspect_as_json_keeps_unknown_apart_from_none(bed):
     read = json.loads(bed("inspect", bed.name, "-o", "json").stdout)
     assert (read["digest"], read["entries"], read["cpu_architecture"], read["compatibility"]) == (
         *(bed.image.digest, 1, None, None),
     )
     assert read["targets"][0]["arch"] == "90"
+
+
+def test_no_layer_is_fetched_to_inspect(bed):
     layer = json.loads(bed.image.manifest)["layers"][0]["digest"]
     bed("inspect", bed.name)
     assert bed.registry.received("GET", f".*/blobs/{layer}") == []
@@ -234,13 +308,23 @@ def test_extract_says_where_the_cache_lies_and_who_signed_it(bed):
     assert len([*bed.extracted.rglob("*.cubin")]) == 1
 
 
-def test_a_second_extraction_says_that_it_is_there_and_that_no_signature_was_checked(bed):
+def test_a_second_extraction_says_that_it_is_there(bed):
     first = json.loads(bed.extract("--insecure-skip-signatures", "-o", "json").stdout)
     again = json.loads(bed.extract("--insecure-skip-signatures", "-o", "json").stdout)
     assert (first["changed"], again["changed"]) == (True, False)
     assert {**first, "changed": False} == again
     assert lines(bed.extract("--insecure-skip-signatures"))[0].startswith("Already there: ")
+
+
+def test_who_asked_for_no_signature_is_told_so(bed):
     assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed  not checked"
+
+
+def test_nothing_is_written_of_an_image_that_is_refused(bed):
+    result = bed.extract("--policy", bed.policy)
+    assert result.exit_code == 1
+    assert "NoSignatures" in result.stderr
+    assert not (bed.folder / "caches").exists()
 
 
 def test_nothing_is_written_of_an_image_that_fits_no_card(bed):
@@ -258,7 +342,7 @@ def test_a_cache_for_another_path_names_that_path(bed):
     assert all(path.startswith("/home/vllm/.triton/") for path in json.loads(group.read_text())["child_paths"].values())
 
 
-def test_build_tells_the_digest_that_it_pushes(bed):
+def test_build_tells_the_digest_without_pushing(bed):
     name = f"{bed.host}/team/cache:v2"
     result = bed("build", bed.source, name, "--no-push", "--architecture", "amd64")
     assert lines(result)[:3] == [
@@ -267,10 +351,6 @@ def test_build_tells_the_digest_that_it_pushes(bed):
         f"  holds   1 entry in 3 files, {lines(result)[2].split(', ')[1]}",
     ]
     assert bed.registry.honest.manifest("team/cache", "v2") is None
-    result = bed("build", bed.source, f"{bed.host}/team/zstd:v1", "--compression", "zstd", "-o", "json")
-    read = json.loads(result.stdout)
-    assert (read["pushed"], read["uploaded_bytes"] > read["compressed_bytes"]) == (True, True)
-    assert bed.registry.honest.manifest("team/zstd", read["digest"]) is not None
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -281,6 +361,13 @@ def test_build_tells_whether_it_signed(bed, signed):
     result = bed("build", bed.source, f"{bed.host}/team/cache:v3", "--cosign", program, *(["--sign"] if signed else []))
     assert result.exit_code == 0
     assert ("  signed  by cosign" in lines(result)) == signed
+
+
+def test_build_pushes_what_it_tells(bed):
+    result = bed("build", bed.source, f"{bed.host}/team/zstd:v1", "--compression", "zstd", "-o", "json")
+    read = json.loads(result.stdout)
+    assert (read["pushed"], read["uploaded_bytes"] > read["compressed_bytes"]) == (True, True)
+    assert bed.registry.honest.manifest("team/zstd", read["digest"]) is not None
 
 
 def test_copy_brings_the_signatures_along(bed):

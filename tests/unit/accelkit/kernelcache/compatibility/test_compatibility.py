@@ -123,13 +123,16 @@ def test_a_driver_tells_its_cuda_where_nothing_else_does() -> None:
     assert _codes(_on(_image(Target("cuda", "90", 32, 83)), old)) == [ReasonCode.PTX_TOO_NEW]
 
 
-def test_an_image_without_targets_or_of_an_unknown_format_leaves_the_verdict_open() -> None:
+def test_an_image_without_targets_leaves_the_verdict_open() -> None:
     card = _on(_image())
     assert (card.verdict, card.hit, _codes(card)) == (
         CompatibilityVerdict.UNKNOWN,
         Hit.UNKNOWN,
         [ReasonCode.UNKNOWN_TARGET],
     )
+
+
+def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
     card = _on(_image(HOPPER, format="jax-persistent"))
     assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_FORMAT])
 
@@ -148,11 +151,17 @@ def test_a_usual_warp_size_is_a_hint_only(target: Target, gpu: GpuFacts) -> None
     assert [(reason.code, reason.hard) for reason in card.reasons] == [(ReasonCode.WARP_SIZE_MISMATCH, False)]
 
 
-def test_the_nearest_target_decides() -> None:
+def test_one_target_that_fits_is_enough() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("hip", "gfx90a", 64), HOPPER))
     assert (card.verdict, card.reasons) == (CompatibilityVerdict.COMPATIBLE, ())
+
+
+def test_the_reasons_are_those_of_the_nearest_target() -> None:
     card = _on(_image(Target("hip", "gfx90a", 64), Target("cuda", "80", 32), Target("cuda", "90", 32, None, "13.0")))
     assert _codes(card) == [ReasonCode.TOOLKIT_MISMATCH]
+
+
+def test_a_target_that_may_fit_is_nearer_than_one_that_does_not() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("cuda", None, 32)))
     assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_TARGET])
 
@@ -226,6 +235,11 @@ def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
     )
 
 
+def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> None:
+    card = _on(_image(HOPPER, triton_versions=("3.2.0",)), MI210, WorkloadFacts(triton_version="3.2.0"))
+    assert (card.hit, card.factors) == (Hit.MISS, ())
+
+
 @pytest.mark.parametrize(
     ("target", "facts", "codes"),
     [
@@ -245,12 +259,13 @@ def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Tar
     }.get(tuple(codes), CompatibilityVerdict.INCOMPATIBLE)
 
 
-def test_hits_are_judged_by_the_key_of_the_framework_on_known_cards() -> None:
+def test_a_cards_name_is_no_part_of_tritons_key() -> None:
     image = _image(HOPPER, gpu_product="NVIDIA H100 PCIe", triton_versions=("3.2.0",))
     assert _on(image, workload=WorkloadFacts(triton_version="3.2.0")).hit is Hit.LIKELY
+
+
+def test_nothing_is_guessed_of_hits_on_an_unknown_card() -> None:
     assert _on(_image(HOPPER), GpuFacts(id="g")).hit is Hit.UNKNOWN
-    card = _on(_image(HOPPER, triton_versions=("3.2.0",)), MI210, WorkloadFacts(triton_version="3.2.0"))
-    assert (card.hit, card.factors) == (Hit.MISS, ())
 
 
 @pytest.mark.parametrize(
@@ -288,6 +303,9 @@ def test_an_inventory_tells_what_is_certain() -> None:
         GpuFacts(id="0000:1a", backend="cuda", product="NVIDIA Mystery", driver_version="550.54.14"),
         GpuFacts(id="c", product="S60"),
     )
+
+
+def test_an_inventory_that_is_not_known_is_not_empty() -> None:
     assert NodeFacts.from_inventory(None).gpus is None
 
 
@@ -298,7 +316,7 @@ def one_node(*, annotations: dict[str, str] | None = None) -> FakeApi:
     return api
 
 
-async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stated_before_its_own() -> None:
+async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stated() -> None:
     cards = (Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None), Card("GPU-2", "amd", "AMD Instinct MI300X", None))
     api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, cards))})
     facts = await read_node(api, "worker-1", driver_version="550.54.14", driver_cuda_version="12.4")
@@ -307,6 +325,9 @@ async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stat
         ("90", "550.54.14", "12.4"),
         ("gfx942", None, None),
     ]
+
+
+async def test_a_driver_that_is_stated_comes_before_that_of_the_inventory() -> None:
     card = Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None, driver_version="570.10")
     api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, (card,)))})
     found = [
@@ -326,10 +347,13 @@ async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annota
     assert (await read_node(one_node(annotations=annotations), "worker-1")).gpus is None
 
 
-async def test_a_node_that_cannot_be_read_is_told_by_name() -> None:
+async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
     api = one_node(annotations={INVENTORY_ANNOTATION: "{}"})
     with pytest.raises(InventoryError, match="the inventory of node worker-1 cannot be used"):
         await read_node(api, "worker-1")
+
+
+async def test_an_answer_that_is_no_node_is_told() -> None:
     api = FakeApi()
     api.documents[build_node_path("worker-1")] = b"[]"
     with pytest.raises(ApiError, match="node worker-1 cannot be read"):

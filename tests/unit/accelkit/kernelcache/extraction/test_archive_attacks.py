@@ -20,7 +20,8 @@ from hand_made_archives import (
     packed,
     record,
 )
-from served_images import ImageStand, files_of
+from registries.hostile import HostileRegistry
+from served_images import files_of, refused
 
 TOP = "io.triton.cache"
 GOOD = file(f"{TOP}/K/good.json", b"{}")
@@ -127,61 +128,84 @@ def base(tmp_path: Path):
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_an_attack_leaves_nothing(stand: ImageStand, attack: str) -> None:
+async def test_an_attack_leaves_nothing(hostile_registry: HostileRegistry, base: Path, attack: str) -> None:
     parts, why = ATTACKS[attack]
-    await stand.refused(packed(archive(GOOD, parts), GZIP), GZIP, why)
+    await refused(hostile_registry, packed(archive(GOOD, parts), GZIP), GZIP, base, why)
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
 @pytest.mark.parametrize("attack", ["parent", "link alone", "huge size", "one file too large"])
-async def test_compression_makes_no_difference(stand: ImageStand, attack: str, media_type: str) -> None:
+async def test_compression_makes_no_difference(
+    hostile_registry: HostileRegistry, base: Path, attack: str, media_type: str
+) -> None:
     parts, why = ATTACKS[attack]
-    await stand.refused(packed(archive(GOOD, parts), media_type), media_type, why)
+    await refused(hostile_registry, packed(archive(GOOD, parts), media_type), media_type, base, why)
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
 @pytest.mark.parametrize("kept", [0, 1, 511, 512, 514, 1024], ids=lambda kept: f"{kept} bytes")
-async def test_an_archive_that_ends_in_the_middle_leaves_nothing(stand: ImageStand, media_type: str, kept: int) -> None:
+async def test_an_archive_that_ends_in_the_middle_leaves_nothing(
+    hostile_registry: HostileRegistry, base: Path, media_type: str, kept: int
+) -> None:
     cut = archive(GOOD, file(f"{TOP}/x"))[:kept]
-    await stand.refused(packed(cut, media_type), media_type, "in the middle")
+    await refused(hostile_registry, packed(cut, media_type), media_type, base, "in the middle")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_what_follows_the_end_of_an_archive_is_refused(stand: ImageStand, media_type: str) -> None:
+async def test_what_follows_the_end_of_an_archive_is_refused(
+    hostile_registry: HostileRegistry, base: Path, media_type: str
+) -> None:
     layer = packed(archive(GOOD) + file(f"{TOP}/second"), media_type)
-    await stand.refused(layer, media_type, "something follows the end")
+    await refused(hostile_registry, layer, media_type, base, "something follows the end")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
-async def test_padding_without_end_is_refused(stand: ImageStand, media_type: str) -> None:
+async def test_padding_without_end_is_refused(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
     layer = packed(archive(GOOD) + bytes(4 << 20), media_type)
-    await stand.refused(layer, media_type, "something follows the end")
+    await refused(hostile_registry, layer, media_type, base, "something follows the end")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_garbage_is_no_archive(stand: ImageStand, media_type: str) -> None:
-    await stand.refused(packed(b"garbage" * 500, media_type), media_type, "no tar archive")
+async def test_garbage_is_no_archive(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
+    await refused(hostile_registry, packed(b"garbage" * 500, media_type), media_type, base, "no tar archive")
 
 
 @pytest.mark.parametrize(("media_type", "trailing"), [(GZIP, b"more"), (GZIP, bytes(10)), (ZSTD, b"more of it")])
-async def test_bytes_after_the_compressed_end_are_refused(stand: ImageStand, media_type: str, trailing: bytes) -> None:
+async def test_bytes_after_the_compressed_end_are_refused(
+    hostile_registry: HostileRegistry, base: Path, media_type: str, trailing: bytes
+) -> None:
     layer = packed(archive(GOOD), media_type) + trailing
-    await stand.refused(layer, media_type, "cannot be decompressed")
+    await refused(hostile_registry, layer, media_type, base, "cannot be decompressed")
 
 
-async def test_damage_of_a_compressed_layer_is_refused(stand: ImageStand) -> None:
+async def test_a_corrupted_gzip_checksum_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = bytearray(packed(archive(GOOD), GZIP))
     layer[-8] ^= 1
-    await stand.refused(bytes(layer), GZIP, "cannot be decompressed")
+    await refused(hostile_registry, bytes(layer), GZIP, base, "cannot be decompressed")
+
+
+async def test_a_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+    # Magic number, no content size, a window of 2^31 bytes, and one last block without content.
     layer = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([(31 - 10) << 3]) + b"\x01\x00\x00"
-    await stand.refused(layer, ZSTD, "too much memory")
+    await refused(hostile_registry, layer, ZSTD, base, "too much memory")
 
 
-async def test_an_image_without_its_cache_folder_is_refused(stand: ImageStand) -> None:
-    await stand.refused(packed(END, GZIP), GZIP, "has no io.triton.cache")
-    layer = packed(archive(file("io.vllm.cache/x"), file("io.triton.manifest/manifest.json")), GZIP)
-    await stand.refused(layer, GZIP, "has no io.triton.cache")
-    await stand.refused(packed(archive(file(TOP)), GZIP), GZIP, "has no io.triton.cache")
+async def test_a_format_that_leads_elsewhere_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = {"io.kserve.km/cache-type": "x/../../../around/deep"}
     layer = packed(archive(file("io.x/a", b"")), GZIP)
-    await stand.refused(layer, GZIP, "which is not known", labels=labels)
+    await refused(hostile_registry, layer, GZIP, base, "which is not known", labels=labels)
+
+
+async def test_an_empty_layer_is_no_cache(hostile_registry: HostileRegistry, base: Path) -> None:
+    await refused(hostile_registry, packed(END, GZIP), GZIP, base, "has no io.triton.cache")
+
+
+async def test_an_image_without_the_cache_folder_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = packed(archive(file("io.vllm.cache/x"), file("io.triton.manifest/manifest.json")), GZIP)
+    await refused(hostile_registry, layer, GZIP, base, "has no io.triton.cache")
+
+
+async def test_a_file_in_the_place_of_the_cache_folder_is_refused(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    await refused(hostile_registry, packed(archive(file(TOP)), GZIP), GZIP, base, "has no io.triton.cache")

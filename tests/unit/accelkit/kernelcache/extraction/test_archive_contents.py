@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import tarfile
+from pathlib import Path
 
 import pytest
 from hand_made_archives import (
@@ -19,14 +20,17 @@ from hand_made_archives import (
     long_name,
     packed,
 )
-from served_images import ImageStand, files_of
+from registries.hostile import HostileRegistry
+from served_images import extract, extract_layer, files_of, put_layers, unsigned
 
 TOP = "io.triton.cache"
 GOOD = file(f"{TOP}/K/good.json", b"{}")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(stand: ImageStand, umask: int) -> None:
+async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
+    hostile_registry: HostileRegistry, base: Path, umask: int
+) -> None:
     layer = archive(
         folder(f"{TOP}/sticky", mode=0o1777),
         folder(f"{TOP}/closed", mode=0o000),
@@ -37,7 +41,7 @@ async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
     )
     before = os.umask(umask)
     try:
-        done = await stand.extract_layer(packed(layer, GZIP), GZIP)
+        done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
     finally:
         os.umask(before)
     seen = {path: path.lstat() for path in [done.place.folder, *done.place.folder.rglob("*")]}
@@ -47,32 +51,34 @@ async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
     assert not any(os.listxattr(path) for path in seen if path.name == "able")
 
 
-GNU, PAX = "g" * 200, "p" * 200
-LONG = (long_name(f"{TOP}/{GNU}".encode()), file("cut"), extended({"path": f"{TOP}/{PAX}"}), file("cut too"))
-TAKEN_BACK = (extended({"path": "other"}), extended({"path": "", "size": ""}), file(f"{TOP}/own", b"body"))
-ARCHIVES = {
-    "long names of both kinds": (LONG, {GNU: b"content", PAX: b"content"}),
-    "an empty record takes a name back": (TAKEN_BACK, {"own": b"body"}),
-    "an extended size": ((extended({"size": "3"}), file(f"{TOP}/x", b"abcdef")), {"x": b"abc"}),
-}
+async def test_long_names_of_both_kinds_are_taken(hostile_registry: HostileRegistry, base: Path) -> None:
+    gnu, pax = f"{TOP}/{'g' * 200}", f"{TOP}/{'p' * 200}"
+    layer = archive(long_name(gnu.encode()), file("cut"), extended({"path": pax}), file("cut too"))
+    done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
+    assert sorted(files_of(done.place.cache)) == ["g" * 200, "p" * 200]
 
 
-@pytest.mark.parametrize("name", ARCHIVES)
-async def test_extended_headers_say_name_and_size(stand: ImageStand, name: str) -> None:
-    parts, files = ARCHIVES[name]
-    done = await stand.extract_layer(packed(archive(*parts), GZIP))
-    assert files_of(done.place.cache) == files
+async def test_an_empty_record_takes_a_name_back(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(extended({"path": "other"}), extended({"path": "", "size": ""}), file(f"{TOP}/own", b"body"))
+    done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
+    assert files_of(done.place.cache) == {"own": b"body"}
 
 
-async def test_gzip_of_several_members_is_one_archive(stand: ImageStand) -> None:
+async def test_an_extended_size_is_the_size(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(extended({"size": "3"}), file(f"{TOP}/x", b"abcdef"))
+    done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
+    assert files_of(done.place.cache) == {"x": b"abc"}
+
+
+async def test_gzip_of_several_members_is_one_archive(hostile_registry: HostileRegistry, base: Path) -> None:
     content = archive(GOOD)
     layer = b"".join(gzip.compress(content[start : start + 700]) for start in range(0, len(content), 700))
-    done = await stand.extract_layer(layer)
+    done = await extract_layer(hostile_registry, layer, GZIP, base)
     assert files_of(done.place.cache) == {"K/good.json": b"{}"}
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-async def test_archives_of_every_builder_are_read(stand: ImageStand, form: int) -> None:
+async def test_archives_of_every_builder_are_read(hostile_registry: HostileRegistry, base: Path, form: int) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as made:
         for name in (".", f"./{TOP}", f"./{TOP}/Schlüssel"):
@@ -83,12 +89,12 @@ async def test_archives_of_every_builder_are_read(stand: ImageStand, form: int) 
         entry.size, entry.mtime = 2, 1.5
         made.addfile(entry, io.BytesIO(b"{}"))
     assert len(out.getvalue()) > 10 * BLOCK  # padded to a tape's record
-    done = await stand.extract_layer(packed(out.getvalue(), GZIP), GZIP)
+    done = await extract_layer(hostile_registry, packed(out.getvalue(), GZIP), GZIP, base)
     assert files_of(done.place.cache) == {"Schlüssel/k.json": b"{}"}
 
 
-async def test_what_is_not_the_cache_is_passed_over(stand: ImageStand) -> None:
+async def test_what_is_not_the_cache_is_passed_over(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(file("etc/passwd", bytes(5000)), folder("./"), file("io.triton.cachet/x"), GOOD)
-    image = stand.put_layers([layer])
-    done = await stand.extract(image)
+    image = put_layers(hostile_registry, [layer])
+    done = await extract(hostile_registry, unsigned(image, base))
     assert sorted(files_of(done.place.folder)) == ["cache/K/good.json", "complete.json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tracemalloc
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -17,7 +18,8 @@ from hand_made_archives import (
     header,
     packed,
 )
-from served_images import ImageStand, image_of
+from registries.hostile import HostileRegistry
+from served_images import extract, extract_layer, image_of, put, refused, unsigned, visible
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction import Limits
@@ -28,7 +30,9 @@ LABEL = "cache.triton.image/cache-size-bytes"
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
-async def test_a_bomb_stops_at_the_limit_with_little_memory(stand: ImageStand, media_type: str) -> None:
+async def test_a_bomb_stops_at_the_limit_with_little_memory(
+    hostile_registry: HostileRegistry, base: Path, media_type: str
+) -> None:
     size = 256 << 20
     bomb = io.BytesIO()
     opened = gzip.GzipFile(fileobj=bomb, mode="wb", compresslevel=1) if media_type == GZIP else None
@@ -41,18 +45,18 @@ async def test_a_bomb_stops_at_the_limit_with_little_memory(stand: ImageStand, m
     limits = Limits(total_bytes=64 << 20, file_bytes=1 << 30)
     tracemalloc.start()
     try:
-        await stand.refused(bomb.getvalue(), media_type, "more than 67108864 bytes", limits=limits)
+        await refused(hostile_registry, bomb.getvalue(), media_type, base, "more than 67108864 bytes", limits=limits)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 16 << 20
 
 
-async def test_memory_does_not_grow_with_the_cache(stand: ImageStand) -> None:
+async def test_memory_does_not_grow_with_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = packed(archive(*(file(f"{TOP}/{number}", bytes(8 << 20)) for number in range(8))), GZIP)
     tracemalloc.start()
     try:
-        done = await stand.extract_layer(layer, GZIP, limits=Limits())
+        done = await extract_layer(hostile_registry, layer, GZIP, base, limits=Limits())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -60,23 +64,25 @@ async def test_memory_does_not_grow_with_the_cache(stand: ImageStand) -> None:
     assert peak < 16 << 20
 
 
-async def test_an_image_larger_than_its_label_is_refused(stand: ImageStand) -> None:
+async def test_an_image_larger_than_its_label_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = packed(archive(*(file(f"{TOP}/{n}", bytes(1 << 20)) for n in range(20))), GZIP)
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: "1000"}
     limits = Limits(file_bytes=1 << 30)
-    await stand.refused(layer, GZIP, "files have more than", labels=labels, limits=limits)
+    await refused(hostile_registry, layer, GZIP, base, "files have more than", labels=labels, limits=limits)
 
 
-async def test_sizes_over_the_limit_are_refused_before_a_layer_is_fetched(stand: ImageStand) -> None:
+async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: str(1 << 40)}
     layer = packed(archive(GOOD), GZIP)
-    await stand.refused(layer, GZIP, "says that it has 1099511627776 bytes", labels=labels)
-    assert len(stand.registry.received("GET", ".*/blobs/.*")) == 1
+    await refused(hostile_registry, layer, GZIP, base, "says that it has 1099511627776 bytes", labels=labels)
+    assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
 
 
-async def test_layers_announced_over_the_limit_are_not_fetched(stand: ImageStand) -> None:
-    image = stand.put(image_of([(packed(archive(GOOD), GZIP), GZIP)], sizes=[1 << 40]))
+async def test_layers_announced_over_the_limit_are_not_fetched(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put(hostile_registry, image_of([(packed(archive(GOOD), GZIP), GZIP)], sizes=[1 << 40]))
     with pytest.raises(CacheError, match="says that it has"):
-        await stand.extract(image)
-    assert len(stand.registry.received("GET", ".*/blobs/.*")) == 1
-    assert stand.visible() == []
+        await extract(hostile_registry, unsigned(image, base))
+    assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
+    assert visible(base) == []

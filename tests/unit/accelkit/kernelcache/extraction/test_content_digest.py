@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from hand_made_archives import GZIP, PLAIN, ZSTD, archive, file
-from served_images import HELLO, ImageStand, files_of
+from registries.hostile import HostileRegistry
+from served_images import HELLO, extract, files_of, put_layers, unsigned
 
 from accelkit.kernelcache.extraction import ExtractionResult, read_completed
 from accelkit.kernelcache.extraction.integrity.content import FileContent, digest_contents, verify_content
@@ -33,13 +34,15 @@ LAYERS = [
 
 
 @pytest.fixture
-async def done(stand: ImageStand) -> ExtractionResult:
-    return await stand.extract(stand.put_layers(LAYERS), mount_path="/seen")
+async def done(hostile_registry: HostileRegistry, base: Path) -> ExtractionResult:
+    return await extract(hostile_registry, unsigned(put_layers(hostile_registry, LAYERS), base, mount_path="/seen"))
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_the_digest_is_that_of_the_files_as_they_lie_there(stand: ImageStand, media_type: str) -> None:
-    done = await stand.extract(stand.put_layers(LAYERS, media_type))
+async def test_the_digest_is_that_of_the_files_as_they_lie_there(
+    hostile_registry: HostileRegistry, base: Path, media_type: str
+) -> None:
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, LAYERS, media_type), base))
     whole = hashlib.sha256()
     found = files_of(done.place.cache)
     for path in sorted(found):
@@ -48,15 +51,10 @@ async def test_the_digest_is_that_of_the_files_as_they_lie_there(stand: ImageSta
     assert (done.record.files, done.record.size_bytes) == (len(found), sum(map(len, found.values())))
 
 
-async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_told(done: ExtractionResult) -> None:
+async def test_what_was_extracted_holds(done: ExtractionResult) -> None:
     verdict = verify_content(done.place.cache, done.record)
+    assert verdict is not None
     assert (verdict.holds, verdict.difference, verdict.digest) == (True, "", done.record.content_digest)
-    old = msgspec.structs.replace(done.record, content_digest="")
-    verdict = verify_content(done.place.cache, old)
-    assert (verdict.holds, verdict.digest) == (None, done.record.content_digest)
-    (done.place.cache / "evil.so").touch()
-    verdict = verify_content(done.place.cache, old)
-    assert verdict.holds is False, "the count of the old record is still believed"
 
 
 def rename(cache: Path) -> None:
@@ -136,20 +134,33 @@ async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -
     change, told = CHANGES[name]
     change(done.place.cache)
     verdict = verify_content(done.place.cache, done.record)
+    assert verdict is not None
     assert verdict.holds is False
     assert re.search(told, verdict.difference)
 
 
-async def test_records_of_older_releases_are_read(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
-    done = await stand.extract(image)
+async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_told(done: ExtractionResult) -> None:
+    old = msgspec.structs.replace(done.record, content_digest="")
+    verdict = verify_content(done.place.cache, old)
+    assert verdict is not None
+    assert (verdict.holds, verdict.digest) == (None, done.record.content_digest)
+    (done.place.cache / "evil.so").touch()
+    verdict = verify_content(done.place.cache, old)
+    assert verdict is not None
+    assert verdict.holds is False, "the count of the old record is still believed"
+
+
+async def test_records_of_older_releases_are_read(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    done = await extract(hostile_registry, unsigned(image, base))
     path = done.place.folder / "complete.json"
     document = json.loads(path.read_bytes())
     assert document.pop("content_digest")
     path.write_text(json.dumps(document))
     found = read_completed(done.place)
+    assert found is not None
     assert found.content_digest == ""
-    assert not (await stand.extract(image)).fresh
+    assert not (await extract(hostile_registry, unsigned(image, base))).fresh
 
 
 async def test_a_look_ends_when_it_is_told_to(done: ExtractionResult) -> None:

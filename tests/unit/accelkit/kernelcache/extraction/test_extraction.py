@@ -5,19 +5,25 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
-from hand_made_archives import GZIP, PLAIN, archive, file, packed
+from hand_made_archives import GZIP, PLAIN, ZSTD, archive, file, packed
 from registries import misbehaviour
+from registries.hostile import HostileRegistry
 from registries.memory import MANIFEST
 from served_images import (
     DOCKER_MANIFEST,
     HELLO,
     LABELS,
-    ImageStand,
+    extract,
     files_of,
     image_of,
     index_of,
+    put,
+    put_layers,
+    unsigned,
+    visible,
 )
 
 from accelkit.errors import CacheError, RegistryError
@@ -34,24 +40,22 @@ H100 = GpuFacts(id="1", backend="cuda", arch="90")
 # What is written
 
 
-async def test_the_cache_lies_in_a_folder_named_by_its_digest(
-    stand: ImageStand,
-) -> None:
+async def test_the_cache_lies_in_a_folder_named_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(file("io.triton.cache/K/k.json", b"{}"), file("io.triton.manifest/manifest.json", b"[]"))
-    image = stand.put_layers([layer])
-    done = await stand.extract(image)
-    assert stand.visible() == [image.digest.replace(":", "-")]
+    image = put_layers(hostile_registry, [layer])
+    done = await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == [image.digest.replace(":", "-")]
     assert done.fresh
     assert done.place.cache == done.place.folder / "cache"
-    found = files_of(stand.base / image.digest.replace(":", "-"))
+    found = files_of(base / image.digest.replace(":", "-"))
     assert sorted(found) == ["cache/K/k.json", "complete.json", "manifest.json"]
     assert (found["cache/K/k.json"], found["manifest.json"]) == (b"{}", b"[]")
 
 
-async def test_the_cache_lies_in_a_folder_named_by_its_digest_with_its_record(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
+async def test_the_record_says_what_was_written(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    done = await stand.extract(image, clock=lambda: at)
+    done = await extract(hostile_registry, unsigned(image, base, clock=lambda: at))
     document = json.loads((done.place.folder / "complete.json").read_bytes())
     assert {name: document[name] for name in ("image", "format", "files", "size_bytes", "extracted_at", "version")} == {
         "image": str(image),
@@ -62,9 +66,21 @@ async def test_the_cache_lies_in_a_folder_named_by_its_digest_with_its_record(st
         "version": 1,
     }
     assert read_completed(done.place) == done.record
-    done = await stand.extract(image.with_tag("v1"))
+
+
+async def test_an_image_by_tag_is_extracted_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    done = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert done.place.digest == image.digest
     assert done.record.image == f"{image.name}:v1@{image.digest}"
+
+
+@pytest.mark.parametrize("compression", [GZIP, ZSTD, PLAIN])
+async def test_layers_of_each_compression_are_extracted(
+    hostile_registry: HostileRegistry, base: Path, compression: str
+) -> None:
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO], compression), base))
+    assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
 @pytest.mark.parametrize(
@@ -76,112 +92,128 @@ async def test_the_cache_lies_in_a_folder_named_by_its_digest_with_its_record(st
     ],
     ids=["docker", "mixed", "legacy"],
 )
-async def test_docker_and_legacy_types_are_extracted(stand: ImageStand, manifest_type: str, layer_type: str) -> None:
-    image = stand.put(image_of([(gzip.compress(HELLO), layer_type)], media_type=manifest_type))
-    done = await stand.extract(image)
+async def test_docker_and_legacy_types_are_extracted(
+    hostile_registry: HostileRegistry, base: Path, manifest_type: str, layer_type: str
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), layer_type)], media_type=manifest_type))
+    done = await extract(hostile_registry, unsigned(image, base))
     assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
-async def test_later_layers_lie_over_earlier_ones(stand: ImageStand) -> None:
+async def test_later_layers_lie_over_earlier_ones(hostile_registry: HostileRegistry, base: Path) -> None:
     layers = [
         archive(*(file(f"io.triton.cache/K/{name}.json", b"%d" % number) for name in names))
         for number, names in enumerate(["abcde", "bcde", "cde", "de", "e"])
     ]
-    done = await stand.extract(stand.put_layers(layers))
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, layers), base))
     assert files_of(done.place.cache) == {f"K/{name}.json": b"%d" % number for number, name in enumerate("abcde")}
     assert done.record.files == 5
 
 
 @pytest.mark.parametrize("turned", [False, True])
-async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(stand: ImageStand, turned: bool) -> None:
-    layers = [archive(file("io.triton.cache/K", b"")), archive(file("io.triton.cache/K/k.json", b""))]
-    image = stand.put_layers(layers[::-1] if turned else layers)
-    with pytest.raises(CacheError, match="K as a file and as a folder"):
-        await stand.extract(image)
-    assert stand.visible() == []
-
-
-async def test_all_layers_together_have_limits_and_one_error(stand: ImageStand) -> None:
-    layers = [archive(file(f"io.triton.cache/{number}", bytes(1000))) for number in range(5)]
-    image = stand.put_layers(layers)
-    with pytest.raises(CacheError, match="more than 4000 bytes"):
-        await stand.extract(image, limits=Limits(total_bytes=4000))
-    assert stand.visible() == []
-    bad = archive(file("../x"))
-    with pytest.raises(CacheError, match="leads elsewhere"):
-        await stand.extract(stand.put_layers([bad, HELLO, bad]))
-    assert stand.visible() == []
-
-
-async def test_of_an_index_the_image_for_this_cpu_is_taken_and_for_no_other(
-    stand: ImageStand, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(
+    hostile_registry: HostileRegistry, base: Path, turned: bool
 ) -> None:
+    layers = [archive(file("io.triton.cache/K", b"")), archive(file("io.triton.cache/K/k.json", b""))]
+    image = put_layers(hostile_registry, layers[::-1] if turned else layers)
+    with pytest.raises(CacheError, match="K as a file and as a folder"):
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
+
+
+async def test_the_limits_are_those_of_all_layers_together(hostile_registry: HostileRegistry, base: Path) -> None:
+    layers = [archive(file(f"io.triton.cache/{number}", bytes(1000))) for number in range(5)]
+    image = put_layers(hostile_registry, layers)
+    with pytest.raises(CacheError, match="more than 4000 bytes"):
+        await extract(hostile_registry, unsigned(image, base, limits=Limits(total_bytes=4000)))
+    assert visible(base) == []
+
+
+async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: HostileRegistry, base: Path) -> None:
     images = [image_of([(packed(archive(file("io.triton.cache/cpu", cpu)), GZIP), GZIP)]) for cpu in (b"own", b"else")]
     for image in images:
-        stand.put(image, None)
+        put(hostile_registry, image, None)
     unknown = {"os": "unknown", "architecture": "unknown"}
     index = index_of(
         (images[1], {"os": "linux", "architecture": "s390x"}),
         (images[1], unknown),
         (images[0], {"os": "linux", "architecture": read_host_architecture()}),
     )
-    named = stand.put(index)
-    done = await stand.extract(named)
+    named = put(hostile_registry, index)
+    done = await extract(hostile_registry, unsigned(named, base))
     assert files_of(done.place.cache) == {"cpu": b"own"}
     assert done.place.digest == index.digest
+
+
+async def test_the_member_for_another_cpu_is_not_taken_for_ours(
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     member = image_of([(packed(archive(file("io.triton.cache/cpu", b"x")), GZIP), GZIP)])
-    stand.put(member, None)
-    named = stand.put(index_of((member, {"os": "linux", "architecture": read_host_architecture()})))
-    await stand.extract(named)
+    put(hostile_registry, member, None)
+    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": read_host_architecture()})))
+    await extract(hostile_registry, unsigned(named, base))
     monkeypatch.setattr("accelkit.kernelcache.extraction.image.read_host_architecture", lambda: "riscv64")
     with pytest.raises(CacheError, match=r"holds the cache for linux/.* of this image, and this is linux/riscv64"):
-        await stand.extract(named)
+        await extract(hostile_registry, unsigned(named, base))
 
 
 # What the registry sends
 
 
 @pytest.mark.parametrize("change", ["other bytes", "longer", "shorter"])
-async def test_a_layer_that_is_not_what_the_manifest_says_leaves_nothing(stand: ImageStand, change: str) -> None:
+async def test_a_layer_that_is_not_what_the_manifest_says_leaves_nothing(
+    hostile_registry: HostileRegistry, base: Path, change: str
+) -> None:
     layer = HELLO + bytes(4096)
     other = archive(file("io.triton.cache/K/k.json", b"[]")) + bytes(4096)
     sent = {"other bytes": other, "longer": layer + bytes(512), "shorter": layer[:-512]}[change]
-    image = stand.put(image_of([(layer, PLAIN)]))
-    digest = json.loads(stand.registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
-    stand.registry.on("GET", f".*/blobs/{digest}", misbehaviour.changed(sent))
+    image = put(hostile_registry, image_of([(layer, PLAIN)]))
+    digest = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
+    hostile_registry.on("GET", f".*/blobs/{digest}", misbehaviour.changed(sent))
     with pytest.raises(RegistryError):
-        await stand.extract(image)
-    assert stand.visible() == []
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
-async def test_a_layer_announced_with_another_size_leaves_nothing(stand: ImageStand, off_by: int) -> None:
-    image = stand.put(image_of([(HELLO, PLAIN)], sizes=[len(HELLO) + off_by]))
+async def test_a_layer_announced_with_another_size_leaves_nothing(
+    hostile_registry: HostileRegistry, base: Path, off_by: int
+) -> None:
+    image = put(hostile_registry, image_of([(HELLO, PLAIN)], sizes=[len(HELLO) + off_by]))
     with pytest.raises((RegistryError, CacheError)):
-        await stand.extract(image)
-    assert stand.visible() == []
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
 
 
-async def test_a_transfer_that_breaks_off_is_resumed(stand: ImageStand) -> None:
+async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(file("io.triton.cache/big", bytes(300_000)))
-    image = stand.put(image_of([(layer, PLAIN)]))
-    digest = json.loads(stand.registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
-    stand.registry.on("GET", f".*/blobs/{digest}", misbehaviour.cut_after(100_000))
-    done = await stand.extract(image)
+    image = put(hostile_registry, image_of([(layer, PLAIN)]))
+    digest = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
+    hostile_registry.on("GET", f".*/blobs/{digest}", misbehaviour.cut_after(100_000))
+    done = await extract(hostile_registry, unsigned(image, base))
     assert done.record.size_bytes == 300_000
-    assert stand.registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
+    assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
+
+
+async def test_of_two_failing_layers_one_sentence_is_told(hostile_registry: HostileRegistry, base: Path) -> None:
+    bad = archive(file("../x"))
+    with pytest.raises(CacheError, match="leads elsewhere"):
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [bad, HELLO, bad]), base))
+    assert visible(base) == []
 
 
 # The node's cards
 
 
-async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetched(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
+async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetched(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
     node = NodeFacts(cpu_architecture="amd64", gpus=(H100,))
     with pytest.raises(CacheError, match="fits none of the cards"):
-        await stand.extract(image, node=node)
-    assert len(stand.registry.received("GET", BLOBS)) == 1  # the configuration
-    assert not stand.base.exists()
+        await extract(hostile_registry, unsigned(image, base, node=node))
+    assert len(hostile_registry.received("GET", BLOBS)) == 1  # the configuration
+    assert not base.exists()
 
 
 @pytest.mark.parametrize(
@@ -189,34 +221,40 @@ async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetch
     [((MI210,), Fit.ALL), ((MI210, H100), Fit.SOME), (None, Fit.UNKNOWN), ((GpuFacts(id="0"),), Fit.UNKNOWN)],
 )
 async def test_an_image_that_may_fit_is_extracted(
-    stand: ImageStand, gpus: tuple[GpuFacts, ...] | None, fit: Fit
+    hostile_registry: HostileRegistry, base: Path, gpus: tuple[GpuFacts, ...] | None, fit: Fit
 ) -> None:
-    image = stand.put_layers([HELLO])
+    image = put_layers(hostile_registry, [HELLO])
     node = NodeFacts(cpu_architecture="amd64", gpus=gpus)
-    done = await stand.extract(image, node=node)
+    done = await extract(hostile_registry, unsigned(image, base, node=node))
+    assert done.verdicts is not None
     assert done.verdicts.fit is fit
 
 
 @pytest.mark.parametrize("version", ["v1", ""])
-async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(stand: ImageStand, version: str) -> None:
-    image = stand.put_layers([HELLO])
-    await stand.extract(image)
+async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
+    hostile_registry: HostileRegistry, base: Path, version: str
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    await extract(hostile_registry, unsigned(image, base))
     again = image.with_tag(version) if version else image
-    fits = await stand.extract(again, node=NodeFacts(gpus=(MI210, H100)))
+    fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
     assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
     with pytest.raises(CacheError, match="fits none of the cards"):
-        await stand.extract(again, node=NodeFacts(gpus=(H100,)))
-    assert stand.visible() == [fits.place.folder.name]
+        await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(H100,))))
+    assert visible(base) == [fits.place.folder.name]
 
 
 # What the labels say
 
 
-async def test_labels_have_to_be_there_and_their_size_holds(stand: ImageStand) -> None:
+async def test_an_image_without_labels_of_a_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     with pytest.raises(CacheError, match="no labels of a kernel cache"):
-        await stand.extract(stand.put_layers([HELLO], labels={}))
-    assert not stand.base.exists()
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO], labels={}), base))
+    assert not base.exists()
+
+
+async def test_a_size_on_the_label_holds_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = LABELS | {"cache.triton.image/cache-size-bytes": "2"}
-    image = stand.put_layers([HELLO], labels=labels)
-    done = await stand.extract(image, limits=Limits(total_bytes=2))
+    image = put_layers(hostile_registry, [HELLO], labels=labels)
+    done = await extract(hostile_registry, unsigned(image, base, limits=Limits(total_bytes=2)))
     assert isinstance(done.record, CompletionRecord)

@@ -17,14 +17,13 @@ from aiohttp import web
 from hand_made_archives import PLAIN, archive, file
 from registries.hostile import Handler, HostileRegistry
 from registries.memory import digest_of
-from served_images import HELLO, ImageStand, client_of, extract, files_of, image_of, unsigned, visible
+from served_images import HELLO, client_of, extract, files_of, image_of, put, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction import extract_image, read_completed
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.oci.reference import Reference
 
-Events = tuple[threading.Event, threading.Event]
 DEADLINE = 60.0
 BIG = archive(*(file(f"io.triton.cache/{number}", bytes(1000)) for number in range(200)))
 BIG_BLOB = f".*/blobs/{digest_of(BIG)}"
@@ -65,12 +64,12 @@ def half_and_then(body: bytes, begun: threading.Event, go_on: threading.Event) -
 
 
 @pytest.fixture
-def big(stand: ImageStand) -> Reference:
-    return stand.put(image_of([(BIG, PLAIN)]))
+def big(hostile_registry: HostileRegistry) -> Reference:
+    return put(hostile_registry, image_of([(BIG, PLAIN)]))
 
 
 @pytest.fixture
-def stalling(hostile_registry: HostileRegistry) -> Iterator[Events]:
+def stalling(hostile_registry: HostileRegistry) -> Iterator[tuple[threading.Event, threading.Event]]:
     """The big layer comes by half; the events say that it did, and that the rest may come."""
     begun, go_on = threading.Event(), threading.Event()
     hostile_registry.on("GET", BIG_BLOB, half_and_then(BIG, begun, go_on))
@@ -82,31 +81,33 @@ def stalling(hostile_registry: HostileRegistry) -> Iterator[Events]:
 
 
 async def test_of_two_at_once_one_extracts_and_the_other_finds_it(
-    stand: ImageStand, big: Reference, stalling: Events
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
-    async with client_of(stand.registry) as one, client_of(stand.registry) as other:
-        first = asyncio.ensure_future(extract_image(one, unsigned(big, stand.base)))
+    async with client_of(hostile_registry) as one, client_of(hostile_registry) as other:
+        first = asyncio.ensure_future(extract_image(one, unsigned(big, base)))
         assert await asyncio.to_thread(begun.wait, DEADLINE)
-        second = asyncio.ensure_future(extract_image(other, unsigned(big, stand.base)))
-        assert stand.visible() == [f".{big.digest.replace(':', '-')}.partial"]
+        second = asyncio.ensure_future(extract_image(other, unsigned(big, base)))
+        assert visible(base) == [f".{big.digest.replace(':', '-')}.partial"]
         go_on.set()
         done = await asyncio.wait_for(asyncio.gather(first, second), DEADLINE)
     assert [each.fresh for each in done] == [True, False]
-    assert len(stand.registry.received("GET", BIG_BLOB)) == 1
+    assert len(hostile_registry.received("GET", BIG_BLOB)) == 1
 
 
-async def test_a_process_waits_for_another_one(stand: ImageStand, big: Reference, stalling: Events) -> None:
+async def test_a_process_waits_for_another_one(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
     begun, go_on = stalling
-    with extracting(big, stand.base) as process:
+    with extracting(big, base) as process:
         assert await asyncio.to_thread(begun.wait, DEADLINE)
         with pytest.raises(CacheError, match="somebody else has been extracting"):
-            await stand.extract(big, lock_seconds=0.1)
-        ours = asyncio.ensure_future(stand.extract(big))
+            await extract(hostile_registry, unsigned(big, base, lock_seconds=0.1))
+        ours = asyncio.ensure_future(extract(hostile_registry, unsigned(big, base)))
         go_on.set()
         assert await asyncio.to_thread(process.communicate, timeout=DEADLINE) == (b"fresh\n", None)
         assert not (await asyncio.wait_for(ours, DEADLINE)).fresh
-    assert len(stand.registry.received("GET", BIG_BLOB)) == 1
+    assert len(hostile_registry.received("GET", BIG_BLOB)) == 1
 
 
 def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
@@ -114,9 +115,9 @@ def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
 
 
 async def test_a_reader_sees_the_folder_whole_or_not_at_all(
-    stand: ImageStand, big: Reference, monkeypatch: pytest.MonkeyPatch
+    hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Place.of(stand.base, big.digest, None).folder
+    folder = Place.of(base, big.digest, None).folder
     seen: list[tuple[int, bool] | None] = []
 
     def look_after(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,17 +131,17 @@ async def test_a_reader_sees_the_folder_whole_or_not_at_all(
 
     monkeypatch.setattr("accelkit.kernelcache.extraction.unpack.os.write", look_after(os.write))
     monkeypatch.setattr(Path, "rename", look_after(Path.rename))
-    await stand.extract(big)
+    await extract(hostile_registry, unsigned(big, base))
     monkeypatch.undo()
     assert len(seen) > 200
     assert set(seen) == {None, (200, True)}
 
 
 async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
-    stand: ImageStand, monkeypatch: pytest.MonkeyPatch
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = stand.put_layers([HELLO])
-    place = Place.of(stand.base, image.digest, None)
+    image = put_layers(hostile_registry, [HELLO])
+    place = Place.of(base, image.digest, None)
     place.cache.mkdir(parents=True)
     (place.cache / "former").write_bytes(b"")
 
@@ -149,8 +150,8 @@ async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
 
     monkeypatch.setattr("accelkit.kernelcache.extraction.folder.write_record", full)
     with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
-        await stand.extract(image)
-    assert stand.visible() == [place.folder.name]
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == [place.folder.name]
     assert files_of(place.cache) == {"former": b""}
 
 
@@ -158,42 +159,44 @@ async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
 
 
 async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succeeds(
-    stand: ImageStand, big: Reference, stalling: Events
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
-    with extracting(big, stand.base) as process:
+    with extracting(big, base) as process:
         assert await asyncio.to_thread(begun.wait, DEADLINE)
         process.kill()
     assert process.returncode < 0
-    (left,) = stand.visible()
+    (left,) = visible(base)
     assert left.endswith(".partial")
-    assert read_completed(Place.of(stand.base, big.digest, None)) is None
+    assert read_completed(Place.of(base, big.digest, None)) is None
     go_on.set()
-    done = await stand.extract(big, lock_seconds=0)
+    done = await extract(hostile_registry, unsigned(big, base, lock_seconds=0))
     assert done.fresh
     assert len(files_of(done.place.cache)) == 200
-    assert stand.visible() == [done.place.folder.name]
+    assert visible(base) == [done.place.folder.name]
 
 
 async def test_what_a_killed_extraction_left_is_cleared_by_that_of_another_image(
-    stand: ImageStand, big: Reference, stalling: Events
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, _ = stalling
-    with extracting(big, stand.base) as process:
+    with extracting(big, base) as process:
         assert await asyncio.to_thread(begun.wait, DEADLINE)
         process.kill()
-    other = stand.put(image_of([(HELLO, PLAIN)]), "v2")
-    done = await stand.extract(other)
-    assert stand.visible() == [done.place.folder.name]
+    other = put(hostile_registry, image_of([(HELLO, PLAIN)]), "v2")
+    done = await extract(hostile_registry, unsigned(other, base))
+    assert visible(base) == [done.place.folder.name]
 
 
-async def test_what_somebody_is_extracting_is_not_cleared(stand: ImageStand, big: Reference, stalling: Events) -> None:
+async def test_what_somebody_is_extracting_is_not_cleared(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
     begun, go_on = stalling
-    other = stand.put(image_of([(HELLO, PLAIN)]), "v2")
-    async with client_of(stand.registry) as client:
-        task = asyncio.ensure_future(extract_image(client, unsigned(big, stand.base)))
+    other = put(hostile_registry, image_of([(HELLO, PLAIN)]), "v2")
+    async with client_of(hostile_registry) as client:
+        task = asyncio.ensure_future(extract_image(client, unsigned(big, base)))
         assert await asyncio.to_thread(begun.wait, DEADLINE)
-        await extract_image(client, unsigned(other, stand.base))
+        await extract_image(client, unsigned(other, base))
         go_on.set()
         assert (await asyncio.wait_for(task, DEADLINE)).fresh
 
@@ -203,24 +206,24 @@ def working_threads() -> list[str]:
 
 
 async def test_a_cancelled_extraction_leaves_nothing_and_no_lock(
-    stand: ImageStand, big: Reference, stalling: Events
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
-    async with client_of(stand.registry) as client:
-        task = asyncio.ensure_future(extract_image(client, unsigned(big, stand.base)))
+    async with client_of(hostile_registry) as client:
+        task = asyncio.ensure_future(extract_image(client, unsigned(big, base)))
         assert await asyncio.to_thread(begun.wait, DEADLINE)
         assert working_threads()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(task, DEADLINE)
         assert working_threads() == []
-        assert stand.visible() == []
+        assert visible(base) == []
         go_on.set()
-        assert (await extract_image(client, unsigned(big, stand.base, lock_seconds=0))).fresh
+        assert (await extract_image(client, unsigned(big, base, lock_seconds=0))).fresh
 
 
 async def test_a_full_disk_is_told_and_nothing_is_kept(
-    stand: ImageStand, big: Reference, monkeypatch: pytest.MonkeyPatch
+    hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
 
@@ -234,10 +237,10 @@ async def test_a_full_disk_is_told_and_nothing_is_kept(
     real = os.write
     monkeypatch.setattr("accelkit.kernelcache.extraction.unpack.os.write", write)
     with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
-        await stand.extract(big)
+        await extract(hostile_registry, unsigned(big, base))
     monkeypatch.undo()
-    assert stand.visible() == []
-    assert (await stand.extract(big)).fresh
+    assert visible(base) == []
+    assert (await extract(hostile_registry, unsigned(big, base))).fresh
 
 
 @pytest.fixture
@@ -254,11 +257,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-async def test_a_real_disk_that_fills_up_keeps_nothing(stand: ImageStand, small_disk: Path) -> None:
+async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: HostileRegistry, small_disk: Path) -> None:
     layer = archive(*(file(f"io.triton.cache/{number}", bytes(200_000)) for number in range(2)))
-    image = stand.put_layers([layer])
+    image = put_layers(hostile_registry, [layer])
     with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
-        await extract(stand.registry, unsigned(image, small_disk))
+        await extract(hostile_registry, unsigned(image, small_disk))
     assert visible(small_disk) == []
 
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from served_images import HELLO, ImageStand, files_of
+from registries.hostile import HostileRegistry
+from served_images import HELLO, extract, files_of, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction import read_completed
@@ -14,23 +15,25 @@ from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import read_record, write_record
 
 
-async def test_links_in_the_place_of_our_files_are_not_followed(stand: ImageStand, tmp_path: Path) -> None:
-    image = stand.put_layers([HELLO])
-    place = Place.of(stand.base, image.digest, None)
-    stand.base.mkdir()
+async def test_links_in_the_place_of_our_files_are_not_followed(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = Place.of(base, image.digest, None)
+    base.mkdir()
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "file").write_bytes(b"mine")
     place.lock.symlink_to(mine / "file")
     with pytest.raises(CacheError, match="cannot be written"):
-        await stand.extract(image)
+        await extract(hostile_registry, unsigned(image, base))
     place.lock.unlink()
     place.partial.symlink_to(mine)
     place.displaced.symlink_to(mine)
     place.folder.symlink_to(mine)
-    assert (await stand.extract(image)).fresh
+    assert (await extract(hostile_registry, unsigned(image, base))).fresh
     assert files_of(mine) == {"file": b"mine"}
-    assert stand.visible() == [place.folder.name]
+    assert visible(base) == [place.folder.name]
     assert not place.folder.is_symlink()
 
 
@@ -46,9 +49,11 @@ async def test_links_in_the_place_of_our_files_are_not_followed(stand: ImageStan
         pytest.param(lambda _: b" " * (2 << 20), id="too long"),
     ],
 )
-async def test_a_folder_without_a_record_to_be_understood_is_replaced(stand: ImageStand, change) -> None:
-    image = stand.put_layers([HELLO])
-    place = (await stand.extract(image)).place
+async def test_a_folder_without_a_record_to_be_understood_is_replaced(
+    hostile_registry: HostileRegistry, base: Path, change
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = (await extract(hostile_registry, unsigned(image, base))).place
     record = place.folder / "complete.json"
     changed = change(json.loads(record.read_bytes()))
     if changed is None:
@@ -57,17 +62,24 @@ async def test_a_folder_without_a_record_to_be_understood_is_replaced(stand: Ima
         record.write_bytes(changed if isinstance(changed, bytes) else json.dumps(changed).encode())
     (place.cache / "half").write_bytes(b"")
     assert read_completed(place) is None
-    assert (await stand.extract(image)).fresh
+    assert (await extract(hostile_registry, unsigned(image, base))).fresh
     assert files_of(place.cache) == {"K/k.json": b"{}"}
-    assert stand.visible() == [place.folder.name]
+    assert visible(base) == [place.folder.name]
+
+
+async def test_a_record_without_its_cache_counts_for_nothing(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = (await extract(hostile_registry, unsigned(image, base))).place
+    place.cache.rename(base / "moved")
+    assert read_completed(place) is None
 
 
 @pytest.mark.parametrize(("left", "found"), [(b"{}", True), (b"", False), (b"{} and more", True), (None, False)])
 async def test_after_a_restart_of_the_node_the_files_are_counted(
-    stand: ImageStand, left: bytes | None, found: bool
+    hostile_registry: HostileRegistry, base: Path, left: bytes | None, found: bool
 ) -> None:
-    image = stand.put_layers([HELLO])
-    done = await stand.extract(image)
+    image = put_layers(hostile_registry, [HELLO])
+    done = await extract(hostile_registry, unsigned(image, base))
     document = json.loads((done.place.folder / "complete.json").read_bytes())
     (done.place.folder / "complete.json").write_text(json.dumps(document | {"boot": "another"}))
     path = done.place.cache / "K/k.json"
@@ -75,19 +87,16 @@ async def test_after_a_restart_of_the_node_the_files_are_counted(
         path.unlink()
     else:
         path.write_bytes(left)
-    again = await stand.extract(image)
+    again = await extract(hostile_registry, unsigned(image, base))
     assert again.fresh is not found
     assert path.read_bytes() == (left if found else b"{}")
 
 
-async def test_a_record_is_replaced_in_one_step_and_counts_with_its_cache_alone(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
-    done = await stand.extract(image)
+async def test_a_record_is_replaced_in_one_step(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    done = await extract(hostile_registry, unsigned(image, base))
     with (done.place.folder / "complete.json").open("rb") as old:
         write_record(done.place.folder, done.record)
         assert json.loads(old.read())["image"] == str(image)
     assert read_record(done.place.folder) == done.record
     assert sorted(each.name for each in done.place.folder.iterdir()) == ["cache", "complete.json"]
-    place = (await stand.extract(image)).place
-    place.cache.rename(stand.base / "moved")
-    assert read_completed(place) is None

@@ -7,7 +7,8 @@ import fcntl
 from pathlib import Path
 
 import pytest
-from served_images import HELLO, ImageStand
+from registries.hostile import HostileRegistry
+from served_images import HELLO, extract, put_layers, unsigned
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.folder import Place, lock_place
@@ -15,13 +16,13 @@ from accelkit.kernelcache.extraction.folder import Place, lock_place
 DEADLINE = 60.0
 
 
-async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
-    place = Place.of(stand.base, image.digest, None)
+async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = Place.of(base, image.digest, None)
     async with lock_place(place, 1):
         with pytest.raises(CacheError, match=r"for more than 0 s; wait, or find who holds .*\.lock"):
-            await stand.extract(image, lock_seconds=0)
-    assert (await stand.extract(image, lock_seconds=0)).fresh
+            await extract(hostile_registry, unsigned(image, base, lock_seconds=0))
+    assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
 
 
 async def test_a_lock_that_was_deleted_meanwhile_locks_nobody_out_and_nobody_in(base: Path) -> None:
@@ -60,11 +61,14 @@ async def test_who_waited_for_a_lock_that_goes_takes_the_new_one(base: Path) -> 
         await asyncio.wait_for(waiting, DEADLINE)
 
 
-async def test_a_failed_extraction_leaves_no_lock_and_two_images_do_not_wait(stand: ImageStand) -> None:
-    image = stand.put_layers([b"no archive"])
+async def test_a_failed_extraction_leaves_no_lock(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [b"no archive"])
     with pytest.raises(CacheError):
-        await stand.extract(image)
-    assert list(stand.base.iterdir()) == []
-    image = stand.put_layers([HELLO])
-    async with lock_place(Place.of(stand.base, "sha256:" + "0" * 64, None), 1):
-        assert (await stand.extract(image, lock_seconds=0)).fresh
+        await extract(hostile_registry, unsigned(image, base))
+    assert list(base.iterdir()) == []
+
+
+async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    async with lock_place(Place.of(base, "sha256:" + "0" * 64, None), 1):
+        assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh

@@ -10,18 +10,21 @@ from pathlib import Path
 import pytest
 from hand_made_archives import GZIP, archive, file
 from private_sigstore import PrivateSigstore
+from registries.hostile import HostileRegistry
 from served_images import (
     HELLO,
-    ImageStand,
     extract,
     image_of,
     policies_of,
+    put,
+    put_layers,
     sign_v2,
     sign_v3,
+    unsigned,
+    visible,
 )
 
-from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult, read_completed
-from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.extraction import ExtractionRequest, read_completed
 from accelkit.kernelcache.signatures.findings import RejectionReason, UnverifiedError
 
 BLOBS = ".*/blobs/.*"
@@ -29,103 +32,114 @@ CI = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
 OTHER = "https://github.com/acme/other/.github/workflows/build.yml@refs/heads/main"
 
 
-async def test_a_second_extraction_asks_for_no_layer(stand: ImageStand) -> None:
-    image = stand.put_layers([HELLO])
-    first = await stand.extract(image)
-    stand.registry.requests.clear()
-    second = await stand.extract(image)
+async def test_a_second_extraction_by_digest_asks_nothing(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    first = await extract(hostile_registry, unsigned(image, base))
+    hostile_registry.requests.clear()
+    second = await extract(hostile_registry, unsigned(image, base))
     assert (second.fresh, second.record) == (False, first.record)
-    assert stand.registry.requests == []
-    stand.registry.requests.clear()
-    assert not (await stand.extract(image.with_tag("v1"))).fresh
-    assert [each.path for each in stand.registry.requests] == ["/v2/team/app/manifests/v1"]
+    assert hostile_registry.requests == []
 
 
-async def test_a_moved_tag_is_extracted_beside_the_old_one(stand: ImageStand) -> None:
-    first = stand.put_layers([HELLO])
-    await stand.extract(first.with_tag("v1"))
-    second = stand.put_layers([archive(file("io.triton.cache/K/new.json"))])
-    assert (await stand.extract(first.with_tag("v1"))).place.digest == second.digest
-    assert len(stand.visible()) == 2
+async def test_a_second_extraction_by_tag_asks_for_the_manifest_and_no_layer(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    await extract(hostile_registry, unsigned(image, base))
+    hostile_registry.requests.clear()
+    assert not (await extract(hostile_registry, unsigned(image.with_tag("v1"), base))).fresh
+    assert [each.path for each in hostile_registry.requests] == ["/v2/team/app/manifests/v1"]
 
 
-IMAGE = image_of([(gzip.compress(HELLO), GZIP)])
-
-
-@pytest.fixture
-def signed(stand: ImageStand, sigstore: PrivateSigstore) -> Reference:
-    """An image that the CI signed."""
-    image = stand.put(IMAGE)
-    sign_v2(stand.registry, sigstore.identity(CI), image.digest)
-    return image
-
-
-@pytest.fixture
-def extract_by(stand: ImageStand, sigstore: PrivateSigstore, tmp_path: Path):
-    """Extracts an image by a policy that lets the CI sign."""
-
-    async def extract_by(image: Reference, name: str = "acme", **policy) -> ExtractionResult:
-        policies = policies_of(sigstore, tmp_path / "policies", subject=CI, name=name, **policy)
-        done = await extract(stand.registry, ExtractionRequest(image=image, base=stand.base, policies=policies))
-        assert done.record.policy_digest.startswith(policies.digest)
-        return done
-
-    return extract_by
+async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: HostileRegistry, base: Path) -> None:
+    first = put_layers(hostile_registry, [HELLO])
+    await extract(hostile_registry, unsigned(first.with_tag("v1"), base))
+    second = put_layers(hostile_registry, [archive(file("io.triton.cache/K/new.json"))])
+    assert (await extract(hostile_registry, unsigned(first.with_tag("v1"), base))).place.digest == second.digest
+    assert len(visible(base)) == 2
 
 
 @pytest.mark.parametrize("sign", ["v2", "v3"])
-async def test_a_signed_image_is_extracted_and_the_record_says_who_signed(stand, sigstore, extract_by, sign) -> None:
-    image = stand.put(IMAGE)
+async def test_a_signed_image_is_extracted_and_the_record_says_who_signed(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore, sign: str
+) -> None:
+    artifact = image_of([(gzip.compress(HELLO), GZIP)])
+    image = put(hostile_registry, artifact)
     if sign == "v2":
-        sign_v2(stand.registry, sigstore.identity(CI), image.digest)
+        sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
     else:
-        sign_v3(stand.registry, sigstore.identity(CI), IMAGE)
-    assert CI in (await extract_by(image)).record.signatures[0]
+        sign_v3(hostile_registry, sigstore.identity(CI), artifact)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    done = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
+    assert done.record.policy_digest.startswith(policies.digest)
+    assert CI in done.record.signatures[0]
 
 
 async def test_what_the_policy_refuses_is_not_written_and_its_layers_are_not_fetched(
-    stand, sigstore, extract_by
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
-    image = stand.put(IMAGE)
-    sign_v2(stand.registry, sigstore.identity(OTHER), image.digest)
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    sign_v2(hostile_registry, sigstore.identity(OTHER), image.digest)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError) as caught:
-        await extract_by(image)
+        await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
     assert [each.reason for each in caught.value.failures] == [RejectionReason.IDENTITY_MISMATCH]
-    assert len(stand.registry.received("GET", BLOBS)) == 1  # the signature's
-    assert not stand.base.exists()
+    assert len(hostile_registry.received("GET", BLOBS)) == 1  # the signature's
+    assert not base.exists()
 
 
-async def test_another_policy_is_asked_anew_and_the_files_stay(stand: ImageStand, signed, extract_by) -> None:
-    done = await extract_by(signed)
-    stand.registry.requests.clear()
+async def test_another_policy_is_asked_anew_and_the_files_stay(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    first = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    done = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=first))
+    hostile_registry.requests.clear()
+    second = policies_of(sigstore, tmp_path / "policies", subject=CI, name="second")
     inode = (done.place.cache / "K/k.json").stat().st_ino
-    again = await extract_by(signed, "second")
+    again = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=second))
     assert not again.fresh
     assert again.record.policy_digest != done.record.policy_digest
     assert read_completed(done.place) == again.record
     assert (done.place.cache / "K/k.json").stat().st_ino == inode
-    layer = json.loads(IMAGE.manifest)["layers"][0]["digest"]
-    assert stand.registry.received("GET", f".*/blobs/{layer}") == []
+    layer = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
+    assert hostile_registry.received("GET", f".*/blobs/{layer}") == []
 
 
-async def test_a_cache_that_is_there_is_refused_by_a_policy_it_does_not_satisfy(stand: ImageStand, extract_by) -> None:
-    image = stand.put(IMAGE)
-    done = await stand.extract(image)
+async def test_a_cache_that_is_there_is_refused_by_a_policy_it_does_not_satisfy(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    done = await extract(hostile_registry, unsigned(image, base))
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError):
-        await extract_by(image)
+        await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
     assert read_completed(done.place) == done.record
 
 
-async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(stand: ImageStand, signed, extract_by) -> None:
-    first = await extract_by(signed)
-    stand.registry.requests.clear()
-    assert (await stand.extract(signed)).record == first.record
-    assert stand.registry.requests == []
-    assert (await stand.extract(signed.with_tag("v1"))).record == first.record
+async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    first = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
+    hostile_registry.requests.clear()
+    assert (await extract(hostile_registry, unsigned(image, base))).record == first.record
+    assert hostile_registry.requests == []
+    by_tag = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
+    assert by_tag.record == first.record
 
 
-async def test_what_one_name_was_signed_for_does_not_count_for_another_name(signed, extract_by) -> None:
-    await extract_by(signed, images=(signed.name,))
+async def test_what_one_name_was_signed_for_does_not_count_for_another_name(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI, images=(image.name,))
+    await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
+    elsewhere = replace(image, repository="team/other")
     with pytest.raises(UnverifiedError) as caught:
-        await extract_by(replace(signed, repository="team/other"), images=(signed.name,))
+        await extract(hostile_registry, ExtractionRequest(image=elsewhere, base=base, policies=policies))
     assert caught.value.reason is RejectionReason.NOT_COVERED

@@ -91,6 +91,11 @@ async def test_a_time_of_0_is_asked_always(stand: Stand, given: dict) -> None:
     assert await stand.asks(stand.request(0, **given))
 
 
+async def test_a_look_at_the_registry_begins_the_time_anew(stand: Stand) -> None:
+    assert await stand.asks(stand.request(DAY + 1))
+    assert not await stand.asks(stand.request(2 * DAY - 2))
+
+
 async def test_a_signature_that_was_taken_back_counts_no_longer_than_that(stand: Stand) -> None:
     stand.registry.on("GET", r".*/(referrers/.*|manifests/sha256-.*)", misbehaviour.failing(404))
     assert not await stand.asks(stand.request(DAY - 2))
@@ -107,10 +112,8 @@ async def test_a_record_without_a_time_is_asked_anew(stand: Stand) -> None:
         assert await stand.asks(stand.request(1))
 
 
-async def test_a_look_at_the_registry_begins_the_time_anew(stand: Stand) -> None:
+async def test_who_asks_for_no_signature_does_not_wait_for_one(stand: Stand) -> None:
     assert not await stand.asks(unsigned(stand.image, stand.folder / "caches"))
-    assert await stand.asks(stand.request(DAY + 1))
-    assert not await stand.asks(stand.request(2 * DAY - 2))
 
 
 async def test_other_policies_are_asked_without_the_registry(stand: Stand) -> None:
@@ -150,7 +153,15 @@ async def test_what_the_kept_signatures_do_not_satisfy_is_asked_of_the_registry(
     assert await stand.asks(request)
     # What was found then is kept from then on.
     again = await judge_again(stand.request(90, policies=stand.policy(somebody, "newer")))
+    assert again is not None
     assert somebody in again.record.signatures[0]
+
+
+async def test_an_image_that_no_policy_covers_is_refused_without_the_registry(stand: Stand) -> None:
+    policies = policies_of(stand.sigstore, stand.folder / "policies", subject=CI, images=("quay.io/other/*",))
+    with pytest.raises(UnverifiedError) as caught:
+        await judge_again(stand.request(60, policies=policies))
+    assert caught.value.reason is RejectionReason.NOT_COVERED
 
 
 async def test_only_the_registry_tells_of_what_is_old_gone_or_not_there(stand: Stand) -> None:
@@ -183,11 +194,7 @@ async def test_signatures_of_another_image_do_not_help(stand: Stand, tmp_path: P
     assert caught.value.reason is RejectionReason.SUBJECT_MISMATCH
 
 
-async def test_cards_and_coverage_are_judged_without_the_registry(stand: Stand) -> None:
+async def test_cards_are_judged_as_well(stand: Stand) -> None:
     node = await resolve_cards(("cuda:90",), None, None)
     with pytest.raises(CacheError, match="fits none of the cards"):
         await judge_again(stand.request(60, node=node))
-    policies = policies_of(stand.sigstore, stand.folder / "policies", subject=CI, images=("quay.io/other/*",))
-    with pytest.raises(UnverifiedError) as caught:
-        await judge_again(stand.request(60, policies=policies))
-    assert caught.value.reason is RejectionReason.NOT_COVERED

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hand_made_archives import archive, file
 from registries.hostile import HostileRegistry
-from served_images import HELLO, ImageStand, extract, files_of, put_layers, unsigned
+from served_images import HELLO, extract, files_of, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction import read_completed
@@ -87,8 +87,10 @@ async def protected(registry: HostileRegistry, base: Path) -> Place:
 
 
 @pytest.mark.usefixtures("able")
-async def test_nobody_writes_a_protected_cache_and_everybody_reads_it(stand: ImageStand) -> None:
-    place = await protected(stand.registry, stand.base)
+async def test_nobody_writes_a_protected_cache_and_everybody_reads_it(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    place = await protected(hostile_registry, base)
     assert is_protected(place.cache)
     for name, attempt in attempts(place.cache).items():
         with pytest.raises(PermissionError):
@@ -97,15 +99,17 @@ async def test_nobody_writes_a_protected_cache_and_everybody_reads_it(stand: Ima
 
 
 @pytest.mark.usefixtures("able")
-async def test_protection_leaves_times_since_what_ninja_built_must_not_look_older(stand: ImageStand) -> None:
-    place = (await stand.extract(stand.put_layers([LAYER]))).place
+async def test_protection_leaves_times_since_what_ninja_built_must_not_look_older(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    place = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))).place
     os.utime(place.cache / "K/k.json", (1_000_000_000, 1_000_000_000))
     assert protect(place.cache).state is ProtectionState.PROTECTED
     assert (place.cache / "K/k.json").stat().st_mtime == 1_000_000_000
 
 
-async def test_without_being_asked_nothing_is_protected(stand: ImageStand) -> None:
-    place = (await stand.extract(stand.put_layers([LAYER]))).place
+async def test_without_being_asked_nothing_is_protected(hostile_registry: HostileRegistry, base: Path) -> None:
+    place = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))).place
     assert not is_protected(place.cache)
     for attempt in ("add", "write"):
         attempts(place.cache)[attempt]()
@@ -113,57 +117,66 @@ async def test_without_being_asked_nothing_is_protected(stand: ImageStand) -> No
 
 @pytest.mark.usefixtures("able")
 async def test_files_are_protected_before_anybody_can_see_them(
-    stand: ImageStand, monkeypatch: pytest.MonkeyPatch
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
     real = protection._set_immutable
 
     def look(path: Path, *, immutable: bool) -> None:
-        seen.append(stand.visible())
+        seen.append(visible(base))
         real(path, immutable=immutable)
 
     monkeypatch.setattr(protection, "_set_immutable", look)
-    place = await protected(stand.registry, stand.base)
+    place = await protected(hostile_registry, base)
     assert seen
     assert all(names == [place.partial.name] for names in seen)
 
 
 @pytest.mark.usefixtures("able")
-async def test_the_record_of_a_protected_cache_is_renewed_and_the_folder_replaced_without_it(stand: ImageStand) -> None:
-    place = await protected(stand.registry, stand.base)
+async def test_the_record_of_a_protected_cache_is_renewed(hostile_registry: HostileRegistry, base: Path) -> None:
+    place = await protected(hostile_registry, base)
     record = read_completed(place)
     assert record is not None
     write_record(place.folder, record)
     assert read_completed(place) == record
+
+
+@pytest.mark.usefixtures("able")
+async def test_a_protected_folder_that_is_not_whole_is_replaced(hostile_registry: HostileRegistry, base: Path) -> None:
+    place = await protected(hostile_registry, base)
     (place.folder / "complete.json").unlink()
-    assert read_completed(await protected(stand.registry, stand.base)) is not None
-    assert stand.visible() == [place.folder.name]
+    assert read_completed(await protected(hostile_registry, base)) is not None
+    assert visible(base) == [place.folder.name]
 
 
 # Files that are protected, the folder K, the cache's own: a kill before each step, and after all.
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("step", range(4))
 @pytest.mark.parametrize("work", ["protect", "unprotect"])
-async def test_what_a_kill_at_any_step_leaves_is_cleared(stand: ImageStand, step: int, work: str) -> None:
-    image = stand.put_layers([LAYER])
-    place = (await stand.extract(image, protect=work == "unprotect")).place
+async def test_what_a_kill_at_any_step_leaves_is_cleared(
+    hostile_registry: HostileRegistry, base: Path, step: int, work: str
+) -> None:
+    image = put_layers(hostile_registry, [LAYER])
+    place = (await extract(hostile_registry, unsigned(image, base, protect=work == "unprotect"))).place
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(place.cache), str(step), work], check=False, capture_output=True
     )
     assert killed.returncode == -9, killed.stderr
     assert not is_protected(place.cache) or (work, step) == ("unprotect", 0), "the folder's own flag stands for all"
     place.folder.rename(place.partial)
-    again = await stand.extract(image, protect=True)
+    again = await extract(hostile_registry, unsigned(image, base, protect=True))
     assert again.fresh
     assert is_protected(place.cache)
-    assert stand.visible() == [place.folder.name]
+    assert visible(base) == [place.folder.name]
 
 
 @pytest.mark.usefixtures("able")
-async def test_what_others_left_protected_is_cleared_by_the_next_extraction(stand: ImageStand) -> None:
-    other = (await stand.extract(stand.put_layers([LAYER]), protect=True)).place
+async def test_what_others_left_protected_is_cleared_by_the_next_extraction(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    other = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base, protect=True))).place
     other.folder.rename(other.partial)
-    await stand.extract(stand.put_layers([HELLO]))
+    await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO]), base))
     assert not other.partial.exists()
 
 
@@ -177,7 +190,8 @@ async def test_what_others_left_protected_is_cleared_by_the_next_extraction(stan
     ],
 )
 async def test_where_it_is_not_possible_the_cache_is_extracted_and_the_reason_is_known(
-    stand: ImageStand,
+    hostile_registry: HostileRegistry,
+    base: Path,
     monkeypatch: pytest.MonkeyPatch,
     refusal: tuple[int, ProtectionState, str],
 ) -> None:
@@ -187,7 +201,7 @@ async def test_where_it_is_not_possible_the_cache_is_extracted_and_the_reason_is
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(protection.fcntl, "ioctl", refuse_flags(refuse))
-    place = await protected(stand.registry, stand.base)
+    place = await protected(hostile_registry, base)
     assert not is_protected(place.cache)
     assert read_completed(place) is not None
     found = protect(place.cache)
@@ -204,9 +218,9 @@ def refuse_flags(refuse: Callable[..., None], real: Callable[..., Any] = fcntl.i
 
 @pytest.mark.usefixtures("able")
 async def test_whoever_may_not_delete_protected_files_is_told_what_to_do(
-    stand: ImageStand, monkeypatch: pytest.MonkeyPatch
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = await protected(stand.registry, stand.base)
+    place = await protected(hostile_registry, base)
     (place.folder / "complete.json").unlink()
     place.folder.rename(place.partial)
 
@@ -215,4 +229,4 @@ async def test_whoever_may_not_delete_protected_files_is_told_what_to_do(
 
     monkeypatch.setattr(protection.fcntl, "ioctl", refuse_flags(refuse))
     with pytest.raises(CacheError, match="its files are protected; delete it with CAP_LINUX_IMMUTABLE"):
-        await stand.extract(stand.put_layers([LAYER]))
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))

@@ -30,17 +30,14 @@ def no_thread_is_left():
     assert left == []
 
 
-async def test_the_thread_sees_every_chunk_in_order_or_the_error_of_the_stream() -> None:
+async def test_the_thread_sees_every_chunk_in_order() -> None:
     chunks = [bytes([number]) for number in range(100)]
     assert await run_in_thread(stream(*chunks), b"".join) == b"".join(chunks)
+
+
+async def test_an_error_of_the_stream_goes_before_the_one_it_causes() -> None:
     with pytest.raises(RegistryError, match="broke off"):
         await run_in_thread(stream(b"x", error=RegistryError("it broke off")), list)
-
-    def work() -> None:
-        raise CacheError("no")
-
-    with pytest.raises(CacheError, match="no"):
-        await run_to_completion(work)
 
 
 async def test_an_error_of_the_work_ends_the_stream() -> None:
@@ -165,6 +162,14 @@ async def test_a_thread_is_waited_for_however_often_that_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended
+
+
+async def test_what_a_thread_raises_comes_back() -> None:
+    def work() -> None:
+        raise CacheError("no")
+
+    with pytest.raises(CacheError, match="no"):
+        await run_to_completion(work)
 
 
 async def test_many_streams_at_once_do_not_take_the_threads_that_their_chunks_need() -> None:

@@ -41,8 +41,11 @@ def test_a_triton_kernel_tells_its_target_and_its_compiler(tmp_path: Path) -> No
     assert cache.targets == (Target("hip", "gfx90a", 64),)
 
 
-def test_kernels_of_one_target_are_one_with_the_newest_ptx_that_any_needs(tmp_path: Path) -> None:
+def test_a_number_as_architecture_is_read_as_text(tmp_path: Path) -> None:
     assert _read(cuda_kernel(tmp_path)).targets == (Target("cuda", "75", 32),)
+
+
+def test_kernels_of_one_target_are_one_with_the_newest_ptx_that_any_needs(tmp_path: Path) -> None:
     cuda_kernel(tmp_path, key="A", ptx_version=82)
     cuda_kernel(tmp_path, key="B", ptx_version=84)
     cuda_kernel(tmp_path, key="C", ptx_version=None)
@@ -110,10 +113,16 @@ def test_pieces_that_are_folders_are_unpacked(tmp_path: Path) -> None:
     assert piece.cache_save_format == "unpacked"
 
 
-def test_hardware_of_pieces_is_what_their_builder_says_for_their_backend(tmp_path: Path) -> None:
+def test_what_pieces_do_not_tell_of_their_hardware_stays_unknown(tmp_path: Path) -> None:
     assert _read(vllm_binary(tmp_path)).targets == (Target("cuda", None, 32, None, "12.9"),)
+
+
+def test_who_built_pieces_may_say_for_which_hardware(tmp_path: Path) -> None:
     cache = _read(vllm_binary(tmp_path), built_for=Target("cuda", "90", 32))
     assert cache.targets == (Target("cuda", "sm_90", 32, None, "12.9"),)
+
+
+def test_hardware_of_another_backend_than_the_pieces_say_is_not_taken(tmp_path: Path) -> None:
     cache = _read(vllm_binary(tmp_path), built_for=Target("hip", "gfx942", 64))
     assert cache.targets == (Target("cuda", None, 32, None, "12.9"),)
 

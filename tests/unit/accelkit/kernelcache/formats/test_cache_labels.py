@@ -146,18 +146,22 @@ def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
     assert read.gpu_product == "NVIDIA H100 80GB HBM3"
 
 
-def test_mcvs_labels_are_read_without_what_is_no_ptx_version() -> None:
+def test_mcvs_labels_are_read() -> None:
     read = read_labels(VLLM)
     assert (read.format, read.cache_formats, read.hashes) == ("vllm", ("binary",), ("d4ec7c2a7d", "edf531ca35"))
     assert read.mounts == MountPlan(
         "VLLM_CACHE_ROOT", "/tmp/vllm", (Mount("torch_compile_cache", "/tmp/vllm/torch_compile_cache"),)
     )
+
+
+def test_a_drivers_version_in_place_of_a_ptx_version_says_nothing() -> None:
     assert read_labels(VLLM).targets == (Target("cuda", "sm_75", 32, None, "12.9"),)
 
 
 def test_split_captures_are_read_with_their_extra_mounts() -> None:
     read = read_labels({**VLLM, "io.kserve.km/cache-mounts": EXTRA, "io.kserve.km/split-cache-capture": "true"})
     assert read.split_capture
+    assert read.mounts is not None
     assert read.mounts.mounts[1:] == (Mount("triton", "/tmp/triton", "TRITON_CACHE_DIR", writable=True),)
 
 
@@ -174,12 +178,18 @@ def test_habanas_root_ends_before_its_settings() -> None:
     assert read.targets == (Target("hpu"),)
 
 
-def test_targets_that_nobody_knew_are_none() -> None:
+def test_a_summary_of_null_has_no_targets() -> None:
     assert read_labels({"cache.vllm.image/summary": "null"}).targets == ()
-    summary = '{"targets":[{"backend":"hip","arch":"Unknown architecture","warp_size":64}]}'
-    assert read_labels({"cache.triton.image/summary": summary}).targets == (Target("hip", None, 64),)
+
+
+def test_the_oldest_images_tell_their_target_in_single_labels() -> None:
     oldest = {"cache.triton.image/backend": "hip", "cache.triton.image/arch": "gfx90a", "cache.triton.image/hash": "x"}
     assert read_labels(oldest) == ImageLabels(format="triton", targets=(Target("hip", "gfx90a"),))
+
+
+def test_an_architecture_that_mcv_did_not_know_is_unknown() -> None:
+    summary = '{"targets":[{"backend":"hip","arch":"Unknown architecture","warp_size":64}]}'
+    assert read_labels({"cache.triton.image/summary": summary}).targets == (Target("hip", None, 64),)
 
 
 @pytest.mark.parametrize("title", ["t" * 129, "\x1b[31m"])

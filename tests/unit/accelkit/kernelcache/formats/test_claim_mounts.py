@@ -63,23 +63,23 @@ def test_each_tree_of_a_split_capture_has_its_path_and_its_variable() -> None:
     assert [each.value for each in mounts] == ["/cache", *(each.path if each.variable else "" for each in mounts[1:])]
 
 
-def test_a_tree_of_triton_is_named_by_its_variable_beside_or_within_the_root() -> None:
+def test_tritons_folder_is_named_beside_the_root_of_vllm() -> None:
     assert list_variables(read_labels(VLLM), "/cache") == {
         "VLLM_CACHE_ROOT": "/cache",
         "TRITON_CACHE_DIR": "/cache/triton",
     }
+
+
+def test_a_captured_tree_of_triton_is_what_its_variable_names() -> None:
     variables = list_variables(read_labels(split(*TREES)), "/cache")
     assert variables["TRITON_CACHE_DIR"] == "/tmp/triton"
     assert [name for name in variables if name.startswith("VLLM_")] == ["VLLM_CACHE_ROOT"]
 
 
-def test_formats_without_labels_of_mounts_are_mounted_whole() -> None:
+def test_triton_has_no_labels_of_mounts_and_one_variable() -> None:
     labels = read_labels({"cache.triton.image/summary": '{"targets":[]}'})
     assert find_capture_path(labels) is None
     assert list_mounts(labels, "/cache") == (ClaimMount("", "/cache", "TRITON_CACHE_DIR", "/cache"),)
-    labels = read_labels({"io.kserve.km/cache-type": "jax-persistent"})
-    assert list_mounts(labels, "/cache") == (ClaimMount("", "/cache"),)
-    assert list_variables(labels, "/cache") == {}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,12 @@ def test_habanas_settings_stay_with_another_path(label: dict[str, str], value: s
     assert list_mounts(labels, "/cache") == (
         ClaimMount("", "/cache", "PT_HPU_RECIPE_CACHE_CONFIG", value, writable=True),
     )
+
+
+def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
+    labels = read_labels({"io.kserve.km/cache-type": "jax-persistent"})
+    assert list_mounts(labels, "/cache") == (ClaimMount("", "/cache"),)
+    assert list_variables(labels, "/cache") == {}
 
 
 @pytest.mark.parametrize(

@@ -48,17 +48,20 @@ def test_nothing_but_the_paths_changes() -> None:
     assert relocated(document.encode()) == wanted.replace("/a/b/", "/cache/").encode()
 
 
-def test_what_is_right_already_stays_to_the_letter() -> None:
+def test_a_list_that_is_right_already_stays_to_the_letter() -> None:
     document = b'{1: ("/cache/' + PIECE.encode() + b"\", '')}"
     assert relocated(document) == document
-    document = written({0: ("h", "/tmp/torchinductor_root/x.py")})
-    assert relocated(document, kept="/tmp/torchinductor_root") == document
 
 
 def test_the_longest_end_that_the_cache_holds_counts() -> None:
     document = written({0: ("h", "/build/a/x.py")})
     assert b"/cache/build/a/x.py" in relocated(document, held={"x.py", "a/x.py", "build/a/x.py"})
     assert b"'/cache/a/x.py'" in relocated(document, held={"x.py", "a/x.py"})
+
+
+def test_a_tree_that_is_mounted_where_it_was_stays() -> None:
+    document = written({0: ("h", "/tmp/torchinductor_root/x.py")})
+    assert relocated(document, kept="/tmp/torchinductor_root") == document
 
 
 def test_what_the_cache_does_not_have_is_refused() -> None:

@@ -24,11 +24,17 @@ def _moved(document: bytes) -> dict[str, str]:
     return json.loads(relocate(document, folder_in_mount=KEY))["child_paths"]
 
 
-def test_children_move_to_the_folder_and_keep_their_names() -> None:
+def test_every_child_moves_to_the_folder_and_keeps_its_name() -> None:
     document = _group({"k.ttir": "/opt/build/.triton/cache/KEY/k.ttir", "k.cubin": "relative/k.cubin"})
     assert _moved(document) == {"k.ttir": f"{KEY}/k.ttir", "k.cubin": f"{KEY}/k.cubin"}
+
+
+def test_moving_twice_is_moving_once() -> None:
     once = relocate(_group({"k.json": "/a/k.json"}), folder_in_mount=KEY)
     assert relocate(once, folder_in_mount=KEY) == once
+
+
+def test_names_alone_are_right_anywhere() -> None:
     document = _group(["k.json", "k.ttir"])
     assert relocate(document, folder_in_mount=KEY) == document
 

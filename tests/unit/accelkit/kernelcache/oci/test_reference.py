@@ -92,17 +92,26 @@ def test_what_is_no_name_is_refused_in_one_short_sentence(text):
     assert len(str(refused.value)) < 1200
 
 
-def test_the_longest_name_is_taken_with_the_library_before_it():
+def test_the_longest_name_is_taken():
     assert parse_reference("r.io/" + "a" * 250).repository == "a" * 250
+
+
+def test_the_library_counts_towards_the_length_of_a_name():
     with pytest.raises(CacheError, match="longer than 255"):
         parse_reference("a" * 240)
 
 
-def test_a_digest_decides_over_a_tag_and_may_be_required():
+def test_a_digest_decides_over_a_tag():
     assert parse_reference(f"r.io/app:v1@{DIGEST}").version == DIGEST
+
+
+def test_a_digest_that_is_required_and_missing_is_an_error():
     assert parse_reference(f"r.io/app@{DIGEST}").require_digest() == DIGEST
     with pytest.raises(CacheError, match="names no digest"):
         parse_reference("r.io/app:v1").require_digest()
+
+
+def test_a_reference_can_be_pinned_and_tagged_anew():
     reference = parse_reference("r.io/app:v1")
     assert str(reference.with_digest(DIGEST)) == f"r.io/app:v1@{DIGEST}"
     assert str(reference.with_digest(DIGEST).with_tag("v2")) == "r.io/app:v2"

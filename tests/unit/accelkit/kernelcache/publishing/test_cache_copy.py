@@ -29,7 +29,7 @@ from served_images import (
 )
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult
+from accelkit.kernelcache.extraction import ExtractionRequest
 from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
@@ -53,101 +53,96 @@ def other() -> Iterator[HostileRegistry]:
         yield registry
 
 
-class Copying:
-    """A registry with images to copy, and a policy that judges them where they arrive."""
-
-    def __init__(self, source: HostileRegistry, sigstore: PrivateSigstore, folder: Path) -> None:
-        self.source, self._signer, self._folder = source, sigstore.identity(CI), folder
-        self.policies = policies_of(sigstore, folder / "policies", subject=CI)
-
-    def put(self, artifact: Artifact = IMAGE, tag: str | None = "v1") -> Reference:
-        return put(self.source, artifact, tag)
-
-    def sign(self, artifact: Artifact = IMAGE, form: str = "v2") -> Artifact | None:
-        if form == "v2":
-            return sign_v2(self.source, self._signer, artifact.digest)
-        return sign_v3(self.source, self._signer, artifact)
-
-    async def copy(
-        self, target: HostileRegistry, image: Reference, *, tag: str = "v1", digest: str | None = None, **how: bool
-    ) -> CopyResult:
-        async with client_of(self.source) as reading, client_of(target) as writing:
-            return await copy_image(reading, image, writing, Reference(target.host, "mirror/app", tag, digest), **how)
-
-    async def extract(self, target: HostileRegistry, digest: str) -> ExtractionResult:
-        """Extract what arrived, as far as the policy allows."""
-        image = Reference(target.host, "mirror/app", None, digest)
-        order = ExtractionRequest(image=image, base=self._folder / "out", policies=self.policies)
-        return await extract(target, order)
+async def copy(
+    source: HostileRegistry, target: HostileRegistry, image: Reference, *, tag: str = "v1", signatures: bool = True
+) -> CopyResult:
+    async with client_of(source) as reading, client_of(target) as writing:
+        where = Reference(target.host, "mirror/app", tag)
+        return await copy_image(reading, image, writing, where, signatures=signatures)
 
 
-@pytest.fixture
-def copying(hostile_registry: HostileRegistry, sigstore: PrivateSigstore, tmp_path: Path) -> Copying:
-    return Copying(hostile_registry, sigstore, tmp_path)
+def at(registry: HostileRegistry, digest: str) -> Reference:
+    return Reference(registry.host, "mirror/app", None, digest)
 
 
-async def test_an_image_arrives_byte_for_byte_and_its_blobs_once(copying, other) -> None:
-    image = copying.put()
-    done = await copying.copy(other, image)
+async def test_an_image_arrives_byte_for_byte(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+    done = await copy(hostile_registry, other, put(hostile_registry, IMAGE))
     assert done == CopyResult(IMAGE.digest, sum(map(len, IMAGE.blobs)), manifests=1)
     assert other.honest.manifest("mirror/app", "v1") == IMAGE.manifest
     assert [other.honest.blob("mirror/app", digest_of(blob)) for blob in IMAGE.blobs] == list(IMAGE.blobs)
-    copying.source.requests.clear()
-    assert (await copying.copy(other, image)).uploaded_bytes == 0
-    assert copying.source.received("GET", ".*/blobs/.*") == []
 
 
-@pytest.mark.parametrize("form", ["v2", "v3"])
-async def test_signatures_hold_at_the_target(copying, target, form: str) -> None:
-    image = copying.put()
-    copying.sign(form=form)
-    assert (await copying.copy(target, image)).signatures == 1
-    assert files_of((await copying.extract(target, image.digest)).place.cache) == {"K/k.json": b"{}"}
+@pytest.mark.parametrize("sign", ["v2", "v3"])
+async def test_signatures_hold_at_the_target(
+    hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore, sign: str
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    if sign == "v2":
+        sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    else:
+        sign_v3(hostile_registry, sigstore.identity(CI), IMAGE)
+    assert (await copy(hostile_registry, target, image)).signatures == 1
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    done = await extract(
+        target, ExtractionRequest(image=at(target, image.digest), base=tmp_path / "out", policies=policies)
+    )
+    assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
-async def test_without_signatures_none_is_asked_for(copying, other) -> None:
-    image = copying.put()
-    copying.sign()
-    await copying.copy(other, image, signatures=False)
-    assert copying.source.received("GET", r".*/(referrers/.*|manifests/.*\.sig)") == []
+async def test_without_signatures_none_is_asked_for(
+    hostile_registry: HostileRegistry, other: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    await copy(hostile_registry, other, image, signatures=False)
+    assert hostile_registry.received("GET", r".*/(referrers/.*|manifests/.*\.sig)") == []
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError):
-        await copying.extract(other, image.digest)
+        await extract(other, ExtractionRequest(image=at(other, image.digest), base=tmp_path / "out", policies=policies))
 
 
-async def test_bundles_that_only_the_fallback_tag_lists_come_along(copying, target) -> None:
-    with HostileRegistry(referrers=False) as copying.source:
-        image, bundle = copying.put(), copying.sign(form="v3")
-        copying.put(fallback_index([bundle]), fallback_tag(IMAGE.digest))
-        assert (await copying.copy(target, image)).signatures == 1
+async def test_bundles_that_only_the_fallback_tag_lists_come_along(
+    target: HostileRegistry, sigstore: PrivateSigstore
+) -> None:
+    with HostileRegistry(referrers=False) as source:
+        image = put(source, IMAGE)
+        bundle = sign_v3(source, sigstore.identity(CI), IMAGE)
+        put(source, fallback_index([bundle]), fallback_tag(IMAGE.digest))
+        assert (await copy(source, target, image)).signatures == 1
     assert target.honest.manifest("mirror/app", bundle.digest) == bundle.manifest
 
 
-async def test_the_fallback_tag_of_the_target_keeps_what_it_listed(copying) -> None:
-    image = copying.put()
-    bundles = [copying.sign(form="v3") for _ in range(2)]
+async def test_the_fallback_tag_of_the_target_keeps_what_it_listed(
+    hostile_registry: HostileRegistry, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    bundles = [sign_v3(hostile_registry, sigstore.identity(CI), IMAGE) for _ in range(2)]
     there = bundle_referrer(b"{}", IMAGE)
     with HostileRegistry(referrers=False) as target:
         tag = fallback_tag(IMAGE.digest)
         target.put_manifest("mirror/app", tag, fallback_index([there]).manifest, fallback_index([]).media_type)
         for _ in range(2):
-            await copying.copy(target, image)
+            await copy(hostile_registry, target, image)
         listed = json.loads(target.honest.manifest("mirror/app", tag) or b"")["manifests"]
     assert sorted(each["digest"] for each in listed) == sorted(each.digest for each in (there, *bundles))
     assert {each["artifactType"] for each in listed} == {"application/vnd.dev.sigstore.bundle.v0.3+json"}
 
 
-async def test_referrers_that_sign_nothing_stay(copying, other) -> None:
-    image, sbom = copying.put(), bundle_referrer(b"{}", IMAGE, artifact_type=SBOM)
-    copying.put(sbom, None)
-    assert (await copying.copy(other, image)).signatures == 0
+async def test_referrers_that_sign_nothing_stay(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+    image = put(hostile_registry, IMAGE)
+    sbom = bundle_referrer(b"{}", IMAGE, artifact_type=SBOM)
+    put(hostile_registry, sbom, None)
+    assert (await copy(hostile_registry, other, image)).signatures == 0
     assert other.honest.manifest("mirror/app", sbom.digest) is None
 
 
-async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the_tag_waits(copying, other) -> None:
-    image = copying.put()
-    copying.source.on("GET", ".*/referrers/.*", misbehaviour.answering(200, b"[]"))
+async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the_tag_waits(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    hostile_registry.on("GET", ".*/referrers/.*", misbehaviour.answering(200, b"[]"))
     with pytest.raises(CacheError, match="the image was copied, but what signs it cannot be listed"):
-        await copying.copy(other, image)
+        await copy(hostile_registry, other, image)
     assert other.honest.manifest("mirror/app", IMAGE.digest) == IMAGE.manifest
     assert other.honest.manifest("mirror/app", "v1") is None
 
@@ -158,97 +153,134 @@ def members() -> tuple[list[Artifact], Artifact]:
     return images, index_of(*zip(images, platforms, strict=True))
 
 
-async def test_an_index_arrives_with_its_members(copying, target) -> None:
+async def test_an_index_arrives_with_its_members(
+    hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore
+) -> None:
     images, index = members()
     for each in images:
-        copying.put(each, None)
-    named = copying.put(index)
-    copying.sign(index)
-    done = await copying.copy(target, named)
+        put(hostile_registry, each, None)
+    named = put(hostile_registry, index)
+    sign_v2(hostile_registry, sigstore.identity(CI), index.digest)
+    done = await copy(hostile_registry, target, named)
     assert (done.manifests, done.signatures) == (4, 1)
     for each in (*images, index):
         assert target.honest.manifest("mirror/app", each.digest) == each.manifest
-    await copying.extract(target, index.digest)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    await extract(target, ExtractionRequest(image=at(target, index.digest), base=tmp_path / "out", policies=policies))
 
 
-@pytest.mark.parametrize("form", ["v2", "v3"])
-async def test_signatures_of_members_come_along(copying, target, form: str) -> None:
+@pytest.mark.parametrize("sign", ["v2", "v3"])
+async def test_signatures_of_members_come_along(
+    hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore, sign: str
+) -> None:
     images, index = members()
     nested = index_of((index, None), (images[0], None))
     for each in (*images, index):
-        copying.put(each, None)
+        put(hostile_registry, each, None)
     for each in images:
-        copying.sign(each, form)
-    assert (await copying.copy(target, copying.put(nested))).signatures == 2
-    assert (await copying.extract(target, images[0].digest)).fresh
+        if sign == "v2":
+            sign_v2(hostile_registry, sigstore.identity(CI), each.digest)
+        else:
+            sign_v3(hostile_registry, sigstore.identity(CI), each)
+    assert (await copy(hostile_registry, target, put(hostile_registry, nested))).signatures == 2
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
+    done = await extract(
+        target, ExtractionRequest(image=at(target, images[0].digest), base=tmp_path / "out", policies=policies)
+    )
+    assert done.fresh
 
 
-async def test_an_index_without_a_member_does_not_arrive(copying, other) -> None:
+async def test_an_index_without_a_member_does_not_arrive(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
     images, index = members()
-    copying.put(images[0], None)
+    put(hostile_registry, images[0], None)
     with pytest.raises(RegistryError):
-        await copying.copy(other, copying.put(index))
+        await copy(hostile_registry, other, put(hostile_registry, index))
     assert other.honest.manifest("mirror/app", "v1") is None
 
 
-async def test_indexes_within_indexes_come_to_an_end(copying, other, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_indexes_within_indexes_come_to_an_end(
+    hostile_registry: HostileRegistry, other: HostileRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("accelkit.kernelcache.publishing.copy.MAX_MANIFESTS", 20)
     inner = IMAGE
     for _ in range(25):
-        copying.put(inner, None)
+        put(hostile_registry, inner, None)
         inner = index_of((inner, None))
     with pytest.raises(CacheError, match="more than 20 manifests"):
-        await copying.copy(other, copying.put(inner))
+        await copy(hostile_registry, other, put(hostile_registry, inner))
     assert other.received("PUT", ".*") == []
 
 
-async def test_within_one_registry_blobs_are_mounted(copying) -> None:
-    assert (await copying.copy(copying.source, copying.put())).uploaded_bytes == 0
-    assert copying.source.received("GET", ".*/blobs/.*") == []
-    mounts = [each.query for each in copying.source.received("POST", ".*/blobs/uploads/")]
+async def test_within_one_registry_blobs_are_mounted(hostile_registry: HostileRegistry) -> None:
+    image = put(hostile_registry, IMAGE)
+    assert (await copy(hostile_registry, hostile_registry, image)).uploaded_bytes == 0
+    assert hostile_registry.received("GET", ".*/blobs/.*") == []
+    mounts = [each.query for each in hostile_registry.received("POST", ".*/blobs/uploads/")]
     assert {(each["from"], each["mount"]) for each in mounts} == {(REPOSITORY, digest_of(blob)) for blob in IMAGE.blobs}
 
 
-async def test_a_registry_that_does_not_mount_gets_the_bytes(copying) -> None:
-    image = copying.put()
-    copying.source.on("POST", ".*/blobs/uploads/", forgetting_mounts)
-    assert (await copying.copy(copying.source, image)).uploaded_bytes == sum(map(len, IMAGE.blobs))
-    assert copying.source.honest.manifest("mirror/app", "v1") == IMAGE.manifest
+async def test_a_registry_that_does_not_mount_gets_the_bytes(hostile_registry: HostileRegistry) -> None:
+    image = put(hostile_registry, IMAGE)
+    hostile_registry.on("POST", ".*/blobs/uploads/", forgetting_mounts)
+    assert (await copy(hostile_registry, hostile_registry, image)).uploaded_bytes == sum(map(len, IMAGE.blobs))
+    assert hostile_registry.honest.manifest("mirror/app", "v1") == IMAGE.manifest
 
 
 async def forgetting_mounts(request):
     return await request.app[HONEST].answer(request.clone(rel_url=request.rel_url.with_query({})))
 
 
-async def test_an_interrupted_source_is_resumed(copying, other) -> None:
+async def test_a_second_copy_sends_no_blob(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+    image = put(hostile_registry, IMAGE)
+    await copy(hostile_registry, other, image)
+    hostile_registry.requests.clear()
+    assert (await copy(hostile_registry, other, image)).uploaded_bytes == 0
+    assert hostile_registry.received("GET", ".*/blobs/.*") == []
+
+
+async def test_an_interrupted_source_is_resumed(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     body = HELLO + bytes(200_000)
-    image = copying.put(image_of([(body, PLAIN)]))
-    copying.source.on("GET", f".*/blobs/{digest_of(body)}", misbehaviour.cut_after(70_000))
-    await copying.copy(other, image)
+    big = image_of([(body, PLAIN)])
+    image = put(hostile_registry, big)
+    hostile_registry.on("GET", f".*/blobs/{digest_of(body)}", misbehaviour.cut_after(70_000))
+    await copy(hostile_registry, other, image)
     assert other.honest.blob("mirror/app", digest_of(body)) == body
-    last = copying.source.received("GET", f".*/blobs/{digest_of(body)}")[-1]
-    assert last.headers["Range"].startswith("bytes=70000-")
+    assert (
+        hostile_registry.received("GET", f".*/blobs/{digest_of(body)}")[-1].headers["Range"].startswith("bytes=70000-")
+    )
 
 
-async def test_what_the_source_changed_does_not_arrive(copying, other) -> None:
-    image, layer = copying.put(), IMAGE.blobs[1]
-    copying.source.on("GET", f".*/blobs/{digest_of(layer)}", misbehaviour.changed(bytes(len(layer))))
+async def test_what_the_source_changed_does_not_arrive(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    layer = IMAGE.blobs[1]
+    hostile_registry.on("GET", f".*/blobs/{digest_of(layer)}", misbehaviour.changed(bytes(len(layer))))
     with pytest.raises(RegistryError):
-        await copying.copy(other, image)
+        await copy(hostile_registry, other, image)
     assert other.honest.manifest("mirror/app", "v1") is None
     assert other.honest.blob("mirror/app", digest_of(layer)) is None
 
 
-async def test_a_target_without_a_tag_is_written_by_digest(copying, other) -> None:
-    image = copying.put()
-    await copying.copy(other, image, tag="")
+async def test_a_target_without_a_tag_is_written_by_digest(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    await copy(hostile_registry, other, image, tag="")
     assert other.honest.manifest("mirror/app", image.digest) == IMAGE.manifest
-    (written,) = other.received("PUT", ".*/manifests/.*")
-    assert written.path == f"/v2/mirror/app/manifests/{image.digest}"
+    assert [each.path for each in other.received("PUT", ".*/manifests/.*")] == [
+        f"/v2/mirror/app/manifests/{image.digest}"
+    ]
 
 
-async def test_a_target_with_another_digest_is_refused_and_nothing_is_written(copying, other) -> None:
-    image = copying.put()
-    with pytest.raises(CacheError, match="cannot be written as"):
-        await copying.copy(other, image, digest="sha256:" + "0" * 64)
+async def test_a_target_with_another_digest_is_refused_and_nothing_is_written(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    async with client_of(hostile_registry) as reading, client_of(other) as writing:
+        where = Reference(other.host, "mirror/app", "v1", "sha256:" + "0" * 64)
+        with pytest.raises(CacheError, match="cannot be written as"):
+            await copy_image(reading, image, writing, where)
     assert other.requests == []

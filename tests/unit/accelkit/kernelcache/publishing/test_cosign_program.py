@@ -83,10 +83,13 @@ def test_nothing_is_lent_where_there_is_no_login():
         assert environ == {}
 
 
-async def test_errors_of_cosign_are_told_in_its_words_once_and_without_warnings(called):
+async def test_its_own_words_are_told_when_it_fails(called):
     program, _ = called(deed="echo no such key >&2; exit 1")
     with pytest.raises(SignatureError, match="cosign sign failed: no such key"):
         await Cosign(program).sign(IMAGE)
+
+
+async def test_what_cosign_says_twice_is_told_once_and_without_its_warnings(called):
     words = (
         "echo WARNING: tags move; echo Error: signing: no such key; echo error during command execution: no such key"
     )

@@ -27,27 +27,23 @@ def registry(registry):
     return registry
 
 
-async def streamed(registry, *also, blob=None, **settings) -> bytes:
-    async with visiting(registry, *also, **settings) as client:
-        return b"".join([chunk async for chunk in client.stream_blob(at(registry), blob or descriptor(BODY))])
-
-
-async def refusal(registry, words, *also, **given) -> RegistryError:
-    with pytest.raises(RegistryError, match=words) as refused:
-        await streamed(registry, *also, **given)
-    return refused.value
+async def streamed(client, registry, blob=None) -> bytes:
+    return b"".join([chunk async for chunk in client.stream_blob(at(registry), blob or descriptor(BODY))])
 
 
 async def test_a_blob_is_streamed_and_read_whole(registry):
-    assert await streamed(registry) == BODY
     async with visiting(registry) as client:
+        assert await streamed(client, registry) == BODY
         assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
-async def test_a_blob_is_read_whole_within_its_limit_and_an_empty_one_without_a_request(registry):
+async def test_the_empty_blob_needs_no_request(registry):
     async with visiting(registry) as client:
         assert await client.read_blob(at(registry), descriptor(b""), limit=0) == b""
     assert registry.requests == []
+
+
+async def test_a_blob_over_the_limit_is_not_asked_for(registry):
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="at most 10 are read"):
             await client.read_blob(at(registry), descriptor(BODY), limit=10)
@@ -57,7 +53,8 @@ async def test_a_blob_is_read_whole_within_its_limit_and_an_empty_one_without_a_
 async def test_a_blob_that_breaks_off_is_resumed_and_each_byte_asked_once(registry):
     registry.on("GET", BLOBS, misbehaviour.cut_after(100_000))
     naps: list[float] = []
-    assert await streamed(registry, naps=naps) == BODY
+    async with visiting(registry, naps=naps) as client:
+        assert await streamed(client, registry) == BODY
     assert [each.headers.get("Range") for each in registry.requests] == [None, f"bytes=100000-{len(BODY) - 1}"]
     assert len(naps) == 1
 
@@ -65,7 +62,8 @@ async def test_a_blob_that_breaks_off_is_resumed_and_each_byte_asked_once(regist
 async def test_a_registry_that_ignores_ranges_gives_each_byte_once_all_the_same(registry):
     registry.on("GET", BLOBS, misbehaviour.ignoring_ranges())
     registry.on("GET", BLOBS, misbehaviour.cut_after(150_000))
-    assert await streamed(registry) == BODY
+    async with visiting(registry) as client:
+        assert await streamed(client, registry) == BODY
 
 
 @pytest.mark.parametrize(
@@ -75,12 +73,16 @@ async def test_a_registry_that_ignores_ranges_gives_each_byte_once_all_the_same(
 async def test_another_range_than_was_asked_for_is_refused(registry, said):
     registry.on("GET", BLOBS, misbehaviour.answering(206, BODY[100_000:], headers={"Content-Range": said}))
     registry.on("GET", BLOBS, misbehaviour.cut_after(100_000))
-    await refusal(registry, "another range")
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="another range"):
+            await streamed(client, registry)
 
 
 async def test_other_bytes_are_refused_at_the_end(registry):
     registry.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
-    await refusal(registry, "changed or damaged")
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="changed or damaged"):
+            await streamed(client, registry)
 
 
 async def test_a_longer_blob_is_refused_and_what_is_too_much_not_given_out(registry):
@@ -99,13 +101,18 @@ async def test_a_longer_blob_is_refused_and_what_is_too_much_not_given_out(regis
 
 async def test_a_shorter_blob_is_refused_as_shorter(registry):
     blob = Descriptor("", descriptor(BODY).digest, len(BODY) + 1)
-    await refusal(registry, "shorter than the 300001 bytes", blob=blob)
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="shorter than the 300001 bytes"):
+            await streamed(client, registry, blob)
 
 
 async def test_a_blob_that_gives_nothing_is_given_up(registry):
     registry.on("GET", BLOBS, misbehaviour.answering(200, b""))
     naps: list[float] = []
-    assert (await refusal(registry, "again and again: it ended early", naps=naps)).retryable
+    async with visiting(registry, naps=naps) as client:
+        with pytest.raises(RegistryError, match="again and again: it ended early") as refused:
+            await streamed(client, registry)
+    assert refused.value.retryable
     assert len(naps) == 4
 
 
@@ -115,7 +122,9 @@ async def test_a_blob_that_comes_in_crumbs_is_given_up(registry):
         return web.Response(status=honest.status, body=honest.body[:1], headers=_without_length(honest.headers))
 
     registry.on("GET", BLOBS, crumb)
-    await refusal(registry, "again and again")
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="again and again"):
+            await streamed(client, registry)
     assert len(registry.requests) == 33
 
 
@@ -125,7 +134,10 @@ def _without_length(headers):
 
 async def test_a_blob_that_comes_too_slowly_is_given_up(registry, monkeypatch):
     monkeypatch.setattr(blobs, "_GRACE_SECONDS", -1000)
-    assert (await refusal(registry, "too slowly")).retryable
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="too slowly") as refused:
+            await streamed(client, registry)
+    assert refused.value.retryable
 
 
 async def test_bytes_that_are_passed_over_take_time_as_well(registry, monkeypatch):
@@ -149,21 +161,29 @@ async def test_a_blob_with_a_content_encoding_is_not_unpacked(registry):
     packed = gzip.compress(BODY)
     registry.put_blob(REPOSITORY, packed)
     registry.on("GET", BLOBS, misbehaviour.answering(200, packed, headers={"Content-Encoding": "gzip"}))
-    assert await streamed(registry, blob=descriptor(packed)) == packed
+    async with visiting(registry) as client:
+        assert await streamed(client, registry, descriptor(packed)) == packed
 
 
 async def test_a_mirror_that_refuses_leaves_the_stream_to_the_registry(registry, mirror):
-    assert await streamed(registry, mirror, mirrors={registry.host: (mirror.host,)}) == BODY
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        assert await streamed(client, registry) == BODY
     assert len(mirror.requests) == 1
 
 
-async def test_what_a_mirror_garbled_of_a_stream_is_lost_and_of_a_small_blob_is_not(registry, mirror):
+async def test_what_a_mirror_began_cannot_be_taken_back(registry, mirror):
     mirror.put_blob(REPOSITORY, BODY)
     mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
-    mirrors = {registry.host: (mirror.host,)}
-    await refusal(registry, f"of {mirror.host}/.*changed or damaged", mirror, mirrors=mirrors)
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        with pytest.raises(RegistryError, match=f"of {mirror.host}/.*changed or damaged"):
+            await streamed(client, registry)
     assert registry.requests == []
-    async with visiting(registry, mirror, mirrors=mirrors) as client:
+
+
+async def test_a_small_blob_that_a_mirror_garbled_comes_from_the_registry(registry, mirror):
+    mirror.put_blob(REPOSITORY, BODY)
+    mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 

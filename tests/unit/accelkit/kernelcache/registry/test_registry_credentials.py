@@ -154,11 +154,9 @@ async def test_a_file_that_cannot_be_read_is_an_error_without_its_secrets(found,
     assert "YW5u" not in str(refused.value)
 
 
-async def test_logins_are_read_from_files_that_are_there(tmp_path):
+async def test_a_file_that_is_named_has_to_be_there(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.json"):
         RegistryCredentials.from_files([tmp_path / "none.json"])
-    assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).find_login(parse_reference("r.io/app")) is None
-    assert await RegistryCredentials({"index.docker.io": ANN}).find_login(parse_reference("app")) == ANN
 
 
 async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
@@ -171,6 +169,10 @@ async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
     assert await RegistryCredentials.from_files(files, {"r.io": BOB}).find_login(reference) == BOB
 
 
+async def test_a_login_given_directly_may_call_docker_hub_as_it_likes():
+    assert await RegistryCredentials({"index.docker.io": ANN}).find_login(parse_reference("app")) == ANN
+
+
 @pytest.mark.parametrize("variable", ["DOCKER_CONFIG", "HOME"])
 async def test_the_users_own_file_is_read(tmp_path, variable):
     folder = tmp_path if variable == "DOCKER_CONFIG" else tmp_path / ".docker"
@@ -180,6 +182,10 @@ async def test_the_users_own_file_is_read(tmp_path, variable):
     assert await credentials.find_login(parse_reference("r.io/app")) == ANN
 
 
+async def test_a_user_needs_no_file(tmp_path):
+    assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).find_login(parse_reference("r.io/app")) is None
+
+
 def test_a_login_does_not_show_its_secrets():
     assert "secret" not in repr(Login("ann", "secret", "secret"))
 
@@ -187,13 +193,16 @@ def test_a_login_does_not_show_its_secrets():
 # Helpers
 
 
-async def test_a_helper_is_asked_for_its_registry_alone(found, helper):
-    asked = helper(ANSWER)
-    assert await found({"credHelpers": {"r.io": "test"}}, "other.io/app") is None
-    assert not asked.exists()
+async def test_a_helper_is_asked_for_its_registry(found, helper):
     asked = helper(ANSWER)
     assert await found({"credHelpers": {"r.io": "test"}, "auths": {"r.io": auth(BOB)}}) == ANN
     assert asked.read_text() == "get r.io\n"
+
+
+async def test_a_helper_is_not_asked_for_another_registry(found, helper):
+    asked = helper(ANSWER)
+    assert await found({"credHelpers": {"r.io": "test"}}, "other.io/app") is None
+    assert not asked.exists()
 
 
 @pytest.mark.parametrize(("name", "server"), [("r.io/app", "r.io"), ("app", "https://index.docker.io/v1/")])

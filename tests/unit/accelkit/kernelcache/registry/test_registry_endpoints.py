@@ -57,14 +57,10 @@ async def test_a_registry_without_connection_is_tried_once_where_a_mirror_answer
     assert not AWAY.beside_mirrors
 
 
-async def test_without_an_answering_mirror_the_registry_decides():
+async def test_a_mirror_that_says_nothing_leaves_open_what_there_is():
     asked = Asked(mirror=GONE, other=TROUBLE, origin=AWAY)
     await asked.all()
     assert not asked.beside_mirrors
-    asked = Asked(origin=AWAY)
-    for _ in range(2):
-        assert await asked.all() == [AWAY]
-        assert asked.attempts == [("origin", 5)]
 
 
 async def test_a_registry_without_connection_is_left_alone_for_a_while():
@@ -95,6 +91,13 @@ async def test_what_the_registry_answers_is_asked_for_again_though_a_mirror_answ
     assert asked.attempts == [("mirror", 1), ("origin", 1)]
     asked.answers["origin"] = "signed"
     assert await asked.all() == [GONE, "signed"]
+
+
+async def test_without_mirrors_the_registry_is_asked_with_patience():
+    asked = Asked(origin=AWAY)
+    for _ in range(2):
+        assert await asked.all() == [AWAY]
+        assert asked.attempts == [("origin", 5)]
 
 
 async def test_a_registry_that_answers_again_for_something_else_is_asked_for_all():

@@ -42,8 +42,8 @@ def registry(registry):
     return registry
 
 
-async def asked(registry, *also, **settings):
-    async with visiting(registry, *also, attempts=2, **settings) as client:
+async def asked(registry):
+    async with visiting(registry, attempts=2) as client:
         return await client.list_referrers(at(registry, SUBJECT))
 
 
@@ -55,11 +55,9 @@ async def test_the_referrers_api_is_asked(registry):
     assert found.problems == ()
 
 
-async def test_nothing_that_refers_is_nothing_and_an_empty_list_does_not_hide_the_fallback_tag(registry):
+async def test_nothing_that_refers_is_nothing_without_problems(registry):
     found = await asked(registry)
     assert (found.descriptors, found.problems) == ((), ())
-    registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
-    assert digests(await asked(registry)) == named("a")
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 501])
@@ -71,6 +69,11 @@ async def test_without_the_api_the_fallback_tag_counts(registry, status):
     assert len(registry.received("GET", REFERRERS)) == 1
 
 
+async def test_an_empty_list_of_the_api_does_not_hide_the_fallback_tag(registry):
+    registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
+    assert digests(await asked(registry)) == named("a")
+
+
 async def test_what_both_list_is_listed_once(registry):
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a", "b"), OCI_INDEX))
     registry.put_manifest(REPOSITORY, FALLBACK, index("b", "c", "c"), OCI_INDEX)
@@ -78,16 +81,22 @@ async def test_what_both_list_is_listed_once(registry):
     assert (len(found.descriptors), digests(found)) == (3, named("a", "b", "c"))
 
 
-async def test_pages_are_read_as_long_as_they_are_linked(registry):
+async def test_all_pages_are_read(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "abcde"], page=2)
     registry.on("GET", REFERRERS, pages)
     found = await asked(registry)
     assert (digests(found), found.problems) == (named(*"abcde"), ())
+
+
+async def test_pages_without_end_are_a_problem_and_what_was_read_counts(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "abc"], page=1, endlessly=True)
     registry.on("GET", REFERRERS, pages)
     found = await asked(registry)
     assert digests(found) == named(*"abc")
     assert "more than 50 pages" in found.problems[0].message
+
+
+async def test_a_page_that_is_missing_is_a_problem_and_no_end(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "ab"], page=1)
     registry.on(
         "GET", REFERRERS, lambda request: misbehaviour.failing(404)(request) if request.query else pages(request)
@@ -95,10 +104,6 @@ async def test_pages_are_read_as_long_as_they_are_linked(registry):
     found = await asked(registry)
     assert digests(found) == named("a")
     assert "HTTP 404" in found.problems[0].message
-    headers = {"Link": '<https://docs.example.com>; rel="help", rubbish'}
-    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
-    found = await asked(registry)
-    assert (digests(found), found.problems) == (named("a"), ())
 
 
 async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
@@ -127,6 +132,13 @@ async def test_a_next_page_that_cannot_be_read_is_a_problem_and_no_end(registry,
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, {"Link": link}))
     (problem,) = (await asked(registry)).problems
     assert "no place to go" in problem.message or "cannot be read" in problem.message
+
+
+async def test_a_link_to_something_else_ends_a_list(registry):
+    headers = {"Link": '<https://docs.example.com>; rel="help", rubbish'}
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
+    found = await asked(registry)
+    assert (digests(found), found.problems) == (named("a"), ())
 
 
 @pytest.mark.parametrize(
@@ -167,20 +179,26 @@ async def test_a_registry_in_trouble_is_a_problem_and_what_the_other_way_shows_c
 
 
 async def test_mirrors_are_asked_beside_the_registry(registry, mirror):
-    mirrors = {registry.host: (mirror.host,)}
     ours = image(registry, artifactType="text/x", subject=OURS)
     theirs = image(mirror, artifactType="text/y", subject=OURS)
-    found = await asked(registry, mirror, mirrors=mirrors)
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert (digests(found), found.problems) == ({ours, theirs}, ())
+
+
+async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(registry, mirror):
+    theirs = image(mirror, artifactType="text/y", subject=OURS)
     registry.on("GET", ".*", misbehaviour.failing(503))
-    found = await asked(registry, mirror, mirrors=mirrors)
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert digests(found) == {theirs}
     assert {each.retryable for each in found.problems} == {True}
 
 
 async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(registry, mirror):
     mirror.on("GET", ".*", misbehaviour.failing(503))
-    found = await asked(registry, mirror, mirrors={registry.host: (mirror.host,)})
+    async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+        found = await client.list_referrers(at(registry, SUBJECT))
     assert (found.descriptors, found.problems) == ((), ())
 
 

@@ -45,13 +45,17 @@ async def pushed(registry, *also, content=None, mount_from=None, **settings) -> 
 # Blobs
 
 
-async def test_a_blob_is_sent_whole_in_one_request_and_not_again(registry):
+async def test_a_blob_is_sent_whole_in_one_request(registry):
     assert await pushed(registry)
     assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
     assert [each.method for each in registry.requests] == ["HEAD", "POST", "PUT"]
     put = registry.requests[-1]
     assert put.headers["Content-Length"] == str(len(BODY))
     assert "Transfer-Encoding" not in put.headers
+
+
+async def test_a_blob_that_is_there_is_not_sent(registry):
+    registry.put_blob(REPOSITORY, BODY)
     content = Content()
     assert not await pushed(registry, content=content)
     assert ([each.method for each in registry.requests], content.asked) == (["HEAD"], 0)
@@ -119,10 +123,7 @@ async def test_a_blob_that_is_not_as_long_as_announced_is_neither_stored_nor_sen
     assert len(registry.received("POST", UPLOADS)) == 1
 
 
-async def test_wrong_bytes_are_the_fault_of_whoever_has_them(registry):
-    with pytest.raises(RegistryError, match="HTTP 400"):
-        await pushed(registry, content=Content(b"x" * len(BODY)))
-
+async def test_what_goes_wrong_with_our_own_bytes_is_no_fault_of_the_registry(registry):
     async def content():
         yield BODY[:1000]
         raise OSError("the disk is gone")
@@ -131,15 +132,15 @@ async def test_wrong_bytes_are_the_fault_of_whoever_has_them(registry):
         await pushed(registry, content=content)
 
 
-async def test_an_upload_without_a_safe_place_is_refused(registry):
+async def test_a_blob_with_other_bytes_is_refused_by_the_registry(registry):
+    with pytest.raises(RegistryError, match="HTTP 400"):
+        await pushed(registry, content=Content(b"x" * len(BODY)))
+
+
+async def test_an_upload_without_a_place_is_refused(registry):
     registry.on("POST", UPLOADS, misbehaviour.answering(202))
     with pytest.raises(RegistryError, match="without saying where"):
         await pushed(registry)
-    with HostileRegistry() as storage:
-        registry.on("POST", UPLOADS, misbehaviour.answering(202, headers={"Location": f"{storage.url}/store"}))
-        with pytest.raises(RegistryError, match="not HTTPS"):
-            await pushed(registry)
-        assert storage.requests == []
 
 
 async def test_a_place_on_another_host_gets_no_login(registry):
@@ -155,6 +156,14 @@ async def test_a_place_on_another_host_gets_no_login(registry):
     assert put.query == {"x": "1", "digest": BLOB.digest}
 
 
+async def test_a_place_without_tls_gets_no_bytes(registry):
+    with HostileRegistry() as storage:
+        registry.on("POST", UPLOADS, misbehaviour.answering(202, headers={"Location": f"{storage.url}/store"}))
+        with pytest.raises(RegistryError, match="not HTTPS"):
+            await pushed(registry)
+        assert storage.requests == []
+
+
 async def test_a_mirror_is_never_written_to(registry, mirror):
     assert await pushed(registry, mirror, mirrors={registry.host: (mirror.host,)})
     assert mirror.requests == []
@@ -166,6 +175,19 @@ async def test_a_mirror_is_never_written_to(registry, mirror):
 async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version=None) -> str:
     async with visiting(registry) as client:
         return await client.uploads.push_manifest(at(registry, version), content, media_type)
+
+
+async def test_a_manifest_is_written_under_its_tag_or_digest(registry):
+    assert await wrote(registry, manifest(), version="v1") == digest_of(manifest())
+    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
+    assert await wrote(registry) == digest_of(SIGNATURE)
+    assert registry.honest.manifest(REPOSITORY, digest_of(SIGNATURE)) == SIGNATURE
+
+
+async def test_a_manifest_is_written_again_after_trouble(registry):
+    registry.on("PUT", ".*", misbehaviour.failing(503, times=1))
+    await wrote(registry, manifest(), version="v1")
+    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
 
 
 async def test_a_manifest_that_is_stored_as_something_else_is_an_error(registry):
@@ -181,17 +203,10 @@ async def test_what_is_no_manifest_is_not_sent(registry, content):
     assert registry.requests == []
 
 
-async def test_a_manifest_is_written_under_its_own_tag_or_digest_also_after_trouble(registry):
+async def test_a_manifest_is_not_written_under_the_digest_of_another(registry):
     with pytest.raises(CacheError, match="cannot be written as"):
         await wrote(registry, version=digest_of(b"another"))
     assert registry.requests == []
-    assert await wrote(registry, manifest(), version="v1") == digest_of(manifest())
-    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
-    assert await wrote(registry) == digest_of(SIGNATURE)
-    assert registry.honest.manifest(REPOSITORY, digest_of(SIGNATURE)) == SIGNATURE
-    registry.on("PUT", ".*", misbehaviour.failing(503, times=1))
-    await wrote(registry, manifest(), version="v1")
-    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
 
 
 # The list of referrers

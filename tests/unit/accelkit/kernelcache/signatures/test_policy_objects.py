@@ -37,6 +37,9 @@ def test_objects_mean_what_a_file_of_the_same_policies_means():
     assert names(policies, APP, "prod") == ["acme", "strict"]
     assert names(policies, APP, "dev") == ["acme"]
     assert names(policies, OTHER, "prod") == []
+
+
+def test_no_policies_cover_nothing():
     policies = parsed()
     assert names(policies, APP, "prod") == []
     assert policies.find_broken(APP, "prod") is None
@@ -121,10 +124,13 @@ def test_an_authority_is_not_trusted_as_a_whole_because_its_subject_was_left_emp
     assert field in why
 
 
-def test_what_is_wrong_is_said_in_a_bounded_sentence_until_it_is_corrected():
+def test_what_is_wrong_is_said_in_a_sentence_of_bounded_length():
     (why,) = parsed(wrong=spec({"key": {"file": "x" * 5000}}), right=spec()).broken.values()
     assert len(why) <= 512
     assert "an object of a cluster has no files" in why
+
+
+def test_a_corrected_object_refuses_nothing_any_more():
     assert parsed(acme=spec({"key": {"data": "no key"}})).find_broken(APP, None)
     assert parsed(acme=spec(by_key(SIGSTORE.key()))).find_broken(APP, None) is None
 

@@ -37,13 +37,9 @@ from signing_stand import (
     without_log,
 )
 
-from accelkit.kernelcache.signatures import RejectionReason as Reason
+from accelkit.kernelcache.signatures import RejectionReason
 
-ACI = policy(keyless(subjectPattern="https://github.com/acme/ci"))
-ACME = policy(keyless(subjectPattern="https://github.com/acme/.*"))
-KEY = SIGSTORE.key()
-TRUSTED = SIGSTORE.authority
-OWN = CertificateAuthority.new("acme", around=SIGNER.at)
+ACME = "https://github.com/acme/.*"
 USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 
 
@@ -53,78 +49,98 @@ def user_name(text: str) -> x509.OtherName:
     return x509.OtherName(USER_NAME, bytes([0x0C, len(value)]) + value)
 
 
-def attack(reason: Reason, signer=SIGNER, *, by: str | None = None, said: str = "", **how):
-    """A signature that is refused: by whom, judged by which policy if not the usual one, how it is attached."""
-    return signer, how, [by] if by else [], reason, said
+async def test_another_identity_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY.replace("main", "fork")))
+    refusal = await stand.refusal()
+    assert refusal.reason == RejectionReason.IDENTITY_MISMATCH
+    assert "refs/heads/fork" in refusal.message
 
 
-def identity(reason: Reason, subject=IDENTITY, *, by: str | None = None, said: str = "", **how):
-    return attack(reason, SIGSTORE.identity(subject, **how), by=by, said=said)
+async def test_another_issuer_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, issuer="https://idp.evil.test"))
+    assert await stand.reason() == RejectionReason.IDENTITY_MISMATCH
 
 
-ATTACKS = {
-    "another identity": identity(Reason.IDENTITY_MISMATCH, IDENTITY.replace("main", "fork"), said="refs/heads/fork"),
-    "another issuer": identity(Reason.IDENTITY_MISMATCH, issuer="https://idp.evil.test"),
-    "no issuer": identity(Reason.IDENTITY_MISMATCH, issuer=None),
-    "longer name": identity(Reason.IDENTITY_MISMATCH, "https://github.com/acme-evil/ci", by=ACI),
-    "name within": identity(Reason.IDENTITY_MISMATCH, "https://evil.test/https://github.com/acme/ci", by=ACI),
-    "name in front": identity(Reason.IDENTITY_MISMATCH, "https://github.com/acme/ci.evil.test", by=ACI),
-    "NUL": identity(Reason.IDENTITY_MISMATCH, user_name("https://github.com/acme/\0"), by=ACME),
-    "line feed": identity(Reason.IDENTITY_MISMATCH, user_name("https://github.com/acme/\nx"), by=ACME),
-    "lookalike": identity(Reason.IDENTITY_MISMATCH, user_name("https://github.com/\u0430cme/x"), by=ACME),
-    "plain key for an identity": attack(Reason.OTHER_KIND, KEY),
-    "certificate for a plain key": attack(Reason.OTHER_KIND, by=policy(by_key(SIGNER))),
-    "another key": attack(Reason.SIGNATURE_INVALID, KEY, by=policy(by_key(SIGSTORE.key())), tlog=False),
-    "certificate of another signer": attack(Reason.SIGNATURE_INVALID, replace(SIGNER, key=Key.new())),
-    "unknown authority": identity(Reason.UNTRUSTED_ROOT, authority=CertificateAuthority.new("evil", around=SIGNER.at)),
-    "authority of the same name": identity(
-        Reason.UNTRUSTED_ROOT, authority=CertificateAuthority.new("private", around=SIGNER.at)
-    ),
-    "certificate of an authority": attack(
-        Reason.UNTRUSTED_ROOT,
-        replace(SIGNER, key=TRUSTED.key, certificate=TRUSTED.intermediate, chain=(TRUSTED.root,)),
-        said="an authority's",
-    ),
-    "certificate for servers": identity(
-        Reason.UNTRUSTED_ROOT, usage=ExtendedKeyUsageOID.SERVER_AUTH, said="signing code"
-    ),
-    "certificate not for digital signatures": attack(
-        Reason.UNTRUSTED_ROOT,
-        SIGSTORE.identity(authority=OWN, key_usage="key_encipherment", sct=False),
-        by=policy({"ca": {"data": pem(*OWN.chain)}}),
-        said="not for digital signatures",
-    ),
-    "no certificate log": identity(Reason.UNTRUSTED_ROOT, sct=False, said="certificate log"),
-    "unknown certificate log": identity(Reason.UNTRUSTED_ROOT, ct_log=LogIdentity(), said="certificate log"),
-    "impostor of the certificate log": identity(
-        Reason.UNTRUSTED_ROOT, ct_log=SIGSTORE.ct_log.impostor(), said="certificate log"
-    ),
-    "expired without proof of the time": attack(
-        Reason.CERTIFICATE_EXPIRED, by=policy(without_log(keyless())), tlog=False
-    ),
-    "entry before the certificate": attack(Reason.CERTIFICATE_EXPIRED, integrated_time=at(-3600)),
-    "entry after the certificate": attack(Reason.CERTIFICATE_EXPIRED, integrated_time=at(3600)),
-    "unknown log": attack(Reason.LOG_ENTRY_INVALID, rekor=LogIdentity()),
-    "impostor of the log": attack(Reason.LOG_ENTRY_INVALID, rekor=SIGSTORE.rekor.impostor()),
-    "unknown log where none is demanded": attack(
-        Reason.LOG_ENTRY_INVALID, KEY, by=policy(by_key(KEY)), rekor=LogIdentity()
-    ),
-    "another instance of Sigstore": attack(Reason.LOG_ENTRY_INVALID, PrivateSigstore.new().identity(IDENTITY)),
-    "no log": attack(Reason.LOG_ENTRY_MISSING, tlog=False),
-    "key without a log": attack(
-        Reason.LOG_ENTRY_MISSING, KEY, by=policy({"key": {"data": KEY.key.public_pem.decode()}}), tlog=False
-    ),
-}
+async def test_a_certificate_without_an_issuer_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, issuer=None))
+    assert await stand.reason() == RejectionReason.IDENTITY_MISMATCH
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-async def test_an_attack_is_refused_for_what_it_is(stand, form, name):
-    signer, how, documents, reason, said = ATTACKS[name]
-    stand.attach(form, signer, **how)
-    refusal = await stand.refusal(*documents)
-    assert refusal.reason == reason
-    assert said in refusal.message
+@pytest.mark.parametrize(
+    "longer",
+    [
+        "https://github.com/acme-evil/ci",
+        "https://evil.test/https://github.com/acme/ci",
+        "https://github.com/acme/ci.evil.test",
+    ],
+)
+async def test_a_name_around_the_one_that_is_meant_is_refused(stand, form, longer):
+    stand.attach(form, SIGSTORE.identity(longer))
+    assert (
+        await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/ci")))
+        == RejectionReason.IDENTITY_MISMATCH
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["https://github.com/acme/\0", "https://github.com/acme/\nx", "https://github.com/\u0430cme/x"]
+)
+async def test_a_subject_with_control_characters_or_lookalikes_is_refused(stand, form, text):
+    stand.attach(form, SIGSTORE.identity(user_name(text)))
+    refusal = await stand.refusal(policy(keyless(subjectPattern=ACME)))
+    assert refusal.reason == RejectionReason.IDENTITY_MISMATCH
     assert refusal.message.isprintable()
+
+
+async def test_a_plain_key_is_not_an_identity(stand, form):
+    stand.attach(form, SIGSTORE.key())
+    assert await stand.reason() == RejectionReason.OTHER_KIND
+
+
+async def test_a_certificate_is_not_a_plain_key(stand, form):
+    stand.attach(form, SIGNER)
+    assert await stand.reason(policy(by_key(SIGNER))) == RejectionReason.OTHER_KIND
+
+
+async def test_another_key_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.key(), tlog=False)
+    assert await stand.reason(policy(by_key(SIGSTORE.key()))) == RejectionReason.SIGNATURE_INVALID
+
+
+async def test_the_certificate_of_somebody_else_beside_ones_own_signature_is_refused(stand, form):
+    stand.attach(form, replace(SIGNER, key=Key.new()))
+    assert await stand.reason() == RejectionReason.SIGNATURE_INVALID
+
+
+@pytest.mark.parametrize("name", ["evil", "private"])
+async def test_an_authority_of_ones_own_is_refused_whatever_its_name(stand, form, name):
+    evil = CertificateAuthority.new(name, around=SIGNER.at)
+    stand.attach(form, SIGSTORE.identity(IDENTITY, authority=evil))
+    assert await stand.reason() == RejectionReason.UNTRUSTED_ROOT
+
+
+async def test_an_authority_certificate_signs_no_images(stand, form):
+    authority = SIGSTORE.authority
+    stand.attach(form, replace(SIGNER, key=authority.key, certificate=authority.intermediate, chain=(authority.root,)))
+    refusal = await stand.refusal()
+    assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
+    assert "an authority's" in refusal.message
+
+
+async def test_a_certificate_for_servers_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, usage=ExtendedKeyUsageOID.SERVER_AUTH))
+    refusal = await stand.refusal()
+    assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
+    assert "signing code" in refusal.message
+
+
+async def test_a_certificate_that_is_not_for_digital_signatures_is_refused(stand, form):
+    authority = CertificateAuthority.new("acme", around=SIGNER.at)
+    signer = SIGSTORE.identity(authority=authority, key_usage="key_encipherment", sct=False)
+    stand.attach(form, signer)
+    refusal = await stand.refusal(policy({"ca": {"data": pem(*authority.chain)}}))
+    assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
+    assert "not for digital signatures" in refusal.message
 
 
 async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
@@ -134,7 +150,52 @@ async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
     )
     stand.attach(form, replace(SIGNER, key=key, certificate=certificate), tlog=False)
     signer = {"ca": {"data": pem(SIGSTORE.authority.root)}, "transparencyLog": "notRequired"}
-    assert await stand.reason(policy(signer), clock=lambda: at(60)) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(policy(signer), clock=lambda: at(60)) == RejectionReason.UNTRUSTED_ROOT
+
+
+@pytest.mark.parametrize("how", [{"sct": False}, {"ct_log": LogIdentity()}, {"ct_log": SIGSTORE.ct_log.impostor()}])
+async def test_a_certificate_that_no_trusted_certificate_log_promised_is_refused(stand, form, how):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, **how))
+    refusal = await stand.refusal()
+    assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
+    assert "certificate log" in refusal.message
+
+
+async def test_a_certificate_that_had_expired_without_proof_of_the_time_is_refused(stand, form):
+    stand.attach(form, SIGNER, tlog=False)
+    assert await stand.reason(policy(without_log(keyless()))) == RejectionReason.CERTIFICATE_EXPIRED
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+async def test_a_time_outside_the_certificates_is_refused(stand, form, seconds):
+    stand.attach(form, SIGNER, integrated_time=at(seconds))
+    assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
+
+
+@pytest.mark.parametrize("log", [LogIdentity(), SIGSTORE.rekor.impostor()], ids=["unknown", "impostor"])
+async def test_the_entry_of_another_log_is_refused(stand, form, log):
+    stand.attach(form, SIGNER, rekor=log)
+    assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
+
+
+async def test_a_signature_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+    stand.attach(form, SIGNER, tlog=False)
+    assert await stand.reason() == RejectionReason.LOG_ENTRY_MISSING
+
+
+async def test_a_key_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+    signer = SIGSTORE.key()
+    stand.attach(form, signer, tlog=False)
+    assert (
+        await stand.reason(policy({"key": {"data": signer.key.public_pem.decode()}}))
+        == RejectionReason.LOG_ENTRY_MISSING
+    )
+
+
+async def test_an_entry_that_is_there_must_be_right_even_where_none_is_demanded(stand, form):
+    signer = SIGSTORE.key()
+    stand.attach(form, signer, rekor=LogIdentity())
+    assert await stand.reason(policy(by_key(signer))) == RejectionReason.LOG_ENTRY_INVALID
 
 
 def entry_for(form: str, signer, digest: str) -> bytes:
@@ -145,7 +206,7 @@ def entry_for(form: str, signer, digest: str) -> bytes:
 @pytest.mark.parametrize("digest", [OTHER.digest, IMAGE.digest], ids=["another payload", "another signature"])
 async def test_the_entry_of_another_signature_is_refused(stand, form, digest):
     stand.attach(form, SIGNER, body=entry_for(form, SIGNER, digest))
-    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+    assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
 
 
 @pytest.mark.parametrize("wrong", ["signer", "payload"])
@@ -164,7 +225,7 @@ async def test_an_entry_that_has_this_signature_and_another_signer_or_payload_is
         body = hashedrekord_body(payload if wrong == "signer" else b"another", signer.key.sign(payload), named)
     stand.attach(form, signer, body=body)
     refusal = await stand.refusal(policy(by_key(signer)))
-    assert refusal.reason == Reason.LOG_ENTRY_INVALID
+    assert refusal.reason == RejectionReason.LOG_ENTRY_INVALID
     assert f"another {wrong}" in refusal.message
 
 
@@ -175,7 +236,7 @@ async def test_a_changed_entry_is_refused(stand, form):
     else:
         signing = simple_signing(SIGNER, IMAGE.digest).edited_log(lambda log: log["Payload"].update(logIndex=8))
         stand.push(signature_image([signing]), tag=signature_tag(IMAGE.digest))
-    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+    assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
 
 
 def ended(period: dict) -> None:
@@ -185,9 +246,9 @@ def ended(period: dict) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda root: ended(root["tlogs"][0]["publicKey"]), Reason.LOG_ENTRY_INVALID),
-        (lambda root: ended(root["ctlogs"][0]["publicKey"]), Reason.UNTRUSTED_ROOT),
-        (lambda root: ended(root["certificateAuthorities"][0]), Reason.UNTRUSTED_ROOT),
+        (lambda root: ended(root["tlogs"][0]["publicKey"]), RejectionReason.LOG_ENTRY_INVALID),
+        (lambda root: ended(root["ctlogs"][0]["publicKey"]), RejectionReason.UNTRUSTED_ROOT),
+        (lambda root: ended(root["certificateAuthorities"][0]), RejectionReason.UNTRUSTED_ROOT),
     ],
     ids=["log", "certificate log", "authority"],
 )
@@ -203,7 +264,12 @@ async def test_what_the_root_trusted_at_another_time_only_is_refused(stand, form
 async def test_a_root_without_certificate_logs_leaves_the_verdict_open(stand, form):
     stand.attach(form, SIGNER)
     stand.trust(lambda root: root.update(ctlogs=[]))
-    assert await stand.reason() == Reason.TRUST_ROOT_UNAVAILABLE
+    assert await stand.reason() == RejectionReason.TRUST_ROOT_UNAVAILABLE
+
+
+async def test_another_instance_of_sigstore_is_refused(stand, form):
+    stand.attach(form, PrivateSigstore.new().identity(IDENTITY))
+    assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
 
 
 async def test_a_certificate_that_is_still_valid_needs_no_proof_of_the_time(stand, form):
@@ -217,5 +283,5 @@ async def test_a_bundle_that_sigstore_refuses_is_refused_although_all_else_holds
     bundle = bundle_v3(SIGNER, IMAGE.digest)
     stand.attach_bundle(edited_entry(bundle, lambda entry: entry["kindVersion"].update(version="0.0.2")))
     refusal = await stand.refusal()
-    assert refusal.reason == Reason.SIGNATURE_INVALID
+    assert refusal.reason == RejectionReason.SIGNATURE_INVALID
     assert "sigstore refuses it" in refusal.message

@@ -79,11 +79,14 @@ def test_any_of_several_names_may_be_the_one_that_is_meant():
     assert check_identity(certificate(names=names), None, TextMatch("ci@acme.test")) == ("ci@acme.test", None)
 
 
-def test_authorities_sign_nothing_themselves_and_lead_to_a_trusted_one():
+def test_an_authority_that_is_trusted_itself_signs_nothing():
     own = certificate(authority=True)
     with pytest.raises(RejectedError) as caught:
         check_path(own, (), Authorities((own,)), at(60))
     assert caught.value.reason == RejectionReason.UNTRUSTED_ROOT
+
+
+def test_authorities_that_vouch_for_each_other_without_end_lead_nowhere():
     circle = CertificateAuthority.new("circle", around=SIGNER.at)
     trusted = CertificateAuthority.new("trusted", around=SIGNER.at)
     leaf = circle.issue(Key.new(), x509.RFC822Name("ci@acme.test"), not_before=at(0), not_after=at(600))

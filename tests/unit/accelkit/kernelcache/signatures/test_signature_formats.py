@@ -107,9 +107,13 @@ async def test_a_private_authority_is_accepted_with_the_chain_in_the_policy(stan
     )
 
 
-async def test_a_private_authority_is_trusted_as_a_whole_or_for_whom_the_policy_names(stand, form):
+async def test_a_private_authority_is_trusted_as_a_whole_where_nobody_is_named(stand, form):
     stand.attach(form, builder(), tlog=False)
     assert (await stand.verify(policy(without_log(corporate())))).signatures[0].identity == "build@acme.test"
+
+
+async def test_a_private_authority_vouches_for_whom_the_policy_names_only(stand, form):
+    stand.attach(form, builder(), tlog=False)
     signer = without_log(corporate(subject="release@acme.test"))
     assert await stand.reason(policy(signer)) == RejectionReason.IDENTITY_MISMATCH
 

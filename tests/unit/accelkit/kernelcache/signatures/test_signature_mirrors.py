@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import pytest
+from private_sigstore import bundle_referrer, bundle_v3, fallback_index, fallback_tag
 from registries import misbehaviour
-from signing_stand import IDENTITY, SIGNER, SIGSTORE, signing_stand
+from signing_stand import FORMATS, IDENTITY, IMAGE, REPOSITORY, SIGNER, SIGSTORE, signing_stand
 
+REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
 ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
 
 
-@pytest.fixture
-def mirror(stand, tmp_path):
-    folder = tmp_path / "mirror"
-    folder.mkdir()
-    with signing_stand(folder) as mirror:
+@pytest.mark.parametrize("form", FORMATS)
+async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, form):
+    other = tmp_path / "mirror"
+    other.mkdir()
+    with signing_stand(other) as mirror:
+        mirror.attach(form, SIGNER)
         stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
-        yield mirror
+        stand.registry.on("GET", ".*", misbehaviour.failing(503))
+        assert (await stand.verify()).signatures[0].format == form
 
 
-async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, mirror, form):
-    mirror.attach(form, SIGNER)
-    stand.registry.on("GET", ".*", misbehaviour.failing(503))
-    assert (await stand.verify()).signatures[0].format == form
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand, tmp_path, form):
+    other = tmp_path / "mirror"
+    other.mkdir()
+    with signing_stand(other) as mirror:
+        mirror.attach(form, ELSE)
+        stand.attach(form, SIGNER)
+        stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
+        assert (await stand.verify()).signatures[0].format == form
 
 
-async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand, mirror, form):
-    mirror.attach(form, ELSE)
-    stand.attach(form, SIGNER)
-    assert (await stand.verify()).signatures[0].format == form
+async def test_a_list_of_referrers_that_fails_does_not_hide_the_fallback_tag(stand):
+    referrer = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
+    stand.push(fallback_index([referrer]), tag=fallback_tag(IMAGE.digest))
+    stand.registry.on("GET", REFERRERS, misbehaviour.failing(500))
+    assert (await stand.verify()).signatures[0].format == "cosign-v3"

@@ -19,9 +19,16 @@ def believed(folder: Path, *documents: str, namespace: str | None = None) -> int
     return load_policies(policy_file(folder, *documents)).find_verdict_ttl(IMAGE, namespace)
 
 
-def test_the_shortest_time_of_the_policies_that_cover_the_image_counts(tmp_path: Path) -> None:
+def test_a_policy_that_says_nothing_means_a_day(tmp_path: Path) -> None:
     assert believed(tmp_path, policy(keyless())) == DAY
-    assert believed(tmp_path, policy(keyless(), images=["quay.io/other/*"])) == 0
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 365 * DAY])
+def test_a_policy_says_how_long(tmp_path: Path, seconds: int) -> None:
+    assert believed(tmp_path, policy(keyless(), verdictTtlSeconds=seconds)) == seconds
+
+
+def test_the_shortest_time_of_those_that_cover_the_image_counts(tmp_path: Path) -> None:
     documents = (
         policy(keyless(), name="long", verdictTtlSeconds=7 * DAY),
         policy(keyless(), name="short", verdictTtlSeconds=60),
@@ -32,9 +39,8 @@ def test_the_shortest_time_of_the_policies_that_cover_the_image_counts(tmp_path:
     assert believed(tmp_path, *documents, namespace="team") == 2
 
 
-@pytest.mark.parametrize("seconds", [0, 1, 365 * DAY])
-def test_a_policy_says_how_long(tmp_path: Path, seconds: int) -> None:
-    assert believed(tmp_path, policy(keyless(), verdictTtlSeconds=seconds)) == seconds
+def test_nothing_is_believed_of_what_no_policy_covers(tmp_path: Path) -> None:
+    assert believed(tmp_path, policy(keyless(), images=["quay.io/other/*"])) == 0
 
 
 @pytest.mark.parametrize("seconds", [-1, 365 * DAY + 1, "60", 1.5, True, None])
