@@ -8,10 +8,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest
 from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import CardTally
 from accelkit.placement.lacks import find_lacking_amount
+from accelkit.placement.likeness import is_large
 from accelkit.placement.misfit import MisfitReason
 
 
@@ -21,6 +23,7 @@ class CardReason(StrEnum):
     CORDONED = "CardCordoned"
     UNHEALTHY = "CardUnhealthy"
     MODEL = "OtherModel"
+    CARD_MEMORY = "CardTooSmall"
     NOT_ALLOWED = "CardNotAllowed"
     CARD_IDS = "CardNotNamed"
     RESERVED = "CardReserved"
@@ -46,15 +49,23 @@ def find_card_reason(state: CardState, container: ContainerRequest) -> CardReaso
     card = state.card
     if not card.placeable:
         return CardReason.CORDONED if card.cordoned else CardReason.UNHEALTHY
-    if container.model and card.model != container.model:
-        return CardReason.MODEL
-    if card.number in container.denied or (container.allowed and card.number not in container.allowed):
-        return CardReason.NOT_ALLOWED
+    if (mismatch := _find_mismatch(card, container)) is not None:
+        return mismatch
     if (bar := state.find_bar(container)) is not None:
         return _BARS[bar]
     if container.whole:
         return None if state.empty else CardReason.IN_USE
     return _find_lack(state, container)
+
+
+def _find_mismatch(card: Card, container: ContainerRequest) -> CardReason | None:
+    if container.model and card.model != container.model:
+        return CardReason.MODEL
+    if container.min_memory_bytes and not is_large(card, container):
+        return CardReason.CARD_MEMORY
+    if card.number in container.denied or (container.allowed and card.number not in container.allowed):
+        return CardReason.NOT_ALLOWED
+    return None
 
 
 def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | None:

@@ -42,28 +42,38 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
             sentence = f"the card is not healthy{_append(card.health_reason)}"
         case CardReason.MODEL:
             sentence = f"its model is {shorten(card.model) or 'unknown'}, not {shorten(container.model)}"
+        case CardReason.CARD_MEMORY:
+            sentence = _describe_card_memory(card, container)
         case CardReason.NOT_ALLOWED:
             sentence = "the pod's own lists of cards leave it out"
         case CardReason.IN_USE:
             sentence = "pods hold some of it, and the whole card is asked for"
         case CardReason.UNKNOWN_MEMORY:
             sentence = "its memory is not known, so that it can only be given whole"
-        case CardReason.MEMORY:
-            free = format_bytes(max(0, state.room_bytes))
-            sentence = (
-                f"{free} of {format_bytes(card.own_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
-            )
-        case CardReason.COMPUTE:
-            free_percent = max(0, state.free_compute) / 10
-            sentence = f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
-        case CardReason.AMOUNT:
-            lack = find_lacking_amount(state, CardTally(), container)
-            free_amount = dict(state.free_amounts).get(lack)
-            left = "nothing of" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
-            sentence = f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
+        case CardReason.MEMORY | CardReason.COMPUTE | CardReason.AMOUNT:
+            sentence = _describe_lack(reason, state, container)
         case _:
             sentence = _describe_bar(reason, state, container)
     return sentence
+
+
+def _describe_card_memory(card: Card, container: ContainerRequest) -> str:
+    memory = "unknown" if card.memory_bytes is None else format_bytes(card.memory_bytes)
+    return f"its memory is {memory}, and the pod requests cards of at least {format_bytes(container.min_memory_bytes)}"
+
+
+def _describe_lack(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
+    card = state.card
+    if reason is CardReason.MEMORY:
+        free = format_bytes(max(0, state.room_bytes))
+        return f"{free} of {format_bytes(card.own_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
+    if reason is CardReason.COMPUTE:
+        free_percent = max(0, state.free_compute) / 10
+        return f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
+    lack = find_lacking_amount(state, CardTally(), container)
+    free_amount = dict(state.free_amounts).get(lack)
+    left = "nothing of" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
+    return f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
 
 
 def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "") -> str:

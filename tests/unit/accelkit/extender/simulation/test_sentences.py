@@ -16,7 +16,7 @@ CARDS = {
     "b": Card("b", "v", "m", 16 * GIB, health=Health.UNHEALTHY, health_reason="XID 79"),
     "c": Card("c", "v", "m", 16 * GIB, health=Health.UNHEALTHY, cordoned=True),
 }
-ASKED = ContainerRequest("main", Kind.APP, 1, 20 * GIB, 500, model="H200")
+ASKED = ContainerRequest("main", Kind.APP, 1, 20 * GIB, 500, model="H200", min_memory_bytes=80 * GIB)
 
 
 def pods(count):
@@ -55,6 +55,7 @@ def test_each_kind_of_change_has_words(kind):
     [
         (CardReason.UNHEALTHY, "XID 79"),
         (CardReason.MODEL, "m, not H200"),
+        (CardReason.CARD_MEMORY, "its memory is 16 GiB, and the pod requests cards of at least 80 GiB"),
         (CardReason.MEMORY, "0 of 16 GiB free, 20 GiB"),
         (CardReason.COMPUTE, "12.5 % of its compute free, 50 %"),
     ],
