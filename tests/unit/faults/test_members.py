@@ -29,7 +29,7 @@ async def test_a_member_that_was_ended_is_ready_once_it_has_started_again(tmp_pa
         assert not ready.done()
         member.allow()
         await ready
-        await until(lambda: member.pid != first)
+        await until(lambda: member.pid and member.pid != first)
     finally:
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -53,7 +53,7 @@ async def opened(root: Path, **limits: int) -> Store:
     return store
 
 
-async def test_what_lies_there_is_known_with_what_it_satisfied_also_after_a_restart(tmp_path):
+async def test_what_lies_there_is_known_with_what_it_satisfied(tmp_path):
     extracted(tmp_path)
     extracted(tmp_path, B, verified="long ago")
     store = await opened(tmp_path)
@@ -175,7 +175,7 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
     assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims"}
 
 
-async def test_a_lock_holds_its_folder_and_goes_with_it(tmp_path):
+async def test_a_lock_that_nobody_holds_is_removed_with_its_folder(tmp_path):
     path = extracted(tmp_path)
     stray, held, kept = (tmp_path / f".{name}.lock" for name in (folder(B), folder(C), folder(A)))
     stray.touch()

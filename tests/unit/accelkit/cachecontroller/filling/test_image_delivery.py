@@ -65,7 +65,7 @@ def test_it_is_ready_once_a_node_has_the_image():
     assert (ready_of(plan).status, ready_of(plan).message) == ("True", "2 of 3 nodes have the image")
 
 
-def test_it_is_ready_once_a_node_has_fetched_the_image_by_digest_and_without_rights(cluster):
+def test_nodes_fetch_it_by_digest_and_without_rights(cluster):
     body = body_of(cluster)
     pod = body["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "kernel-cache", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}]
