@@ -15,7 +15,7 @@ from conftest import Sandbox
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
-from accelkit.cacheagent.reporting.report_writer import StatusWriter
+from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -98,7 +98,7 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
     entry = NodeCacheStatus(path="/" * 200, volume_size=1, pods=mounting, conditions=conditions)
     whole = NodeStatus(node_name=bed.node, caches={f"c{n:04}": {f"sha256:{n:064x}": entry} for n in range(caches)})
     async with ApiClient(load_connection(kubeconfig)) as api:
-        writer = StatusWriter(api, bed.node, {})
+        writer = ReportWriter(api, bed.node, {})
         writing = asyncio.create_task(writer.run())
         try:
             writer.offer({bed.namespace: whole}, "")

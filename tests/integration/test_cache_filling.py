@@ -27,7 +27,7 @@ from registries import misbehaviour
 from support.waiting import until
 
 from accelkit.cachecontroller.cluster_state import ClusterState
-from accelkit.cachecontroller.cluster_view import Seen
+from accelkit.cachecontroller.cluster_view import ObservedObject
 from accelkit.cachecontroller.delivery import FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery
 from accelkit.gkm import names
@@ -258,6 +258,6 @@ async def test_an_api_server_that_drops_image_volumes_is_told_from_one_that_keep
     answer = await caches.api.post(collection, body)
     # The controller may have been faster: there is no such cache.
     await delete_if_present(caches.api, build_object_path(collection, name.name))
-    seen.put(name, msgspec.json.decode(answer, type=Seen))
+    seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
     (ready, _) = delivery.plan(cache, seen).states[OURS].conditions
     assert (ready.status, ready.reason) == ("False", "ImageVolumesUnsupported")

@@ -152,10 +152,10 @@ async def bind_in_turn(turns, clients, pod, node):
         return await bind(clients, pod, node)
 
 
-def said_at(process, words):
-    """When a process logged this, as its line says."""
-    (line,) = [each for each in process.log.read_text().splitlines() if each.endswith(words)]
-    return line.split()[0]
+async def said_at(process, words):
+    """When a process logged this, as its line says; the Lease may show it before the log does."""
+    lines = await until(lambda: [each for each in process.log.read_text().splitlines() if each.endswith(words)])
+    return lines[0].split()[0]
 
 
 async def some_done(tasks):
@@ -180,7 +180,7 @@ async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane,
 
                 await until(refuses)
                 await held_by(world, "b")
-                assert said_at(first, "a leads no longer") <= said_at(second, "b leads")
+                assert await said_at(first, "a leads no longer") <= await said_at(second, "b leads")
 
 
 async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):
