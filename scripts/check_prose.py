@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+
+from git_history import list_merge_bases, run_git
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PHRASES = Path(__file__).with_name("banned_phrases.txt")
@@ -203,11 +204,7 @@ def read_string(node: ast.expr) -> Text:
 
 def find_base(root: Path, branches: Sequence[str]) -> str | None:
     """Return the commit at which this branch left one of these branches; None where no branch exists."""
-    for branch in branches:
-        found = run_git(root, "merge-base", "HEAD", branch)
-        if found is not None:
-            return found.strip()
-    return None
+    return next(list_merge_bases(root, branches), None)
 
 
 def list_subjects(root: Path, base: str) -> list[str]:
@@ -223,16 +220,6 @@ def check_subjects(subjects: Sequence[str]) -> Iterator[str]:
         first = re.sub(r"^[\w./, -]+: ", "", subject).split(" ", 1)[0].lower()
         if re.search(r"(ed|ing|(?<!s)s)$", first) and first not in IMPERATIVES:
             yield f"commit {subject!r}: {first!r} is not an imperative verb"
-
-
-def run_git(root: Path, *arguments: str) -> str | None:
-    """Return what Git prints; None where it fails or is missing."""
-    try:
-        return subprocess.run(
-            ["git", *arguments], cwd=root, capture_output=True, text=True, timeout=60, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 import grimp
+from git_history import list_merge_bases, run_git
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "src"))
@@ -220,19 +220,11 @@ def find_base(repository: Path = REPOSITORY) -> str:
     """
     if base := os.environ.get("CI_MERGE_BASE"):
         return base
-    head = run_git(repository, "rev-parse", "HEAD")
-    for branch in MAIN_BRANCHES:
-        base = run_git(repository, "merge-base", "HEAD", branch)
-        if base and base != head:
-            return base.strip()
+    head = (run_git(repository, "rev-parse", "HEAD") or "").strip()
+    for base in list_merge_bases(repository, MAIN_BRANCHES):
+        if base != head:
+            return base
     raise UnknownSelectionError("HEAD has no commits beside the main branch; set CI_MERGE_BASE or SINCE to a commit")
-
-
-def run_git(repository: Path, *arguments: str) -> str | None:
-    """Return what git prints; None if it fails."""
-    command = ["git", "-C", str(repository), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return None if done.returncode else done.stdout
 
 
 def main() -> int:
