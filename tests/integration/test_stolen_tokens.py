@@ -108,8 +108,7 @@ async def test_what_the_controller_creates_is_taken(thief, kind):
 async def test_a_thief_creates_nothing_else(thief, kind, changes, said):
     refused = await find_refusal(thief.post(COLLECTIONS[kind], change(getattr(MADE, kind), changes), query=DRY))
     assert "denied request" in refused
-    # Of several policies that refuse it, the API server names the first that it evaluated.
-    assert said in refused or "ValidatingAdmissionPolicy 'accelkit-" in refused
+    assert any(each in refused for each in ([said] if isinstance(said, str) else said)), refused
 
 
 async def test_a_thief_holds_no_image_by_its_tag(thief):

@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 DEADLINE = 60.0
 
@@ -27,3 +29,12 @@ async def until(question: Callable[[], Any], *, seconds: float = DEADLINE, every
 async def _ask(question: Callable[[], Any]) -> Any:
     answer = question()
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def poll_until(look: Callable[[], T], *, seconds: float = DEADLINE) -> T:
+    """Do the same without an event loop: call the function until its answer is true; return the answer."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {getattr(look, '__name__', look)}"
+        time.sleep(0.01)
+    return answer

@@ -7,7 +7,7 @@ import os
 import pytest
 from faults.checker import PATIENCE, Judge, Violation
 from faults.standstill import SAMPLE_SECONDS, MachineClock, Sample, count_standstill, take_sample
-from support.polling import poll_until
+from support.waiting import poll_until
 
 BEFORE = Sample(at=100.0, busy=50.0, own={1: 10.0, 2: 5.0}, waited={(1, 1): 3.0, (1, 7): 4.0})
 

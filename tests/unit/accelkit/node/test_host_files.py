@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from support.polling import poll_until
+from support.waiting import poll_until
 
 from accelkit.errors import ConfigurationError
 from accelkit.logs import ErrorReporter

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from ports import free_port
 from sandbox_programs import write_programs
-from support.polling import poll_until
 from support.programs import write_accelkit
+from support.waiting import poll_until
 
 from accelkit.cli import main
 from accelkit.errors import SandboxError

@@ -5,10 +5,10 @@ import json
 import os
 import signal
 import threading
-import time
 
 import pytest
 from click.testing import CliRunner
+from support.waiting import poll_until
 
 from accelkit.cli import main
 from accelkit.enablement.work.device_patterns import find_wrong_node, find_wrong_variable, list_card_nodes
@@ -185,8 +185,7 @@ def test_what_holds_the_pod_ends_with_its_time_and_at_once_when_it_is_told():
 
     def end_it() -> None:
         # Until it holds, the signal would end the tests.
-        while signal.getsignal(signal.SIGTERM) is before:
-            time.sleep(0.01)
+        poll_until(lambda: signal.getsignal(signal.SIGTERM) is not before)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=end_it, daemon=True)

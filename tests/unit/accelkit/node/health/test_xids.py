@@ -7,7 +7,7 @@ import logging
 import pynvml
 import pytest
 from standin_nvml import StandinCard
-from support.polling import poll_until
+from support.waiting import poll_until
 
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import xids

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from support.host_processes import write_process
-from support.polling import poll_until
+from support.waiting import poll_until
 
 from accelkit.cli import main
 from accelkit.errors import DevicePluginError
