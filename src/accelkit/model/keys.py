@@ -25,7 +25,7 @@ INVENTORY_ANNOTATION: Final = "accelkit.io/inventory"
 LABELS_ANNOTATION: Final = "accelkit.io/labels"
 STAGES_ANNOTATION: Final = "accelkit.io/stages"
 CARD_LABEL_PREFIX: Final = "accelkit.io/cards."
-CARD_COUNT_LABEL: Final = "accelkit.io/cards.count"
+CARD_COUNT_LABEL: Final = f"{CARD_LABEL_PREFIX}count"
 
 # On nodes, written by administrators or on their request.
 # Cards that take no new pods: an annotation or a label.

@@ -31,7 +31,7 @@ class Stored:
 
     Attributes:
         labels: what its image says of it.
-        satisfied: the policies that it was found to satisfy, as `Standing.policies` names them, and when, in seconds
+        satisfied: the policies that it was found to satisfy, as `ImagePolicies.policies` names them, and when, in seconds
             since 1970.
         mount_path: where its group files say that it lies.
     """

@@ -52,7 +52,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
         holds: the driver, or the cards.
         drives: whether it loads the driver, whatever else it holds.
         sure: whether that it is there is told by what tenants cannot write.
-        standing: whether it is there.
+        state: whether it is there.
         gives: what of the cards it offers to pods now, as `nvidia.com/gpu: 8`; empty for nothing.
         evidence: what was seen, as parts of a sentence.
         release: how a node is taken from it.

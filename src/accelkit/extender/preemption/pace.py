@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from accelkit.back_off import BackOff
+
 # Evictions within any minute.
 MOST_EVICTIONS: Final = 30
 _MINUTE: Final = 60.0
 # Before the next try for a pod for which there was no way, and for one for which others were evicted.
 RETRY_SECONDS: Final = 10.0
-_EVICTED_SECONDS: Final = 120.0
-_MOST_SECONDS: Final = 3600.0
-_MOST_DOUBLINGS: Final = 10
+_AFTER_EVICTIONS: Final = BackOff(120.0, 3600.0)
 # Of so many pods the pauses are remembered.
 _MOST_PODS: Final = 1000
 
@@ -50,5 +50,5 @@ class Pace:
         _, times = self._not_before.pop(uid, (0.0, 0))
         if len(self._not_before) >= _MOST_PODS:
             del self._not_before[next(iter(self._not_before))]
-        pause = min(_MOST_SECONDS, _EVICTED_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)) if evicted else RETRY_SECONDS
+        pause = _AFTER_EVICTIONS.compute(times + 1) if evicted else RETRY_SECONDS
         self._not_before[uid] = self._clock() + pause, times + evicted

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from accelkit.node.assigned_pod import AssignedPod, Key
 
 Devices = Mapping[str, int]  # devices by card
+Wait = tuple[Key, Counter[str]]  # a container that waits, and the devices that it was assigned by card
 _Cards = tuple[tuple[str, int], ...]
 
 
@@ -29,14 +30,14 @@ def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str
 
 def list_pending_allocations(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool, unit_bytes: int
-) -> list[tuple[Key, Counter[str]]]:
+) -> list[Wait]:
     """Return the containers that wait for devices and the devices they were assigned, in the order of admission.
 
     A container before one that holds devices has got its own: the kubelet allocates one container after the other, and
     does not list init containers that end. Containers that were assigned their memory in another unit are left out: the
     kubelet would give them other amounts.
     """
-    found: list[tuple[Key, Counter[str]]] = []
+    found: list[Wait] = []
     for pod in sorted(pods, key=lambda pod: pod.order):
         if pod.admitted:
             continue
@@ -73,7 +74,7 @@ def list_moved(
 
 def rank_pending_allocations(
     size: int,
-    waits: Sequence[tuple[Key, Counter[str]]],
+    waits: Sequence[Wait],
     moved: Iterable[tuple[Devices, Devices]],
     in_flight: Iterable[Devices],
     answered: Collection[Key],
@@ -112,9 +113,7 @@ def rank_pending_allocations(
     return [Counter(dict(cards)) for cards in (*ranked, *rest)]
 
 
-def sort_by_turn(
-    waits: Sequence[tuple[Key, Counter[str]]], answered: Collection[Key]
-) -> list[tuple[Key, Counter[str]]]:
+def sort_by_turn(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
     """Return the containers that were not answered, those whose turn it is first.
 
     The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod of
@@ -125,15 +124,14 @@ def sort_by_turn(
         answered: the containers that hold devices, or that were probably answered.
     """
     begun = {uid for uid, _ in answered}
+    next_of_begun, first, later = list[Wait](), list[Wait](), list[Wait]()
     met: set[str] = set()
-    ranked: list[tuple[int, tuple[Key, Counter[str]]]] = []
     for wait in waits:
-        if wait[0] in answered:
-            continue
         uid = wait[0][0]
-        ranked.append((2 if uid in met else uid not in begun, wait))
-        met.add(uid)
-    return [wait for _, wait in sorted(ranked, key=lambda each: each[0])]
+        if wait[0] not in answered:
+            (later if uid in met else next_of_begun if uid in begun else first).append(wait)
+            met.add(uid)
+    return [*next_of_begun, *first, *later]
 
 
 def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:

@@ -20,6 +20,7 @@ from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.capacity_check import Holding
 from accelkit.node.device_plugin.pending_allocations import (
     Devices,
+    Wait,
     list_moved,
     list_pending_allocations,
     rank_pending_allocations,
@@ -229,7 +230,7 @@ class PreferredAllocation:
     def _list_answered(self, held: Mapping[Key, Devices]) -> set[Key]:
         return {*held, *(allocation.key for allocation in self._pending if allocation.key is not None)}
 
-    def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
+    def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[Wait]:
         return list_pending_allocations(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)
 
     def _pick_one_card(self, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:

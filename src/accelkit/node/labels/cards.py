@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from accelkit.model.card import Card
-from accelkit.model.keys import CARD_LABEL_PREFIX
+from accelkit.model.keys import CARD_COUNT_LABEL, CARD_LABEL_PREFIX
 from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
@@ -28,7 +28,7 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
     """
     if not cards:
         return {}
-    labels = {f"{CARD_LABEL_PREFIX}count": str(len(cards))}
+    labels = {CARD_COUNT_LABEL: str(len(cards))}
     if (total := _sum_memory(cards)) is not None:
         labels[f"{CARD_LABEL_PREFIX}memory"] = str(total // 2**30)
     for vendor in sorted({card.vendor for card in cards}):
