@@ -113,14 +113,15 @@ def cache_bounds(namespace: str, name: str, image: str, *, plain_http: tuple[str
     )
 
 
-def remediation_bounds(namespace: str, name: str, reset_job: str) -> list[Json]:
-    """Of remediation, which has Jobs made."""
+def remediation_bounds(namespace: str, name: str, reset_job: str, template: Json | None = None) -> list[Json]:
+    """Of remediation, which has Jobs made from this template, as the API server shows it."""
     return read_bounds(
         "remediation",
         "policies.yaml.j2",
         "objects.yaml.j2",
         __remediation_admission=True,
         __remediation_labels={"app.kubernetes.io/part-of": "accelkit"},
+        __remediation_job_template=template or {},
         remediation_mode="on",
         remediation_namespace=namespace,
         remediation_name=name,

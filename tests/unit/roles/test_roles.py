@@ -110,6 +110,8 @@ def documents(role, template="objects.yaml.j2", **changed):
         variables["__device_plugin_corrections"] = variables["device_plugin_corrections"]
         variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment"]
         variables["__device_plugin_managed_resources"] = MANAGED_RESOURCES_NAME
+    if role == "remediation":
+        variables["__remediation_job_template"] = variables.pop("job_template", {})
     if role == "extender":
         variables["__extender_resources"] = ["accelkit.io/memory"]
         variables["__extender_wake"] = variables["extender_wake"] and variables["__extender_admission"]
