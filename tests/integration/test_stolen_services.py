@@ -90,7 +90,7 @@ def site(control_plane, defined):
     template = asyncio.run(with_api(admin, begin))
     former = change(template, {"spec/backoffLimit": 9})
     try:
-        # Installed, removed and installed again, as users do: the API server is the same, and compares with what is new.
+        # Installed, removed and installed again on the same API server, which then compares with the new template.
         with installed_bounds(admin, remediation_bounds(OURS, REMEDIATION, "reset", former)):
             token = asyncio.run(kubeconfig_of_account(control_plane, REMEDIATION, OURS))
             asyncio.run(with_api(token, partial(judged, JOBS, JOB, "as it was at the last run of site.yml")))

@@ -31,8 +31,8 @@ class Stored:
 
     Attributes:
         labels: what its image says of it.
-        satisfied: the policies that it was found to satisfy, as `ImagePolicies.policies` names them, and when, in seconds
-            since 1970.
+        satisfied: the policies that it was found to satisfy, as `ImagePolicies.policies` names them, and when, in
+            seconds since 1970.
         mount_path: where its group files say that it lies.
     """
 
