@@ -96,7 +96,7 @@ async def run(options: ExtenderOptions) -> None:
     for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
         log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)
-    async with ApiClient(connection, lean=True) as api, make_review_client(connection) as reviews:
+    async with ApiClient(connection) as api, make_review_client(connection) as reviews:
         await _Service(options, api, reviews).run(stop)
     log.info("extender ended")
 

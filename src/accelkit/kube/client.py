@@ -19,7 +19,6 @@ from yarl import URL
 
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.connection import Connection
-from accelkit.kube.lean_http import LeanClient
 
 PatchKind = Literal["merge", "strategic", "json", "apply"]
 
@@ -64,12 +63,9 @@ class ApiClient:
         connection: where and as whom.
         timeout_seconds: the deadline of each request, connecting included.
         connections: how many requests may be under way at once.
-        lean: whether POST goes by connections of its own, with less CPU; never where a proxy is used.
     """
 
-    def __init__(
-        self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100, lean: bool = False
-    ) -> None:
+    def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
         self.server = connection.server
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -86,9 +82,6 @@ class ApiClient:
         if connection.proxy:
             self._route["proxy_headers"] = connection.proxy_headers
         self._session: aiohttp.ClientSession | None = None
-        self._seconds = timeout_seconds
-        self._lean: LeanClient | None = None
-        self._is_lean = lean and connection.proxy is None
 
     async def __aenter__(self) -> Self:
         at = self._connection
@@ -102,16 +95,9 @@ class ApiClient:
             # The API server sets none, and looking for them costs each request.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        if self._is_lean:
-            headers = [("Accept", "application/json"), *at.headers]
-            self._lean = LeanClient(
-                at.server, at.tls, at.server_name, headers, seconds=self._seconds, connections=self._limit
-            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._lean is not None:
-            self._lean.close()
         if self._session is not None:
             await self._session.close()
 
@@ -213,8 +199,6 @@ class ApiClient:
         sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
         try:
             sent |= self._headers()
-            if self._lean is not None and data is not None and method == "POST":
-                return _accept(*await self._lean.post(f"{path}?{urlencode(query)}" if query else path, data, sent))
             request = self._open().request(method, self._url(path, query), data=data, headers=sent, **self._route)
             async with request as response:
                 answer = await response.read()
