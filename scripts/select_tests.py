@@ -27,7 +27,7 @@ from git_history import list_merge_bases, run_git
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "src"))
 
-from accelkit.cli import COMMANDS  # noqa: E402 - found by the path above
+from accelkit.cli import SERVICES, USER_COMMANDS  # noqa: E402 - found by the path above
 
 SOURCE, TESTS, INTEGRATION = "src/accelkit", "tests", "tests/integration"
 CONFTEST = REPOSITORY / INTEGRATION / "conftest.py"
@@ -127,7 +127,7 @@ def find_affected(path: str, graph: grimp.ImportGraph) -> set[str]:
     return own.union(*(graph.find_downstream_modules(module) for module in own))
 
 
-def read_tests(commands: Mapping[str, str] = COMMANDS) -> list[IntegrationTest]:
+def read_tests(commands: Mapping[str, str] = USER_COMMANDS | SERVICES) -> list[IntegrationTest]:
     """Read the integration tests of the repository.
 
     Args:

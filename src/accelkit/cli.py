@@ -1,10 +1,10 @@
-"""The command line. Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage."""
+"""The command line. Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,38 +12,40 @@ from accelkit import __version__
 from accelkit.errors import AccelkitError
 from accelkit.logs import set_up_log
 
-# Each is imported when it is asked for, so that one does not wait for the libraries of all.
-COMMANDS = {
+# A command is imported when it is called, so that it does not wait for the libraries of the others.
+USER_COMMANDS: Final = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
-    "cache-agent": "accelkit.cacheagent.command:cache_agent",
-    "cache-controller": "accelkit.cachecontroller.command:cache_controller",
-    "cache-scan": "accelkit.cacheagent.scanning.command:cache_scan",
-    "config-manager": "accelkit.scheduler.command:config_manager",
     "defrag": "accelkit.defragmentation.command:defrag",
     "discover": "accelkit.node.discover_command:discover_command",
     "examples": "accelkit.examples.command:examples",
     "explain": "accelkit.inspection.explanation.command:explain",
+    "hardware-check": "accelkit.node.hardware_check.command:hardware_check",
+    "inspect": "accelkit.inspection.command:inspect",
+    "plugins": "accelkit.plugin_report.command:plugins",
+    "sandbox": "accelkit.sandbox.commands:sandbox",
+    "simulate": "accelkit.simulator.command:simulate",
+    "verify": "accelkit.enablement.command:verify",
+}
+SERVICES: Final = {
+    "cache-agent": "accelkit.cacheagent.command:cache_agent",
+    "cache-controller": "accelkit.cachecontroller.command:cache_controller",
+    "cache-scan": "accelkit.cacheagent.scanning.command:cache_scan",
+    "config-manager": "accelkit.scheduler.command:config_manager",
     "extender": "accelkit.extender.command:extender",
     "gas-extender": "accelkit.extender.gas.command:gas_extender",
     "host-files": "accelkit.node.host_files:host_files",
-    "hardware-check": "accelkit.node.hardware_check.command:hardware_check",
-    "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
-    "plugins": "accelkit.plugin_report.command:plugins",
     "process-scan": "accelkit.node.processes.command:process_scan",
     "remediation": "accelkit.remediation.command:remediation",
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
-    "sandbox": "accelkit.sandbox.commands:sandbox",
     "share-check": "accelkit.enablement.work.share_check.command:share_check",
-    "simulate": "accelkit.simulator.command:simulate",
-    "verify": "accelkit.enablement.command:verify",
 }
 
 
 class _Root(click.Group):
-    """Errors of ours are one line on stderr; anything else is a defect and keeps its traceback."""
+    """The program. It prints an AccelkitError as one line; any other exception is a defect and keeps its traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -53,17 +55,26 @@ class _Root(click.Group):
             sys.exit(1)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*USER_COMMANDS, *SERVICES]
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        place = USER_COMMANDS.get(name) or SERVICES.get(name)
+        if place is None:
             return None
-        module, _, attribute = COMMANDS[name].partition(":")
+        module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write two sections, because users start no services: the playbooks do."""
+        limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
+        for title, names in (("Commands", USER_COMMANDS), ("Services, which site.yml runs in the cluster", SERVICES)):
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, each.get_short_help_str(limit)) for name, each in found if each is not None])
 
-@click.group(cls=_Root, epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage.")
+
+@click.group(cls=_Root, epilog="Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage.")
 @click.version_option(__version__, prog_name="accelkit")
 @click.option(
     "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True

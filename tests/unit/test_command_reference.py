@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelkit.cli import COMMANDS
+from accelkit.cli import SERVICES, USER_COMMANDS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
@@ -20,7 +20,7 @@ def test_command_reference_is_up_to_date():
     assert PAGE.read_text() == build_page(), "run: python scripts/command_reference.py"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*USER_COMMANDS, *SERVICES])
 def test_each_command_has_a_section(name):
     assert f"accelkit {name}" in TEXTS
 
