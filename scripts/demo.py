@@ -47,6 +47,8 @@ async def create_pods(api: ApiClient, name: str) -> list[str]:
     names = []
     document = YAML(typ="safe", pure=True).load((REPOSITORY / "examples" / name).read_text())
     for pod in document.get("items", [document]):
+        # All on one node, so that a person sees how they share its cards.
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "node-1"}
         try:
             await api.post(PODS, pod)
         except ApiError as exc:
@@ -78,8 +80,7 @@ async def create_examples(kubeconfig: Path) -> None:
     """Create the examples one after the other, and say where each pod went."""
     async with ApiClient(load_connection(kubeconfig)) as api:
         for title, name in (
-            ("Pods of 4, 8, 12 and 20 GiB ask for a share of cards of 16 GiB", "gcushare.yaml"),
-            ("A pod takes a whole card beside them", "whole-card.yaml"),
+            ("Pods request 4, 8 and 20 GiB of cards of 16 GiB, and a whole card", "shared-pods.yaml"),
             ("A pod with two containers, one of them split over two cards", "two-containers.yaml"),
         ):
             announce(title)

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 from collection_gate import find_unshipped
 
 TRACKED = (
-    *("CONTRIBUTING.md", "README.md", "docs/testing.md", "examples/gcushare.yaml", "inventories/sample/hosts.yml"),
+    *("CONTRIBUTING.md", "README.md", "docs/testing.md", "examples/shared-pods.yaml", "inventories/sample/hosts.yml"),
     *("playbooks/site.yml", "pyproject.toml", "roles/extender/README.md", "site.yml"),
 )
 SHIPPED = ("README.md", "docs/testing.md", "playbooks/site.yml", "site.yml")
@@ -29,7 +29,7 @@ SHIPPED = ("README.md", "docs/testing.md", "playbooks/site.yml", "site.yml")
         ),
         ("[how](docs/absent.md)", ["docs/absent.md"]),
         ("`playbooks/absent.yml` and `roles/`", ["playbooks/absent.yml", "roles/"]),
-        ("    kubectl apply -f examples/gcushare.yaml", ["examples/gcushare.yaml"]),
+        ("    kubectl apply -f examples/shared-pods.yaml", ["examples/shared-pods.yaml"]),
         ("CONTRIBUTING.md says so, and so does pyproject.toml.", ["CONTRIBUTING.md", "pyproject.toml"]),
         # What its reader makes is none of ours.
         (". .venv/bin/activate && cp -r inventories/sample inventories/mine", ["inventories/sample"]),
