@@ -89,6 +89,8 @@ class AllocationsWriter:
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         # The same key in `binaryData` would have the API server refuse it in `data`.
         patch = {"metadata": {"labels": ALLOCATIONS_LABELS}, "data": data, "binaryData": None}
+        # A request whose answer is lost may have been done, so nothing is known until one is answered.
+        self._written = None
         try:
             await patch_or_create(self._api, self._folder, self._node, patch, self._config_map(data))
         except ApiError as exc:

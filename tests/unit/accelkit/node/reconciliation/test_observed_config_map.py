@@ -85,6 +85,22 @@ async def test_allocations_that_could_not_be_written_are_written_at_the_next_cal
     assert is_whole(api)
 
 
+async def test_after_a_write_whose_answer_was_lost_the_former_allocations_are_written_again(api, writer, monkeypatch):
+    await writer.write(EMPTY)
+    patch = api.patch
+
+    async def lose_answer(*arguments, **options):
+        await patch(*arguments, **options)
+        raise ApiError("no answer")
+
+    monkeypatch.setattr(api, "patch", lose_answer)
+    await writer.write(Allocations("n", (), ()))
+    monkeypatch.undo()
+    assert not is_whole(api)
+    await writer.write(EMPTY)
+    assert is_whole(api)
+
+
 async def test_without_a_namespace_nothing_is_written(api):
     await AllocationsWriter(api, None, "n").write(EMPTY)
     assert api.requests == []
