@@ -1,1 +1,1 @@
-"""`accelkit defrag`: which few evictions would let pods in that wait for cards."""
+"""`accelkit defrag`: plans a few evictions after which waiting pods fit, and applies the plan."""

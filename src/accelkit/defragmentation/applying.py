@@ -1,4 +1,4 @@
-"""Applies a plan: holds the cards, evicts, and waits until each pod is bound or says why not."""
+"""Application of a plan: hold the cards, evict pods, and wait until each pod is bound."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _PROGRESS_SECONDS: Final = 10.0
 
 
 class Applier:
-    """Applies plans through the API server.
+    """Client that applies plans through the API server.
 
     Args:
         api: an open client.
-        say: prints one line of progress.
-        wait_seconds: how long all pods together may take until they are bound.
+        report: prints one line of progress.
+        wait_seconds: how long it may take until all pods together are bound.
     """
 
-    def __init__(self, api: ApiClient, say: Callable[[str], None], wait_seconds: float) -> None:
-        self._api, self._say, self._wait_seconds = api, say, wait_seconds
+    def __init__(self, api: ApiClient, report: Callable[[str], None], wait_seconds: float) -> None:
+        self._api, self._report, self._wait_seconds = api, report, wait_seconds
 
     async def apply(self, plan: Plan) -> bool:
-        """Evict step by step, and wait; return whether each pod for which others were evicted is bound.
+        """Apply the steps in order and wait; return whether each pod for which pods were evicted is bound.
 
         Raises:
-            ApiError: an eviction was refused; what comes after it is not tried, and cards stay held for the pods of
-                the steps before it.
+            ApiError: the API server refused an eviction. Later evictions are not tried, and the cards of earlier steps
+                stay held for their pods.
         """
         steps = [step for step in plan.steps if step.evictions]
         for step in steps:
@@ -59,10 +59,10 @@ class Applier:
             try:
                 await self._evict(pod)
             except ApiError:
-                # The other pods would have to leave too.
+                # The pod needs all evictions of the step, so holding the cards has no use.
                 await self._end_hold(step)
                 raise
-            self._say(f"evicted {pod} for {step.namespace}/{step.pod}")
+            self._report(f"evicted {pod} for {step.namespace}/{step.pod}")
 
     async def _hold(self, step: Step) -> None:
         until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=self._wait_seconds + HOLD_MARGIN_SECONDS)
@@ -81,11 +81,11 @@ class Applier:
             await self._patch_condition(step, {"type": HOLD_CONDITION, "$patch": "delete"})
         except ApiError as exc:
             if not (exc.not_found or exc.conflict):
-                self._say(f"the hold for {step.namespace}/{step.pod} ends by itself: {exc.message}")
+                self._report(f"cannot end the hold for {step.namespace}/{step.pod}, it expires: {exc.message}")
 
     async def _patch_condition(self, step: Step, condition: dict[str, str]) -> None:
         path = f"{build_pod_path(step.namespace, step.pod)}/status"
-        # The UID makes the API server refuse a pod of the same name that was created since.
+        # The UID makes the API server refuse the patch if a new pod has the same name.
         patch = {"metadata": {"uid": step.uid}, "status": {"conditions": [condition]}}
         await self._api.patch(path, patch, kind="strategic")
 
@@ -97,41 +97,40 @@ class Applier:
                 return
             budget = " by a PodDisruptionBudget" if exc.status == HTTPStatus.TOO_MANY_REQUESTS else ""
             raise ApiError(
-                f"evicting {pod} is refused{budget}: {exc.message}",
+                f"cannot evict {pod}: refused{budget}: {exc.message}",
                 status=exc.status,
                 next_step="run `accelkit defrag --plan` again: the cluster has changed",
             ) from exc
 
     async def _wait(self, steps: Iterable[Step]) -> bool:
-        """Wait until the pods of all steps are bound or deleted, or the time is over; return whether all are bound."""
+        """Wait until each pod is bound or deleted, or the time is over; return whether all are bound."""
         began = time.monotonic()
-        left, bound, said_at = list(steps), True, began
+        left, bound, reported_at = list(steps), True, began
         while left:
             for step in list(left):
-                found = await self._find_result(step)
-                if found is not None:
-                    self._say(f"{step.namespace}/{step.pod} {found}")
-                    bound = bound and found.startswith("is bound")
+                result = await self._find_result(step)
+                if result is not None:
+                    self._report(f"{step.namespace}/{step.pod} {result}")
+                    bound = bound and result.startswith("is bound")
                     await self._end_hold(step)
                     left.remove(step)
             now = time.monotonic()
             if left and now - began >= self._wait_seconds:
                 for step in left:
-                    self._say(
-                        f"{step.namespace}/{step.pod} is not bound after {now - began:.0f} s: {await self._ask(step)}"
-                    )
+                    reason = await self._find_reason(step)
+                    self._report(f"{step.namespace}/{step.pod} is not bound after {now - began:.0f} s: {reason}")
                     await self._end_hold(step)
                 return False
-            if left and now - said_at >= _PROGRESS_SECONDS:
-                said_at = now
+            if left and now - reported_at >= _PROGRESS_SECONDS:
+                reported_at = now
                 waits = ", ".join(f"{step.namespace}/{step.pod}" for step in left)
-                self._say(f"waiting for {waits}: {self._wait_seconds - (now - began):.0f} s left")
+                self._report(f"waiting for {waits}: {self._wait_seconds - (now - began):.0f} s left")
             if left:
                 await asyncio.sleep(_POLL_SECONDS)
         return bound
 
     async def _find_result(self, step: Step) -> str | None:
-        """Return what became of a pod; None while it waits, or the API server does not answer."""
+        """Return the result for a pod; None while it waits, or if the API server does not answer."""
         try:
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
         except ApiError as exc:
@@ -142,8 +141,8 @@ class Applier:
             return "was deleted before it was bound"
         return f"is bound to {pod.spec.node_name}" if pod.spec.node_name else None
 
-    async def _ask(self, step: Step) -> str:
-        """Return why a pod is not bound, as far as the API server says."""
+    async def _find_reason(self, step: Step) -> str:
+        """Return why a pod is not bound, according to the API server."""
         try:
             left = [str(each) for each in _list_evicted(step) if await self._read(each) is not None]
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
@@ -152,8 +151,8 @@ class Applier:
         if left:
             return f"{', '.join(left)} {'has' if len(left) == 1 else 'have'} not ended"
         conditions = pod.status.conditions or () if pod is not None else ()
-        said = (each.message for each in conditions if each.type == SCHEDULED and each.message)
-        return next(said, "kube-scheduler has not tried it")
+        messages = (each.message for each in conditions if each.type == SCHEDULED and each.message)
+        return next(messages, "kube-scheduler has not tried it")
 
     async def _read(self, ref: PodRef) -> Pod | None:
         try:
@@ -165,7 +164,7 @@ class Applier:
         try:
             pod = msgspec.json.decode(answer, type=Pod)
         except msgspec.MsgspecError as exc:
-            raise ServiceError(f"cannot read pod {ref}: {exc}") from exc
+            raise ServiceError(f"cannot decode pod {ref}: {exc}") from exc
         return pod if pod.metadata.uid == ref.uid else None
 
 

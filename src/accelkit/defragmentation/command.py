@@ -30,39 +30,45 @@ _NOT_BOUND = 3
 
 @click.command(
     "defrag",
-    short_help="Plan evictions that let pods in that wait for cards.",
+    short_help="Plan evictions after which waiting pods fit.",
     epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 3 a pod was not bound in time.",
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and change nothing; the default.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing. This is the default.")
 @click.option("--apply", "applies", is_flag=True, help="Print the plan, ask, evict, and wait for the result.")
-@click.option("--yes", is_flag=True, help="With --apply: do not ask.")
-@click.option("--most-evictions", type=click.IntRange(min=1), default=10, show_default=True, help="Of the whole plan.")
+@click.option("--yes", is_flag=True, help="With --apply: do not ask for confirmation.")
+@click.option(
+    "--most-evictions",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Limit of evictions for the whole plan.",
+)
 @click.option(
     "--wait",
     "wait_seconds",
     type=click.IntRange(min=10, max=MOST_HOLD_SECONDS - 2 * HOLD_MARGIN_SECONDS),
     default=300,
     show_default=True,
-    help="With --apply: for so many seconds the freed cards are held, until the pods are bound.",
+    help="With --apply: seconds to hold the freed cards and wait until the pods are bound.",
 )
 @click.option(
     "--policy",
     type=click.Choice(list_policy_names()),
     default="binpack",
     show_default=True,
-    help="With which the extender chooses cards.",
+    help="Policy by which the extender chooses cards.",
 )
 @click.option(
     "--dialect",
     "dialects",
     type=click.Choice(list_dialect_names()),
     multiple=True,
-    help="Those that the extender reads, each by one --dialect; default: those that are in use, as far as can be seen.",
+    help="Dialect that the extender reads; may be repeated. Default: the dialects that are found in use.",
 )
 @click.option(
     "--sharing-rules",
     type=FILE,
-    help="The extender's file of quotas and reserved cards; without it none are known.",
+    help="The extender's file of quotas and reserved cards. Without it, the plan ignores them.",
 )
 @kubeconfig_option
 @output_option
@@ -78,9 +84,9 @@ def defrag(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Plan which few evictions would let pods in that wait for cards; by priority, and within disruption budgets."""
+    """Plan a few evictions after which waiting pods fit, by priority and within disruption budgets."""
     if only_plan and applies:
-        raise click.UsageError("--plan changes nothing, --apply does: give one of them")
+        raise click.UsageError("--plan and --apply exclude each other: use one of them")
     if yes and not applies:
         raise click.UsageError("--yes needs --apply")
     rules = None if sharing_rules is None else _read_rules(sharing_rules)
@@ -96,7 +102,8 @@ def _read_rules(path: Path) -> SharingRules:
         return parse_rules(path.read_bytes())
     except (OSError, ConfigurationError) as exc:
         raise ConfigurationError(
-            f"{path}: {exc}", next_step="give the file that the extender reads, as docs/sharing-rules.md describes it"
+            f"cannot read the sharing rules {path}: {exc}",
+            next_step="use the file that the extender reads; docs/sharing-rules.md describes it",
         ) from exc
 
 

@@ -1,7 +1,7 @@
-"""Plans the evictions that would let pods in, on a ledger that nobody else uses; no I/O.
+"""Planner of the evictions after which waiting pods fit.
 
-Pods that wait are taken one after the other, those of the highest priority and then the oldest first, each as the plan
-leaves the cluster for it.
+The planner works on a ledger of its own and does no I/O. It takes the waiting pods by priority, then by age. Each pod
+is planned on the cluster that the steps before it would leave.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-# So often others are looked for on a node, where some of those found must stay.
+# How many sets of victims are tried on one node. Each next set excludes pods that must stay.
 _ROUNDS: Final = 8
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """A pod that leaves.
+    """The planned eviction of a pod.
 
     Attributes:
-        priority: of the pod.
-        node: that it leaves.
-        fits: a node on which another one like it would fit then; empty where there is none.
+        priority: the priority of the pod.
+        node: the node from which the pod is evicted.
+        fits: a node on which its replacement would fit; empty if there is none.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A pod that gets in, where, and who leaves for it; nobody where it fits already."""
+    """A waiting pod, the node that it gets, and the evictions for it; without evictions if it fits already."""
 
     namespace: str
     pod: str
@@ -60,7 +60,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A pod for which nothing is planned, and why."""
+    """A pod for which nothing is planned, with the reason."""
 
     namespace: str
     pod: str
@@ -70,7 +70,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What would let pods in, step by step."""
+    """The steps of a plan, and the pods that it leaves out."""
 
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...]
@@ -80,25 +80,25 @@ class Plan(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Trial:
-    """Changes of the ledger that can be taken back."""
+    """Changes of the ledger that can be undone."""
 
     gone: list[tuple[Holding, CardPod]] = field(default_factory=list)
     placed: list[str] = field(default_factory=list)
 
 
 class Planner:
-    """Plans on one cluster as it was read; what it plans changes that.
+    """Planner for one cluster. Planning changes the ledger.
 
     Args:
-        cluster: is changed.
-        policy: with which the extender chooses cards.
-        most_evictions: of the whole plan.
+        cluster: the cluster as it was read; the planner changes it.
+        policy: the policy by which the extender chooses cards.
+        most_evictions: the limit for the whole plan.
     """
 
     def __init__(self, cluster: ReadCluster, policy: AnyPolicy, most_evictions: int) -> None:
         self._cluster, self._policy, self._left = cluster, policy, most_evictions
         self._gone: dict[str, PodRef] = {}
-        # What hosts have less than they say, once those pods are there that the plan puts there.
+        # CPU and memory of each host that the pods placed by this plan will use.
         self._added: dict[str, HostAmounts] = {}
 
     def plan(self) -> Plan:
@@ -107,7 +107,7 @@ class Planner:
         waiting.sort(key=lambda each: (-each.pod.priority, each.pod.created_at, str(each.pod.ref)))
         steps, left_out = list[Step](), list[LeftOut]()
         for pending in waiting:
-            found = self._let_in(pending)
+            found = self._plan_pod(pending)
             ref, priority = pending.pod.ref, pending.pod.priority
             if isinstance(found, str):
                 left_out.append(LeftOut(ref.namespace, ref.name, ref.uid, priority, found))
@@ -115,41 +115,41 @@ class Planner:
                 steps.append(found)
         return Plan(tuple(steps), tuple(left_out), sum(len(step.evictions) for step in steps))
 
-    def _let_in(self, pending: Pending) -> Step | str:
+    def _plan_pod(self, pending: Pending) -> Step | str:
         uid = pending.pod.ref.uid
         if pending.request is None:
-            return str(pending.refusal or "it asks for no card")
+            return str(pending.refusal or "it requests no card")
         if reason := self._find_reason(pending.pod, pending.request):
             return reason
         nodes = self._list_suiting(uid)
         for node in nodes:
             if self._place(pending.pod, node, pending.request):
-                return self._tell(pending, node, ())
+                return self._build_step(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
-            return self._explain(pending.pod, nodes) if nodes else "no node suits it, whatever its cards"
+            return self._explain(pending.pod, nodes) if nodes else "no node suits it, regardless of its cards"
         node, victims = best
         if len(victims) > self._left:
             return f"the limit of evictions is reached; {len(victims)} more would be needed"
         self._left -= len(victims)
         self._try(pending, pending.request, node, victims)
         self._gone.update((each.uid, each.holder.pod) for each in victims)
-        return self._tell(pending, node, victims)
+        return self._build_step(pending, node, victims)
 
     def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
-        """Return why nobody's leaving would let a pod in; empty where it may."""
+        """Return why no eviction can help a pod; empty if one might."""
         uid = pod.ref.uid
         if conditions := self._cluster.unread.get(uid):
             return f"only kube-scheduler can judge its {conditions}"
         if self._cluster.pods[uid].grouped:
-            return "it belongs to a group, and room for one of them is not room for all"
-        beyond = self._cluster.ledger.judge_quota(pod.ref.namespace, request)
-        return "" if beyond is None else pod.dialect.format_misfit(beyond)
+            return "it belongs to a pod group, and room for one member is not room for all"
+        exceeded = self._cluster.ledger.judge_quota(pod.ref.namespace, request)
+        return "" if exceeded is None else pod.dialect.format_misfit(exceeded)
 
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
     ) -> tuple[str, list[Candidate]] | None:
-        """Return where the fewest leave without another place, then by `rank_victims`; None for nowhere."""
+        """Return the node and victims with the fewest victims left without a place, then by `rank_victims`; or None."""
         best: tuple[tuple[object, ...], str, list[Candidate]] | None = None
         for node in nodes:
             victims = self._find(pending, request, node)
@@ -164,7 +164,7 @@ class Planner:
         return None if best is None else best[1:]
 
     def _find(self, pending: Pending, request: PodRequest, node: str) -> list[Candidate] | None:
-        """Return who leaves a node, of those that may; None where that does not help."""
+        """Return the victims on a node; None if no permitted evictions help."""
         entry = self._cluster.ledger.find_node(node)
         if entry is None or entry.problem is not None:
             return None
@@ -207,11 +207,11 @@ class Planner:
 
     @staticmethod
     def _must_stay(victim: Candidate, trial: _Trial, pod: CardPod) -> bool:
-        """Return whether a pod may only be moved, and there is no place for it."""
+        """Return whether a pod may only be moved, and no node has a place for it."""
         return victim.uid not in trial.placed and (victim.priority >= pod.priority or not pod.preempts)
 
     def _try(self, pending: Pending, request: PodRequest, node: str, victims: Iterable[Candidate]) -> _Trial | None:
-        """Change the ledger as if victims left, the pod came, and then what is made in their place."""
+        """Change the ledger as if the victims were evicted, the pod placed, and then the replacements placed."""
         ledger, trial = self._cluster.ledger, _Trial()
         bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
         for victim in victims:
@@ -225,11 +225,11 @@ class Planner:
             return None
         trial.placed.append(pending.pod.ref.uid)
         for held, pod in trial.gone:
-            asked = pod.read_request(ledger.unit_bytes or 0)
-            if asked is not None and held.pod.uid not in self._cluster.unread:
-                asked = ledger.namespaces.rules.close(asked, pod.ref.namespace, pod.priority)
+            replacement = pod.read_request(ledger.unit_bytes or 0)
+            if replacement is not None and held.pod.uid not in self._cluster.unread:
+                replacement = ledger.namespaces.rules.close(replacement, pod.ref.namespace, pod.priority)
                 nodes = self._list_suiting(held.pod.uid)
-                if any(self._place(pod, other, asked) for other in nodes):
+                if any(self._place(pod, other, replacement) for other in nodes):
                     trial.placed.append(held.pod.uid)
         return trial
 
@@ -247,7 +247,7 @@ class Planner:
         return True
 
     def _list_suiting(self, uid: str) -> list[str]:
-        """Return the nodes with cards that may take a pod but for them, by name."""
+        """Return the names of the nodes with cards that may take a pod, apart from their cards, in order."""
         cluster, pod = self._cluster, self._cluster.pods[uid]
         found = []
         for name in sorted(cluster.nodes):
@@ -260,7 +260,7 @@ class Planner:
                 found.append(name)
         return found
 
-    def _tell(self, pending: Pending, node: str, victims: Iterable[Candidate]) -> Step:
+    def _build_step(self, pending: Pending, node: str, victims: Iterable[Candidate]) -> Step:
         ref, ledger = pending.pod.ref, self._cluster.ledger
         self._add(ref.uid, node)
         evictions = []

@@ -1,4 +1,4 @@
-"""Reads the cluster from the API server, for a plan."""
+"""Reader of the cluster for a plan."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import list_served_dialects, load_dialects, load_usable_dialects
 from accelkit.vendors.pod_reading import PodReader
 
-# By which a pod counts in budgets, of the longest that are kept; more is no pod that somebody runs.
+# The most labels of a pod that are kept for disruption budgets. Pods in real use have fewer.
 _MOST_LABELS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """A cluster as it was when it was read.
+    """A cluster as it was read.
 
     Attributes:
-        ledger: who holds what; a copy of nobody's, so it may be changed.
-        feed: knows the pods that wait.
-        nodes: by name.
-        pods: those with cards, by UID.
-        unread: what of them only kube-scheduler can judge, by UID.
-        budgets: whom nobody may evict.
+        ledger: the ledger of the plan's own, so the plan may change it.
+        feed: the feed of that ledger, with the waiting pods.
+        nodes: nodes by name.
+        pods: pods with cards, by UID.
+        unread: the conditions of these pods that only kube-scheduler can judge, by UID.
+        budgets: the disruption budgets, which forbid some evictions.
     """
 
     ledger: Ledger
@@ -53,9 +53,9 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
     Args:
         api: an open client.
-        named: the dialects in which pods are read; empty for those that agents serve here, and those in which cards
-            have been written on pods that are bound.
-        rules: of sharing; None for none.
+        named: the dialects in which pods are read; empty for those that the agents serve, and those in which bound pods
+            have cards written on them.
+        rules: the sharing rules; None for none.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -76,8 +76,8 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
     if rules is not None:
         feed.take_rules(rules)
     feed.replace_nodes(list(nodes))
-    seen: list[Pod] = list(pods)
-    feed.replace_pods(seen)
+    placed: list[Pod] = list(pods)
+    feed.replace_pods(placed)
     budgets = await read_disruption_budgets(api)
     by_name = {node.metadata.name: node for node in nodes}
     unread = reading.list_unread(frozenset().union(*(dialect.resources.names for dialect in dialects)))
@@ -85,7 +85,7 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
 
 class _PodReading:
-    """What is noted of pods before most of them is thrown away.
+    """Data of pods that is recorded before most of a pod is discarded.
 
     Attributes:
         written: the names of the dialects in which cards have been written on pods that are bound.
@@ -99,7 +99,7 @@ class _PodReading:
         self._asked: dict[str, frozenset[str]] = {}
 
     def trim(self, pod: PlannedPod) -> None:
-        """Note what is needed of a pod, and take from it what is not."""
+        """Record what the plan needs of a pod, and remove the rest from it."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
         self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
         self._asked[uid] = self._known & find_asked_resources(pod.spec)
@@ -116,7 +116,7 @@ class _PodReading:
             pod.metadata.labels = labels
 
     def list_unread(self, known: frozenset[str]) -> dict[str, str]:
-        """Return what only kube-scheduler can judge, by UID, where these resources are ours."""
+        """Return, by UID, the conditions that only kube-scheduler can judge if these resources are served here."""
         found = {}
         for uid, conditions in self._conditions.items():
             others = ["other resources"] if self._asked[uid] - known and "other resources" not in conditions else []
@@ -126,8 +126,8 @@ class _PodReading:
 
 
 def _find_unit(ledger: Ledger) -> int:
-    """Return the unit that most nodes have: that of the cluster, but for nodes that change theirs."""
+    """Return the unit that most nodes have: the cluster's, because only nodes that change theirs differ."""
     units = Counter(entry.inventory.unit_bytes for entry in ledger.list_nodes() if entry.inventory is not None)
     if not units:
-        raise ServiceError("no node shares cards", next_step="`accelkit inspect` lists the nodes with cards")
+        raise ServiceError("no node shares cards", next_step="list the nodes with cards by `accelkit inspect`")
     return units.most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""The rules by which a pod may be evicted for another one, each with the sentence that names it."""
+"""Rules that forbid the eviction of a pod for another one, each with a sentence."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from accelkit.defragmentation.suitability import PlannedPod
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.vendors.pod_reading import CardPod
 
-# So many pods are named for each rule.
+# How many pods each rule names.
 _MOST_NAMED: Final = 3
 
 
 def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: DisruptionBudgets) -> str:
-    """Return the rule that keeps a bound pod from being evicted for one that waits; empty where none does.
+    """Return the rule that forbids to evict a bound pod for a waiting one; empty if no rule does.
 
     Args:
-        pod: the bound one.
-        read: what else was read of it; None where nothing was.
-        waiting: the one that waits.
-        budgets: as they are now.
+        pod: the bound pod.
+        read: the same pod with its other fields; None if these were not read.
+        waiting: the waiting pod.
+        budgets: the current disruption budgets.
     """
     if read is None:
-        return "it cannot be read"
+        return "the pod cannot be read"
     if pod.ending:
         return "it is being deleted already"
     if pod.static:
-        return "static pods are started again by their kubelet"
+        return "its kubelet would restart a static pod"
     if pod.priority > waiting.priority:
         return "its priority is higher"
     if not read.replaced:
-        return "bare pods have no controller"
+        return "no controller would replace it"
     return budgets.find_rule(pod.ref, read.metadata.labels or {})
 
 
 def list_refusals(pods: Iterable[tuple[CardPod, str]]) -> str:
-    """Return the rules that keep pods from being evicted, each with some of the pods; empty where none does."""
+    """Return the rules that forbid evictions, each with some of the pods; empty if no rule does."""
     by_rule: dict[str, list[str]] = {}
     for pod, rule in pods:
         if rule:

@@ -1,6 +1,6 @@
-"""Whether a node may take a pod, but for its cards: by what both say of themselves.
+"""Whether a node may take a pod, apart from its cards, by the fields of both objects.
 
-kube-scheduler judges more. For a pod with conditions that are not read here, nothing is planned.
+kube-scheduler judges more. Nothing is planned for a pod with conditions that are not read here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.model.pod import Node, Pod
 
 
 class PlannedNode(Node):
-    """A node, with what it says of the pods that it takes."""
+    """A node with its labels and taints."""
 
     spec: TaintedSpec = msgspec.field(default_factory=TaintedSpec)
 
@@ -37,31 +37,31 @@ class _PlannedSpec(ConditionedSpec, rename="camel"):
 
 
 class PlannedPod(Pod):
-    """A pod, with what it says of nodes and who would make it anew."""
+    """A pod with its constraints on nodes and its owners."""
 
     metadata: _PlannedMeta
     spec: _PlannedSpec = msgspec.field(default_factory=_PlannedSpec)
 
     @property
     def replaced(self) -> bool:
-        """Whether a controller would make another one in its place; a static pod has its node for an owner."""
+        """Whether a controller would replace the pod. The owner of a static pod is its node."""
         owners = self.metadata.owner_references or ()
         return any(owner.controller and owner.kind != "Node" for owner in owners)
 
     @property
     def grouped(self) -> bool:
-        """Whether it says that it belongs to a group."""
+        """Whether the pod declares that it belongs to a group."""
         return names_group(self.metadata.labels or {}, self.spec.scheduling_group)
 
     def suits(self, node: PlannedNode, room: HostAmounts) -> bool:
         """Return whether a node may take the pod.
 
         Args:
-            node: as it is now.
-            room: what its host has free.
+            node: the current node.
+            room: the free CPU and memory of its host.
         """
         if not has_labels(node.metadata.labels or {}, self.spec.node_selector or {}):
             return False
         if not bears_all(self.spec.tolerations or (), node.spec.list_taints()):
             return False
-        return all(asked <= free for asked, free in zip(read_pod_amounts(self.spec), room, strict=True))
+        return all(needed <= free for needed, free in zip(read_pod_amounts(self.spec), room, strict=True))

@@ -1,4 +1,4 @@
-"""Draws the table of `accelkit defrag`."""
+"""Table of `accelkit defrag`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from accelkit.defragmentation.plan import Plan
 
 
 def build_plan_table(plan: Plan) -> RenderableType:
-    """Return what a person reads."""
+    """Return the plan as lines for a terminal."""
     if not plan.steps and not plan.left_out:
-        return Text("No pod waits for cards that kube-scheduler has refused.")
+        return Text("No pod that kube-scheduler refused is waiting for cards.")
     return Group(*_list_lines(plan))
 
 
 def _list_lines(plan: Plan) -> Iterator[Text]:
     for number, step in enumerate(plan.steps, 1):
-        title = f"{number}. {step.namespace}/{step.pod} (priority {step.priority}) gets in on {step.node}"
-        yield Text(title if step.evictions else f"{title}: it fits already", style="bold")
+        title = f"{number}. {step.namespace}/{step.pod} (priority {step.priority}) would fit on {step.node}"
+        yield Text(title if step.evictions else f"{title} without evictions", style="bold")
         for each in step.evictions:
-            then = f"another one like it fits {each.fits}" if each.fits else "no place for another one like it"
+            then = f"its replacement fits on {each.fits}" if each.fits else "its replacement fits on no node"
             yield Text(f"   evict {each.namespace}/{each.pod} (priority {each.priority}): {then}")
     for left in plan.left_out:
-        line = f"- {left.namespace}/{left.pod} (priority {left.priority}) goes on waiting: {left.reason}"
+        line = f"- {left.namespace}/{left.pod} (priority {left.priority}) would still wait: {left.reason}"
         yield Text(line, style="yellow")
     evictions = f"{plan.evictions} eviction{'' if plan.evictions == 1 else 's'}"
     pods = f"{len(plan.steps)} pod{'' if len(plan.steps) == 1 else 's'}"
-    yield Text(f"{evictions}, and {pods} in; {len(plan.left_out)} would go on waiting.")
+    yield Text(f"{evictions}; {pods} would be bound, {len(plan.left_out)} would still wait.")

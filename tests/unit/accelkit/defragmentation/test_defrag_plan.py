@@ -53,9 +53,9 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
 @pytest.mark.parametrize(
     ("of", "rule"),
     [
-        ({"owner": None}, "bare pods have no controller"),
-        ({"owner": {"kind": "Node", "controller": True}}, "bare pods have no controller"),
-        ({"owner": {"kind": "ReplicaSet"}}, "bare pods have no controller"),
+        ({"owner": None}, "no controller would replace it"),
+        ({"owner": {"kind": "Node", "controller": True}}, "no controller would replace it"),
+        ({"owner": {"kind": "ReplicaSet"}}, "no controller would replace it"),
         ({"labels": {"app": "x"}}, "PodDisruptionBudget b1 protects it"),
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "it is being deleted already"),
         ({"priority": 9}, "its priority is higher"),
@@ -159,9 +159,9 @@ async def test_the_table_says_what_happens(world):
     with console.capture() as captured:
         console.print(build_plan_table(plan))
     text = captured.get()
-    assert "d/high (priority 5) gets in on n" in text
-    assert "evict d/p (priority 1): no place for another one like it" in text
-    assert "d/other (priority 1) goes on waiting" in text
+    assert "d/high (priority 5) would fit on n" in text
+    assert "evict d/p (priority 1): its replacement fits on no node" in text
+    assert "d/other (priority 1) would still wait" in text
 
 
 @pytest.mark.parametrize("arguments", [["--plan", "--apply"], ["--yes"]])

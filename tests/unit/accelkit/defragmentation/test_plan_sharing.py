@@ -79,7 +79,7 @@ async def test_nothing_is_planned_for_one_member_of_a_group(world, of):
     world.pod("member", 5, 9, **of)
     plan = await world.plan()
     assert told(plan) == []
-    assert "belongs to a group" in plan.left_out[0].reason
+    assert "belongs to a pod group" in plan.left_out[0].reason
 
 
 GAS = {"limits": {"gpu.intel.com/i915": "1", "gpu.intel.com/memory.max": "8"}}
