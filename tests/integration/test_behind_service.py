@@ -98,8 +98,8 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
         name = (await world.pod(100, spec={"terminationGracePeriodSeconds": 1}))["metadata"]["name"]
         refused = installation.run(asker, "explain", name)
         assert refused.returncode == 1
-        assert "the pod may not be read: " in refused.stderr
-        assert "have a Role with get of pods in namespace default bound to you" in refused.stderr
+        assert "cannot read the pod: " in refused.stderr
+        assert "ask an administrator for the ClusterRole `view` in namespace default" in refused.stderr
         roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
         await api.post(f"{roles}/roles", {"metadata": {"name": "asker"}, "rules": rules})
@@ -111,12 +111,12 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
             return installation.run(asker, "explain", name).stdout.splitlines()
 
         less = "20 GiB less memory for container main (80 GiB instead of 100 GiB)"
-        change = f"{less}: card {extender}-0 of {extender} would take it"
+        change = f"{less}: the pod would get card {extender}-0 of {extender}"
         assert await until(explained) == [
             f"Pod default/{name} is pending: the only node that shares cards has no room for it.",
             f"Smallest change: {change}.",
-            "kube-scheduler has not said anything of it yet; the pod's schedulerName is none.",
-            "Container main asks for 100 GiB of one card.",
+            "kube-scheduler has not reported a result yet; the pod's schedulerName is none.",
+            "Container main requests 100 GiB of one card.",
             "",
             f"1 node: insufficient accelkit.io/memory in one card ({extender})",
             f"  change: {change}",

@@ -201,6 +201,6 @@ async def test_a_pod_that_is_not_there_is_an_error(cluster):
     done = cluster.sandbox.command("explain", "nobody", "-n", "kube-system", check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Error: there is no pod 'nobody' in namespace 'kube-system'; name its namespace with -n; "
+        "Error: there is no pod 'nobody' in namespace 'kube-system'; name the pod's namespace with -n; "
         "`kubectl get pods -A` lists all\n"
     )

@@ -1,4 +1,4 @@
-"""Checks the accounting of memory: which cards hold more than they have, and which have little left."""
+"""Checks of the accounting of memory: cards that hold more than they have, and cards that are nearly full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.units import format_bytes
 
 
 class FindingKind(StrEnum):
-    """Closed set of findings."""
+    """Kinds of findings."""
 
     OVER_CAPACITY = "over_capacity"
     SHARED_WHOLE_CARD = "shared_whole_card"
@@ -22,7 +22,7 @@ class FindingKind(StrEnum):
 
 
 class AccountingFinding(msgspec.Struct, frozen=True):
-    """One thing that is wrong, with the figures that show it."""
+    """One problem, with its figures."""
 
     node: str
     card: str
@@ -34,22 +34,22 @@ class AccountingFinding(msgspec.Struct, frozen=True):
 
 
 def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[AccountingFinding]:
-    """Return what is wrong with the accounting of a cluster by node and card, in their order; empty where all is well.
+    """Return the problems in the accounting of a cluster, in the order of nodes and cards.
 
     Args:
-        inspection: what the ledger or the API server shows.
-        min_free_bytes: a card with less than this left is a finding too; 0 for none.
+        inspection: the state according to the ledger or the API server.
+        min_free_bytes: a card with less free memory is a finding too; 0 for none.
     """
     findings: list[AccountingFinding] = []
     for node in inspection.nodes:
         if node.state == "unknown":
-            message = f"the cards of {node.name} are not known: {node.problem}"
+            message = f"the cards of {node.name} are unknown: {node.problem}"
             findings.append(AccountingFinding(node.name, "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0))
         for card in node.cards:
             findings += _check_card(node, card, min_free_bytes)
         for pod in node.unassigned:
             name = f"{pod.namespace}/{pod.pod}"
-            message = f"pod {name} holds cards of {node.name}, but which is not known: {pod.problem}"
+            message = f"pod {name} holds cards of {node.name}, but which cards is unknown: {pod.problem}"
             findings.append(
                 AccountingFinding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, pod.memory_bytes, 0)
             )
@@ -60,11 +60,11 @@ def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Acc
     figures = (card.capacity_bytes, card.used_bytes, card.free_bytes)
     where = f"card {card.id} of {node.name}"
     if not card.known:
-        message = f"{where} is held by pods, but the node's inventory does not name it"
+        message = f"{where} is held by pods, but the node's inventory does not list it"
         return [AccountingFinding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
     found: list[AccountingFinding] = []
     if card.memory_bytes is None:
-        # What the card has could not be read, so whether its shares are too much is not known.
+        # The card's memory could not be read, so it is unknown whether its shares exceed it.
         pass
     elif card.used_bytes > card.capacity_bytes:
         message = f"{where} has {format_bytes(card.capacity_bytes)}, its shares take {format_bytes(card.used_bytes)}"
@@ -73,6 +73,6 @@ def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Acc
         message = f"{where} has {format_bytes(card.free_bytes)} left, less than {format_bytes(min_free_bytes)}"
         found.append(AccountingFinding(node.name, card.id, FindingKind.LOW_FREE, message, *figures))
     if card.whole and len({share.uid for share in card.shares}) > 1:
-        message = f"{where} is given whole to one pod and shared with others"
+        message = f"{where} is assigned whole to one pod and shared with other pods"
         found.append(AccountingFinding(node.name, card.id, FindingKind.SHARED_WHOLE_CARD, message, *figures))
     return found

@@ -1,7 +1,7 @@
-"""Judges by the inventory of a node whether its cards have their driver, the driver its kernel, and all are well.
+"""Faults of the cards of a node, of their drivers and of the kernel for which these were chosen, by its inventory.
 
-The agent says of a card that is not well why, in sentences of `accelkit.node.health`; the few that are about the driver
-are known here by their words, which a test compares with what it writes.
+The node agent writes the reason why a card is unhealthy as a sentence of `accelkit.node.health`. This module recognizes
+the few sentences about drivers by their words. A test compares these with the sentences that the agent writes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _UNBOUND: Final = re.compile(
     r"|the device nodes of card \S+ are not known"
 )
 
-# A vendor's library that is not there, and one that is there and tells nothing.
+# A vendor's library that is missing, and one that exists but returns no data.
 _MISSING: Final = re.compile(r"library \S+ of (\S+) is missing")
 _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
 
 class CardFaultCode(StrEnum):
-    """Closed set of what can be wrong; docs/stage-reasons.md explains each."""
+    """Codes of faults; docs/stage-reasons.md explains each."""
 
     DRIVER_MISSING = "DriverMissing"
     KERNEL_DRIVER_MISMATCH = "KernelDriverMismatch"
@@ -42,11 +42,11 @@ class CardFaultCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardFault:
-    """What is wrong with cards of a node, or not known of them.
+    """A fault of cards of a node, or a lack of data about them.
 
     Attributes:
-        evidence: what was seen, as a sentence.
-        known: False where nobody can say whether anything is wrong.
+        evidence: the facts, as a sentence.
+        known: False if it is unknown whether there is a fault.
     """
 
     code: CardFaultCode
@@ -55,18 +55,18 @@ class CardFault:
 
 
 def find_driver_fault(inventory: Inventory) -> CardFault | None:
-    """Return which cards lack their vendor's driver; None where all have it."""
+    """Return the cards that lack their vendor's driver; None if all have it."""
     unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
     return CardFault(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
 
 
 def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFault | None:
-    """Return why not all cards answer under the driver that belongs to the kernel; None where they do.
+    """Return the fault that keeps cards from working under the driver for this kernel; None if all cards work.
 
     Args:
-        inventory: of the node.
-        kernel: the release that runs; empty where nobody tells it.
-        chosen: the kernel for which accelkit chose the driver, as a label has it; empty where it chose none.
+        inventory: the inventory of the node.
+        kernel: the release of the running kernel; empty if it is unknown.
+        chosen: the kernel for which accelkit chose the driver, as a label value; empty if accelkit chose none.
     """
     if is_for_another_kernel(chosen, kernel):
         evidence = f"the driver was chosen for kernel {chosen}, and {kernel} runs"
@@ -82,12 +82,12 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFa
 
 
 def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
-    """Return which driver cards that are well run under, or why its version is not known, as part of a sentence.
+    """Return the driver under which the healthy cards run, or why its version is unknown, as part of a sentence.
 
     Args:
-        inventory: of the node.
-        versions: of the drivers, as the state of the node has them; empty where none has one.
-        kernel: the release that runs; empty where nobody tells it.
+        inventory: the inventory of the node.
+        versions: the versions of the drivers, from the state of the node; empty if no driver has one.
+        kernel: the release of the running kernel; empty if it is unknown.
     """
     if versions:
         return f"driver {versions}"
@@ -108,13 +108,13 @@ def _judge_health(inventory: Inventory) -> CardFault | None:
 
 
 def _find_several_versions(inventory: Inventory) -> str:
-    """Return which vendor's cards run under several versions: a kernel has one, so a library tells another."""
+    """Return the vendors whose cards report several versions. A kernel runs one, so a library reports another."""
     versions: defaultdict[str, set[str]] = defaultdict(set)
     for card in inventory.cards:
         if card.driver_version:
             versions[card.vendor].add(card.driver_version)
     several = {vendor: sorted(found) for vendor, found in versions.items() if len(found) > 1}
-    return "; ".join(f"cards of {vendor} name the drivers {', '.join(found)}" for vendor, found in several.items())
+    return "; ".join(f"cards of {vendor} report the drivers {', '.join(found)}" for vendor, found in several.items())
 
 
 def _list_unwell(inventory: Inventory) -> Iterator[Card]:
@@ -122,9 +122,9 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the cards without a driver's version whose vendor's library is there, and should tell it.
+    """Yield the cards without a driver's version whose vendor's library exists and should report it.
 
-    One that is missing would tell it, too; but cards of which the kernel's driver alone knows enough work without it.
+    A missing library would report it too. But the kernel's driver alone is sufficient for some cards.
     """
     vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(_UNANSWERED, problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)

@@ -22,7 +22,7 @@ from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
 
-@click.command("inspect", short_help="Show cards and who holds them.")
+@click.command("inspect", short_help="Show cards and the pods that hold them.")
 @click.argument("node", required=False)
 @click.option(
     "--from-api", is_flag=True, help="Read nodes and pods from the API server instead of asking the extender."
@@ -35,7 +35,7 @@ from accelkit.output import output_option, print_value
     type=click.Choice(["accelkit", "aliyun"]),
     default="accelkit",
     show_default=True,
-    help="Whose table; `aliyun` is that of kubectl inspect gpushare.",
+    help="Layout of the table; `aliyun` is that of kubectl inspect gpushare.",
 )
 @kubeconfig_option
 @output_option
@@ -53,7 +53,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Show cards, and which pods hold how much of them; of one NODE, or of all."""
+    """Show cards and how much of them each pod holds, for one NODE or for all nodes."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     if at and not from_api:
         inspection = asyncio.run(ask_extender(at, node))

@@ -1,4 +1,4 @@
-"""Asks the extender what its ledger holds."""
+"""Client that requests the ledger and simulations from the extender."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.inspection.simulation import Simulation, SimulationQuestion
 _Answer = TypeVar("_Answer")
 
 _SECONDS = 15
-# A simulation takes its time, so that kube-scheduler need not.
+# A simulation runs at low priority, so that it does not delay kube-scheduler.
 _QUESTION_SECONDS = 60
 SHOW_FREE = "`accelkit inspect --from-api` shows what is free"
 
@@ -31,18 +31,18 @@ EXTENDER_SERVICE: Final = "accelkit-extender"
 
 
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what it takes to reach the extender; `--extender` itself is each command's own."""
+    """Add the options by which a command reaches the extender, except `--extender`."""
     for option in (
         click.option(
             "--service",
             default=EXTENDER_SERVICE,
             show_default=True,
-            help="Without --extender: name of its Service, to which the API server proxies.",
+            help="Without --extender: name of the extender's Service, to which the API server proxies.",
         ),
-        click.option("--server-name", help="The name in the extender's certificate, where the URL has another one."),
-        click.option("--key", type=FILE, help="Its private key (PEM)."),
+        click.option("--server-name", help="Name in the extender's certificate, if it differs from that in the URL."),
+        click.option("--key", type=FILE, help="Private key of the client certificate (PEM)."),
         click.option("--cert", type=FILE, help="Client certificate (PEM), for https."),
-        click.option("--ca", type=FILE, help="Authority of the extender's certificate (PEM), for https."),
+        click.option("--ca", type=FILE, help="Certificate authority of the extender's certificate (PEM), for https."),
     ):
         command = option(command)
     return command
@@ -50,7 +50,7 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Address:
-    """Where an extender answers; `server_name` is the name in its certificate, None for the URL's."""
+    """The address of an extender; `server_name` is the name in its certificate, None for the URL's."""
 
     url: str
     tls: ssl.SSLContext | None = None
@@ -58,10 +58,10 @@ class Address:
 
 
 async def ask_extender(at: Address, node: str | None) -> Inspection:
-    """Return what the ledger of an extender holds, of one node or of all.
+    """Return the ledger of an extender, for one node or for all.
 
     Raises:
-        ServiceError: it does not answer, or not as an extender does.
+        ServiceError: the extender does not answer, or its answer is invalid.
     """
     path = "/inspect" + (f"/{quote(node, safe='')}" if node else "")
     return await _request(at, "GET", path, Inspection, instead="read straight from the API server with --from-api")
@@ -71,7 +71,7 @@ async def ask_what_if(at: Address, question: SimulationQuestion) -> Simulation:
     """Return what an extender would do with a pod.
 
     Raises:
-        ServiceError: it does not answer, or not as an extender does.
+        ServiceError: the extender does not answer, or its answer is invalid.
     """
     return await _request(at, "POST", "/simulate", Simulation, question, instead=SHOW_FREE)
 
@@ -101,28 +101,30 @@ async def _request(
             raise ServiceError(refusal.get("error", f"HTTP {response.status}"))
         return msgspec.json.decode(answered, type=answer)
     except msgspec.MsgspecError as exc:
-        raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
+        raise ServiceError(
+            f"cannot decode the answer of {at.url}: it is not that of an accelkit extender: {exc}"
+        ) from exc
 
 
 def read_address(
     url: str | None, *, ca: Path | None, cert: Path | None, key: Path | None, server_name: str | None
 ) -> Address | None:
-    """Return where the extender that was named answers; None where none was named.
+    """Return the address of the extender that the options name; None if they name none.
 
     Raises:
-        ConfigurationError: the certificates cannot be used, or are given for no extender.
+        ConfigurationError: the certificates cannot be used, or are given without an extender.
     """
     if url:
         return Address(url, load_tls(ca, cert, key), server_name)
     if any((ca, cert, key, server_name)):
         raise ConfigurationError(
-            "certificates are given for no extender", next_step="name it with --extender, or leave them out"
+            "certificates are given without an extender", next_step="name the extender with --extender, or omit them"
         )
     return None
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL names an address that leads to this machine alone."""
+    """Return whether a URL names a loopback address of this machine."""
     try:
         return ipaddress.ip_address(urlsplit(url).hostname or "").is_loopback
     except ValueError:
@@ -130,10 +132,10 @@ def is_loopback(url: str) -> bool:
 
 
 def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """Return what the given files make of a connection; None where none are given.
+    """Return the TLS context for the given files; None if no files are given.
 
     Raises:
-        ConfigurationError: they cannot be used.
+        ConfigurationError: the files cannot be used.
     """
     if ca is None and cert is None:
         return None
@@ -142,5 +144,7 @@ def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLCon
         if cert is not None:
             context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"the certificates cannot be used: {exc}") from exc
+        raise ConfigurationError(
+            f"cannot use the certificates: {exc}", next_step="check --ca, --cert and --key"
+        ) from exc
     return context

@@ -1,4 +1,4 @@
-"""Inspections: cards, shares and pods, as `GET /inspect` and `accelkit inspect -o json` show them."""
+"""Data of inspections: cards, shares and pods, as `GET /inspect` and `accelkit inspect -o json` return them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSPECTION_VERSION = 1
 
 
 class ShareView(msgspec.Struct, frozen=True):
-    """What one container holds of a card. `stage` is claimed, reserved, bound or confirmed."""
+    """The amounts of a card that one container holds. `stage` is claimed, reserved, bound or confirmed."""
 
     namespace: str
     pod: str
@@ -41,10 +41,10 @@ class ShareView(msgspec.Struct, frozen=True):
 class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
-    `used_bytes` is what the pods cost the card, which is less than the sum of their shares where containers take over
-    the devices of an init container. `known` is false for a card that pods hold and no inventory names. `enforcement`
-    is what keeps the shares within their memory; where it is empty they are advisory. `capacity_bytes` is what all
-    shares together may take, which is `memory_factor` times what the card has.
+    `used_bytes` is the memory that the pods are charged. It is less than the sum of their shares if containers reuse
+    the devices of an init container. `known` is false for a card that pods hold and that no inventory lists.
+    `enforcement` names the mechanism that keeps the shares within their memory; if it is empty, they are advisory.
+    `capacity_bytes` is the limit of all shares together: `memory_factor` times the memory that can be shared.
     """
 
     id: str
@@ -68,9 +68,9 @@ class CardView(msgspec.Struct, frozen=True):
 
 
 class CardSetView(msgspec.Struct, frozen=True):
-    """A container that holds several cards, and by how many pairs of them each connection is had, the strongest first.
+    """A container that holds several cards, with the number of pairs for each kind of connection, the strongest first.
 
-    `links` is empty where nobody knows the connections.
+    `links` is empty if the connections are unknown.
     """
 
     namespace: str
@@ -82,7 +82,7 @@ class CardSetView(msgspec.Struct, frozen=True):
 
 
 class UnassignedPodView(msgspec.Struct, frozen=True):
-    """A pod that holds cards of a node without an assignment that says which."""
+    """A pod that holds cards of a node without an assignment that names them."""
 
     namespace: str
     pod: str
@@ -102,9 +102,9 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
+    """A node. `state` is "shared", "unknown" (its inventory is unusable, see `problem`) or "none" (no inventory).
 
-    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before;
+    `address` is empty if it was not requested. `former_units` are the units in which pods were given devices before.
     `sets` are the containers that hold several cards.
     """
 
@@ -121,7 +121,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """The cluster, or one node of it."""
+    """The inspection of the cluster, or of one node."""
 
     unit_bytes: int | None
     nodes: list[NodeView]
@@ -130,7 +130,7 @@ class Inspection(msgspec.Struct, frozen=True):
 
 
 def view_node(entry: NodeEntry) -> NodeView:
-    """Return one node as people see it."""
+    """Return the view of one node."""
     shares: dict[str, list[ShareView]] = {}
     for held in _sort(entry.holdings.values()):
         for card, share in _shares(held):
@@ -151,17 +151,17 @@ def view_node(entry: NodeEntry) -> NodeView:
 
 
 def is_worth_showing(node: NodeView) -> bool:
-    """Whether a listing names the node: it has cards, or pods that hold some."""
+    """Return whether a list includes the node: it has cards, or pods that hold some."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
-    """Return the nodes as people see them; nodes without cards and pods are left out."""
+    """Return the views of nodes, without those that have neither cards nor pods with cards."""
     return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
-    """Return an inspection of these nodes with their totals; the unit is the cluster's, else the first node's."""
+    """Return an inspection of these nodes with their totals; the unit is the cluster's, else that of the first node."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -172,21 +172,21 @@ def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspec
 
 
 async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
-    """Read nodes and pods from the API server and return what the extender's ledger would show.
+    """Read nodes and pods from the API server and return what the extender's ledger would contain.
 
     Raises:
         ApiError: the API server refused or did not answer.
-        ServiceError: there is no such node.
+        ServiceError: the named node does not exist.
     """
     return (await read_cluster(api, node=node))[0]
 
 
 async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
-    """Do the same, and return the dialects in which pods were read too.
+    """Return the result of `inspect_cluster`, and the dialects in which pods were read.
 
     Raises:
         ApiError: the API server refused or did not answer.
-        ServiceError: there is no such node.
+        ServiceError: the named node does not exist.
     """
     ledger = Ledger()
     nodes, _ = await list_all(api, NODES, Node)
@@ -202,7 +202,7 @@ async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Insp
         return msgspec.structs.replace(found, nodes=named), dialects
     entry = ledger.find_node(node)
     if entry is None:
-        raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
+        raise ServiceError(f"there is no node {node!r}", next_step="list the nodes with cards by `accelkit inspect`")
     return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))]), dialects
 
 
@@ -269,7 +269,7 @@ def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
     sentence = load_own_dialect("native").format_misfit(entry.problem)
-    # Some sentences hold the detail already, and each holds an empty one.
+    # Some sentences contain the detail already. An empty detail is contained in each.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 
 

@@ -1,6 +1,6 @@
-"""Prints tables as other systems' tools print them, for scripts that read them.
+"""Tables in the format of other tools, for scripts that parse them.
 
-Padded by hand: the bytes are those of the other tool.
+The cells are padded here, because the output must equal that of the other tool byte by byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def build_aliyun_table(inspection: Inspection) -> str:
-    """Return the table of `kubectl inspect gpushare`: amounts in units of memory, a column for each card."""
+    """Return the table of `kubectl inspect gpushare`, with amounts in units of memory and one column for each card."""
     unit = inspection.unit_bytes or 2**30
     most = max((len(node.cards) for node in inspection.nodes), default=0)
     name = format_unit(unit)

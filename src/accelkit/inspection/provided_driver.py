@@ -1,6 +1,6 @@
-"""What a node tells of the driver that accelkit gives it: for which kernel it was chosen, and which module KMM loads.
+"""Labels of a node about its driver from accelkit: the kernel for which it was chosen, and the module that KMM loads.
 
-A node without either has the driver that came with the machine, or another system's. That nobody chose it is no fault.
+A node without these labels has the driver of its image or of another system, which is not a fault.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from accelkit.model.pod import Node
 _MAX_LABEL: Final = 63
 _DIGEST: Final = 8
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
-# KMM writes it once a module is loaded, with the Module's namespace and name; accelkit's have this prefix.
+# KMM writes the label when a module is loaded, with the Module's namespace and name. accelkit's names have this prefix.
 _LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-driver-.+)\.ready")
 
 
 def build_label(kernel: str) -> str:
-    """Return the value of the label by which nodes of a kernel are selected: the kernel itself, where that is one.
+    """Return the value of the label by which nodes of a kernel are selected: the kernel itself, if that is valid.
 
-    Else it ends in a part of a hash, so that no two kernels share a label.
+    Otherwise it ends with a part of a hash, so that no two kernels have the same label.
     """
     value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
     if value == kernel and len(value) <= _MAX_LABEL:
@@ -32,16 +32,16 @@ def build_label(kernel: str) -> str:
 
 
 def read_chosen_kernel(node: Node) -> str:
-    """Return the kernel for which accelkit chose the node's driver, as a label has it; empty where it chose none."""
+    """Return the kernel for which accelkit chose the node's driver, as a label value; empty if it chose none."""
     return (node.metadata.labels or {}).get(DRIVER_KERNEL_LABEL, "")
 
 
 def is_for_another_kernel(chosen: str, running: str) -> bool:
-    """Return whether a driver was chosen for another kernel than the one that runs; False where nobody can say."""
+    """Return whether a driver was chosen for another kernel than the running one; False if one of them is unknown."""
     return bool(chosen and running) and chosen != build_label(running)
 
 
 def find_module(node: Node, namespace: str) -> str:
-    """Return the name of accelkit's module that KMM has loaded on the node; empty where there is none."""
+    """Return the name of accelkit's module that KMM has loaded on the node; empty if there is none."""
     found = (_LOADED.fullmatch(key) for key in node.metadata.labels or {})
     return next((each[2] for each in found if each is not None and each[1] == namespace), "")

@@ -1,4 +1,4 @@
-"""Asks the extender through the API server's service proxy, so that a kubeconfig is all that it takes."""
+"""Client that reaches the extender through the API server's service proxy, so that only a kubeconfig is needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
 
-# The shortest time that the API server issues a token for, and after which part of it the next one is asked for.
+# The shortest lifetime of a token that the API server issues, and the age at which the client requests the next one.
 _TOKEN_SECONDS: Final = 600
 _RENEW_SECONDS: Final = 300
 _FROM_API: Final = "read straight from the API server with --from-api"
-# What an extender answers where it has no such question yet.
+# The status codes of an extender that has no such endpoint yet.
 _UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
 _T = TypeVar("_T")
@@ -59,15 +59,15 @@ class _Deployment(msgspec.Struct):
 class ProxiedExtender:
     """An extender behind the service proxy.
 
-    Where the API server runs on this machine and the extender has no Service, as on the embedded cluster, it is asked
-    at the loopback address that its Deployment names.
+    If the API server runs on this machine and the extender has no Service, as on the embedded cluster, the client uses
+    the loopback address that the extender's Deployment names.
 
     Args:
         api: an open client of the API server.
-        namespace: where accelkit runs.
+        namespace: the namespace in which accelkit runs.
         service: the name of the extender's Service.
-        option: by which the namespace is named, for sentences.
-        instead: what else a person can do where the extender cannot be asked.
+        option: the option that names the namespace, for error messages.
+        instead: the alternative that error messages suggest if the extender is unreachable.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class ProxiedExtender:
         self._token, self._renew_at = "", 0.0
 
     async def ask(self, node: str | None = None) -> Inspection:
-        """Return what the ledger of the extender holds, of one node or of all.
+        """Return the ledger of the extender, for one node or for all.
 
         Raises:
-            NoExtenderError: there is none in this namespace.
-            ServiceError: we lack a right, or it does not answer, or not as an extender does.
+            NoExtenderError: the namespace has no extender.
+            ServiceError: a right is missing, the extender does not answer, or its answer is invalid.
         """
         path = f"{self._path}/inspect" + (f"/{quote(node, safe='')}" if node else "")
         try:
@@ -96,14 +96,14 @@ class ProxiedExtender:
         except ApiError as exc:
             return await self._ask_on_this_host(exc, lambda at: ask_extender(at, node))
         except UNREADABLE as exc:
-            raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
+            raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
         """Return what the extender would do with a pod.
 
         Raises:
-            NoExtenderError: there is none in this namespace.
-            ServiceError: we lack a right, or it does not answer, or not as an extender does.
+            NoExtenderError: the namespace has no extender.
+            ServiceError: a right is missing, the extender does not answer, or its answer is invalid.
         """
         path = f"{self._path}/simulate"
         try:
@@ -112,12 +112,12 @@ class ProxiedExtender:
         except ApiError as exc:
             if exc.status in _UNKNOWN_QUESTION and not exc.reason:
                 raise ServiceError(
-                    f"the extender cannot explain pods: {exc.message}",
+                    f"this version of the extender cannot explain pods: {exc.message}",
                     next_step="install this version of accelkit with site.yml",
                 ) from exc
             return await self._ask_on_this_host(exc, lambda at: ask_what_if(at, question))
         except UNREADABLE as exc:
-            raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
+            raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
 
     async def _read_token(self) -> str:
         if time.monotonic() >= self._renew_at:
@@ -153,19 +153,19 @@ class ProxiedExtender:
 
     def _explain(self, exc: ApiError) -> ServiceError:
         if exc.status and not exc.reason:
-            # The extender's own words.
+            # The message is the extender's.
             return ServiceError(exc.message)
         if exc.not_found:
             return NoExtenderError(
-                f"the cluster has no extender to ask in namespace {self._namespace} ({exc.message})",
-                next_step=f"name its place with {self._option} and --service, or {self._instead}",
+                f"the cluster has no extender in namespace {self._namespace} ({exc.message})",
+                next_step=f"name its namespace and Service with {self._option} and --service, or {self._instead}",
             )
         if exc.forbidden:
             return ServiceError(
-                f"the extender may not be asked: {exc.message}",
-                next_step=f"have the Role {INSPECTOR}-user of namespace {self._namespace} bound to you, "
-                f"or {self._instead}",
+                f"cannot read from the extender: {exc.message}",
+                next_step=f"ask an administrator to bind the Role {INSPECTOR}-user of namespace {self._namespace} to "
+                f"you, or {self._instead}",
             )
         return ServiceError(
-            f"the extender cannot be asked through {self._api.server}: {exc.message}", next_step=self._instead
+            f"cannot reach the extender through {self._api.server}: {exc.message}", next_step=self._instead
         )

@@ -1,4 +1,4 @@
-"""What `POST /simulate` of the extender takes and answers."""
+"""Request and answer of the extender's `POST /simulate`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest
 
 SIMULATION_VERSION: Final = 1
-# A pod's limits and annotations, and thousands of names of nodes.
+# Enough for a pod's limits and annotations, and thousands of names of nodes.
 MAX_QUESTION_BYTES: Final = 256 * 1024
 MAX_WITHOUT: Final = 256
 
 
 class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What would be.
+    """The request.
 
     Attributes:
-        pod: as the API server has it, or what filter reads of it: limits, annotations, and the UID where it has one.
-        nodes: names of those that are asked about; all that share cards where there are none.
-        without: pods that are taken to be gone, each a UID or `NAMESPACE/NAME`.
+        pod: the pod as the API server returns it, or the fields that filter reads: limits, annotations, and the UID if
+            it has one.
+        nodes: names of the nodes to simulate; None for all nodes that share cards.
+        without: pods that the simulation treats as deleted, each a UID or `NAMESPACE/NAME`.
     """
 
     pod: AskedPod
@@ -32,7 +33,7 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
 
 
 class CardRefusal(msgspec.Struct, frozen=True, gc=False):
-    """Why a container cannot have a card, all else left aside."""
+    """The reason why a container cannot get a card, regardless of the other containers."""
 
     container: str
     reason: str
@@ -40,10 +41,9 @@ class CardRefusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class CardSimulation(msgspec.Struct, frozen=True, gc=False):
-    """A card of a node that the pod does not fit.
+    """A card of a node on which the pod does not fit.
 
-    `refusals` is empty where each container for itself could have the card. The memory of a card is None where it is
-    not known.
+    `refusals` is empty if each container alone could get the card. `capacity_bytes` is None if the memory is unknown.
     """
 
     id: str
@@ -54,14 +54,14 @@ class CardSimulation(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChangeView(msgspec.Struct, frozen=True, gc=False):
-    """A change after which the pod would fit the node.
+    """A change after which the pod would fit on the node.
 
     Attributes:
-        kind: what is changed.
+        kind: the kind of change.
         sentence: the change in words, without its node.
-        taken: IDs of the cards that the pod would then get; empty where that is not known.
-        order: tells which of two changes is the smaller, over all nodes.
-        proven: whether no smaller one of its kind exists on this node.
+        taken: IDs of the cards that the pod would then get; empty if they are unknown.
+        order: the sort key by which changes of all nodes are compared, the smallest first.
+        proven: whether no smaller change of its kind exists on this node.
     """
 
     kind: str
@@ -78,18 +78,18 @@ class ChangeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One node.
+    """The result for one node.
 
     Attributes:
-        fits: whether filter lets the pod pass.
-        score: what prioritize gives the node, 0 to 10; 0 where the pod does not fit.
-        assignment: the shares of each container that bind would choose.
-        reason: why the pod does not fit, for programs.
-        sentence: the same in the words that filter answers to kube-scheduler.
-        resolvable: whether it would fit if others left the node.
-        cards: those of a node that it does not fit.
-        changes: what would let it in, the smallest first; at most one of each kind.
-        searched: whether changes were looked for to the end, or at least one was found.
+        fits: whether filter would accept the node.
+        score: the score from prioritize, 0 to 10; 0 if the pod does not fit.
+        assignment: the shares that bind would choose for each container.
+        reason: the reason why the pod does not fit, as a code.
+        sentence: the same reason as filter returns it to kube-scheduler.
+        resolvable: whether the pod would fit after evictions from the node.
+        cards: the cards of a node on which the pod does not fit.
+        changes: changes after which the pod would fit, the smallest first; at most one of each kind.
+        searched: whether the search for changes was complete, or found at least one.
     """
 
     name: str
@@ -105,15 +105,15 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What holds of all nodes.
+    """The part of a simulation that applies to all nodes.
 
     Attributes:
-        request: what the pod asks for, as it was understood; empty where it asks for no card, or is refused.
-        refusal: why nothing of it can be granted, in filter's words.
-        policy: the cluster's.
+        request: the request of the pod as the extender reads it; empty if it requests no card or is refused.
+        refusal: the reason from filter why no part of the request can be granted.
+        policy: the policy of the cluster.
         absent: those of `without` that hold no card.
-        spent: whether the search for changes ended at its limit.
-        group: which pod group the pod waits with, and for what; empty where it does not.
+        spent: whether the search for changes stopped at its limit.
+        group: the pod group with which the pod waits, and the reason; empty if it waits with none.
     """
 
     request: tuple[ContainerRequest, ...] = ()
@@ -127,6 +127,6 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
-    """What the extender would answer now, node by node in their order."""
+    """The answer that the extender would give now, for each node in order."""
 
     nodes: tuple[NodeSimulation, ...]

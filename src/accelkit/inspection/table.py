@@ -1,6 +1,6 @@
-"""Draws the table of `accelkit inspect`: a bar per card, the pods under it, totals at the end.
+"""Table of `accelkit inspect`: a bar for each card, the pods below it, and totals at the end.
 
-Lines and not a table of rich: such a table fits itself into 80 columns where output goes to a file, and cuts names.
+It consists of lines, because a table of rich shrinks to 80 columns and truncates names if the output goes to a file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
 _BAR = 24
-# Above this a bar is yellow: little is left for a next pod.
+# Above this fraction a bar is yellow, because little is left for the next pod.
 _NEARLY_FULL = 0.85
 
 
 def build_inspection_table(inspection: Inspection) -> RenderableType:
-    """Return what a person reads."""
+    """Return the inspection as lines for a terminal."""
     if not inspection.nodes:
         return Text("No node shares cards. Label nodes with accelkit.io/share=true and run the node agent on them.")
     parts: list[RenderableType] = []
@@ -48,12 +48,12 @@ def _node(node: NodeView) -> Iterator[Text]:
         name = f"{cards.namespace}/{cards.pod} [{cards.container}]"
         yield Text(f"  {name} has {len(cards.cards)} cards, {_describe_links(cards.links)}", "bright_black")
     for pod in node.unassigned:
-        yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
+        yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which cards is unknown: {pod.problem}", "yellow")
 
 
 def _describe_links(links: Mapping[str, int]) -> str:
     pairs = ", ".join(f"{count} by {name}" for name, count in links.items())
-    return f"pairs: {pairs}" if pairs else "nobody knows their connections"
+    return f"pairs: {pairs}" if pairs else "their connections are unknown"
 
 
 def _card(card: CardView, width: int) -> Text:
@@ -61,7 +61,7 @@ def _card(card: CardView, width: int) -> Text:
     fraction = card.used_bytes / card.capacity_bytes if card.capacity_bytes else float(card.whole)
     filled = min(_BAR, round(fraction * _BAR))
     if 0 < fraction < 1:
-        # A card of which something is held looks neither empty nor full.
+        # A card that is partly held must look neither empty nor full.
         filled = max(1, min(_BAR - 1, filled))
     colour = "red" if fraction > 1 else "yellow" if fraction > _NEARLY_FULL else "green"
     line.append("█" * filled, style=colour).append("░" * (_BAR - filled), style="bright_black")

@@ -1,1 +1,1 @@
-"""Why a pod is pending, and what would let it in: `accelkit explain`."""
+"""`accelkit explain`: reasons why a pod is pending, and changes after which it would fit."""

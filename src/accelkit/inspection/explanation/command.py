@@ -18,21 +18,21 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
-# A simulation takes its time, so that kube-scheduler need not.
+# A simulation runs at low priority, so that it does not delay kube-scheduler.
 _SECONDS = 60.0
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@click.command("explain", short_help="Say why a pod is pending, and what would let it in.")
+@click.command("explain", short_help="Explain why a pod is pending, and what would make it fit.")
 @click.argument("pod")
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
-@click.option("--all", "every", is_flag=True, help="List each node by itself, however many are alike.")
-@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Ask about this node alone; may be repeated.")
+@click.option("--all", "every", is_flag=True, help="List each node separately, instead of similar nodes together.")
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Consider only this node; may be repeated.")
 @click.option(
     "--without",
     multiple=True,
     metavar="[NAMESPACE/]POD",
-    help="As if this pod were gone; its UID will do, too. May be repeated.",
+    help="Simulate that this pod is deleted; its UID is accepted too. May be repeated.",
 )
 @extender_option
 @extender_options
@@ -61,7 +61,7 @@ def explain(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Say why a POD is pending: for each node and card the reason, and which smallest change would let it in."""
+    """Explain why a POD is pending: the reason for each node and card, and the smallest change that makes it fit."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
 

@@ -1,4 +1,4 @@
-"""Explanations: why a pod is pending, as `accelkit explain -o json` shows it."""
+"""Explanations why a pod is pending, as `accelkit explain -o json` returns them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPLANATION_VERSION: Final = 1
 
 
 class HeldShare(msgspec.Struct, frozen=True):
-    """What one container of a bound pod holds of a card."""
+    """The amounts of a card that one container of a bound pod holds."""
 
     container: str
     card: str
@@ -33,17 +33,17 @@ class HeldShare(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a pod is pending, or that it is not.
+    """The reasons why a pod is pending, or the statement that it is not.
 
     Attributes:
         state: `pending`, `bound` or `ended`.
-        answer: the same in a sentence.
-        smallest_change: what would let it in, over all nodes; empty where that is no question.
-        node: where it is bound.
-        shares: what it holds there.
-        scheduler: kube-scheduler's own words; None where it has bound the pod.
-        simulation: what the extender would do with it now; None where it is not pending.
-        without: pods that were taken to be gone.
+        answer: the same as a sentence.
+        smallest_change: the smallest change over all nodes after which the pod would fit; empty if none applies.
+        node: the node to which the pod is bound.
+        shares: the shares that the pod holds there.
+        scheduler: the message of kube-scheduler; None if the pod is not pending.
+        simulation: what the extender would do with the pod now; None if it is not pending.
+        without: the pods that the simulation treats as deleted.
     """
 
     namespace: str
@@ -63,28 +63,28 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain_pod(
     found: PodInQuestion, extender: Extender, *, nodes: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Explanation:
-    """Ask the extender about a pod.
+    """Explain a pod with the data of the extender.
 
     Args:
         found: the pod.
-        extender: who knows what is free.
-        nodes: those that are asked about; all that share cards where there are none.
-        without: pods that are taken to be gone.
+        extender: the extender of the cluster.
+        nodes: the nodes to consider; empty for all nodes that share cards.
+        without: pods that the simulation treats as deleted.
 
     Raises:
-        ServiceError: there is no extender, we lack a right, or it does not answer.
+        ServiceError: the cluster has no extender, a right is missing, or the extender does not answer.
     """
     pod = found.pod
-    metadata, who = pod.metadata, f"Pod {pod.ref}"
+    metadata, subject = pod.metadata, f"Pod {pod.ref}"
     if pod.terminal:
-        answer = f"{who} is not pending: it has ended ({pod.status.phase}), and holds no card."
+        answer = f"{subject} is not pending: it has ended ({pod.status.phase}) and holds no card."
         return Explanation(metadata.namespace, metadata.name, metadata.uid, "ended", answer, node=pod.spec.node_name)
     if pod.spec.node_name:
         return await _explain_bound(pod, extender)
     simulation = await extender.simulate(SimulationQuestion(pod, list(nodes) or None, list(without)))
     return Explanation(
         *(metadata.namespace, metadata.name, metadata.uid, "pending"),
-        describe_answer(who, simulation, named=bool(nodes), without=without),
+        describe_answer(subject, simulation, named=bool(nodes), without=without),
         describe_smallest(simulation),
         scheduler=found.words,
         simulation=simulation,
@@ -95,26 +95,26 @@ async def explain_pod(
 async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
     node, metadata = pod.spec.node_name, pod.metadata
     shares: list[HeldShare] = []
-    if not _asks(pod):
-        answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and asks for no card."
+    if not _requests_cards(pod):
+        answer = f"Pod {pod.ref} is not pending: it is bound to node {node} and requests no card."
         return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node)
-    sentence = "the extender knows of no card that it holds"
+    sentence = "the extender has no record of a card that it holds"
     try:
         inspection = await extender.inspect(node)
     except ServiceError as exc:
-        sentence = f"which cards it holds is not known ({exc})"
+        sentence = f"the cards that it holds are unknown ({exc})"
     else:
         shares = [share for view in inspection.nodes for share in _list_shares(view, metadata.uid)]
         unassigned = [each for view in inspection.nodes for each in view.unassigned if each.uid == metadata.uid]
         if shares:
             sentence = f"it holds {'; '.join(map(_describe_share, shares))}"
         elif unassigned:
-            sentence = f"it holds cards, but which is not known: {unassigned[0].problem}"
+            sentence = f"it holds cards, but which cards is unknown: {unassigned[0].problem}"
     answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and {sentence}."
     return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node, shares=shares)
 
 
-def _asks(pod: Pod) -> bool:
+def _requests_cards(pod: Pod) -> bool:
     found = PodReader(load_dialects(list_dialect_names())).read(pod)
     return found is not None and found.asks
 

@@ -1,4 +1,4 @@
-"""The extender as `accelkit explain` reaches it: at a URL, else through the API server."""
+"""Access of `accelkit explain` to the extender: at a URL, or through the API server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Extender:
 
     Args:
         api: an open client of the API server.
-        at: where it answers; None for behind the API server.
-        namespace: where accelkit runs.
+        at: the address of the extender; None for the service proxy of the API server.
+        namespace: the namespace in which accelkit runs.
         service: the name of the extender's Service.
     """
 
@@ -33,17 +33,17 @@ class Extender:
         self._proxied = ProxiedExtender(api, namespace, service, option=NAMESPACE_OPTION, instead=SHOW_FREE)
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
-        """Return what it would do with a pod.
+        """Return what the extender would do with a pod.
 
         Raises:
-            ServiceError: there is none, we lack a right, or it does not answer.
+            ServiceError: the cluster has no extender, a right is missing, or the extender does not answer.
         """
         return await (self._proxied.simulate(question) if self._at is None else ask_what_if(self._at, question))
 
     async def inspect(self, node: str) -> Inspection:
-        """Return what its ledger holds of a node.
+        """Return the ledger's view of a node.
 
         Raises:
-            ServiceError: there is none, we lack a right, it does not answer, or knows no such node.
+            ServiceError: there is no extender, a right is missing, it does not answer, or the node does not exist.
         """
         return await (self._proxied.ask(node) if self._at is None else ask_extender(self._at, node))

@@ -1,4 +1,4 @@
-"""Groups nodes that refuse a pod for the same reason, and would take it after the same kind of change."""
+"""Groups of nodes that refuse a pod for the same reason and would accept it after the same kind of change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST = (9, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that are alike to a person; the one that needs the smallest change is the first."""
+    """Nodes with the same reason and kind of change; the node that needs the smallest change is the first."""
 
     nodes: tuple[NodeSimulation, ...]
 
@@ -23,12 +23,12 @@ class NodeGroup:
 
     @property
     def change(self) -> ChangeView | None:
-        """The smallest change of all of them; None where there is none."""
+        """The smallest change for any node of the group; None if there is none."""
         return next(iter(self.best.changes), None)
 
 
 def group_nodes(nodes: Iterable[NodeSimulation]) -> list[NodeGroup]:
-    """Return the nodes that a pod does not fit in groups, those that need the smallest change first."""
+    """Return groups of the nodes on which a pod does not fit, those with the smallest change first."""
     groups: dict[tuple[str, str, bool], list[NodeSimulation]] = {}
     for node in nodes:
         if not node.fits:

@@ -1,4 +1,4 @@
-"""Reads the pod that somebody asks about, with the words of kube-scheduler on it."""
+"""Reader of the pod to explain, with the message of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
 from accelkit.model.asked_pod import AskedPod
 
-# Not read, and often half of a pod.
+# This annotation is not needed, and is often half of a pod.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class SchedulerWords(msgspec.Struct, frozen=True):
-    """What kube-scheduler says of a pod in its condition PodScheduled; empty where it has not said anything yet."""
+    """The condition PodScheduled from kube-scheduler; without reason and message if it has not tried the pod."""
 
     scheduler: str
     reason: str = ""
@@ -25,7 +25,7 @@ class SchedulerWords(msgspec.Struct, frozen=True):
 
 
 class PodInQuestion(msgspec.Struct, frozen=True):
-    """A pod, and what kube-scheduler says of it."""
+    """A pod, and the message of kube-scheduler about it."""
 
     pod: AskedPod
     words: SchedulerWords
@@ -56,7 +56,7 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
 
     Raises:
         ApiError: the API server does not answer.
-        ServiceError: there is no such pod, we may not read it, or it cannot be read.
+        ServiceError: the pod does not exist, may not be read, or cannot be decoded.
     """
     try:
         answer = await api.get(build_pod_path(namespace, name))
@@ -65,16 +65,16 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
         if exc.not_found:
             raise ServiceError(
                 f"there is no pod {name!r} in namespace {namespace!r}",
-                next_step="name its namespace with -n; `kubectl get pods -A` lists all",
+                next_step="name the pod's namespace with -n; `kubectl get pods -A` lists all pods",
             ) from exc
         if exc.forbidden:
             raise ServiceError(
-                f"the pod may not be read: {exc.message}",
-                next_step=f"have a Role with get of pods in namespace {namespace} bound to you, as `view` is",
+                f"cannot read the pod: {exc.message}",
+                next_step=f"ask an administrator for the ClusterRole `view` in namespace {namespace}",
             ) from exc
         raise
     except UNREADABLE as exc:
-        raise ServiceError(f"pod {namespace}/{name} cannot be read: {exc}") from exc
+        raise ServiceError(f"cannot decode pod {namespace}/{name}: {exc}") from exc
     if pod.metadata.annotations:
         pod.metadata.annotations.pop(_APPLIED, None)
     pod.metadata.labels = None
@@ -83,6 +83,8 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
 
 def _find_words(scheduling: _Scheduling) -> SchedulerWords:
     conditions = scheduling.status.conditions or ()
-    said = next((each for each in conditions if each.type == "PodScheduled" and each.status == "False"), None)
+    refused = next((each for each in conditions if each.type == "PodScheduled" and each.status == "False"), None)
     name = scheduling.spec.scheduler_name
-    return SchedulerWords(name) if said is None else SchedulerWords(name, said.reason or "", said.message or "")
+    return (
+        SchedulerWords(name) if refused is None else SchedulerWords(name, refused.reason or "", refused.message or "")
+    )

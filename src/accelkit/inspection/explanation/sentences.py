@@ -1,4 +1,4 @@
-"""Says in words what a simulation found."""
+"""Sentences about the result of a simulation."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ from accelkit.model.units import format_bytes
 _MOST_CARDS_NAMED: Final = 8
 
 
-def describe_answer(who: str, simulation: Simulation, *, named: bool, without: Sequence[str] = ()) -> str:
-    """Return whether the pod would fit, in a sentence.
+def describe_answer(subject: str, simulation: Simulation, *, named: bool, without: Sequence[str] = ()) -> str:
+    """Return a sentence about whether the pod would fit.
 
     Args:
-        who: the pod.
-        simulation: what the extender would do with it.
-        named: whether it was asked about some nodes alone.
-        without: pods that were taken to be gone.
+        subject: the pod, as the subject of the sentence.
+        simulation: what the extender would do with the pod.
+        named: whether the simulation was limited to named nodes.
+        without: the pods that the simulation treats as deleted.
     """
     if simulation.refusal:
-        return f"{who} is pending: what it asks for cannot be granted: {simulation.refusal}."
+        return f"{subject} is pending, because its request cannot be granted: {simulation.refusal}."
     if not simulation.request:
-        return f"{who} is pending, but it asks for no card: accelkit keeps it from no node."
+        return f"{subject} is pending, but it requests no card, so accelkit excludes no node for it."
     nodes = simulation.nodes
     if not nodes:
-        return f"{who} is pending: no node shares cards; label nodes accelkit.io/share=true, and run the agent on them."
+        return (
+            f"{subject} is pending: no node shares cards. Label nodes accelkit.io/share=true and run the agent there."
+        )
     where, fitting = _count_nodes(len(nodes), named=named), sum(node.fits for node in nodes)
     if without:
-        gone = " and ".join(without)
+        deleted = " and ".join(without)
         if fitting:
-            return f"Without {gone}, {fitting:,} of {where} would have room for {who[0].lower()}{who[1:]}."
-        who = f"Even without {gone}, {who[0].lower()}{who[1:]}"
+            return f"Without {deleted}, {fitting:,} of {where} would have room for {subject[0].lower()}{subject[1:]}."
+        subject = f"Even without {deleted}, {subject[0].lower()}{subject[1:]}"
     elif fitting:
         have = "has" if fitting == 1 else "have"
         return (
-            f"{who} is pending, but {fitting:,} of {where} {have} room for it: what keeps it is in kube-scheduler's "
-            "own words."
+            f"{subject} is pending, but {fitting:,} of {where} {have} room for it: the message of kube-scheduler gives "
+            "the reason."
         )
     none = f"none of the {where} has room for it" if len(nodes) > 1 else f"the only {where[2:]} has no room for it"
-    return f"{who} {'would be' if without else 'is'} pending: {none}."
+    return f"{subject} {'would be' if without else 'is'} pending: {none}."
 
 
 def describe_smallest(simulation: Simulation) -> str:
-    """Return the smallest change over all nodes, in a sentence; empty where the pod fits or no change would help."""
+    """Return a sentence about the smallest change over all nodes; empty if the pod fits or changes do not apply."""
     nodes = simulation.nodes
     if not simulation.request or not nodes or any(node.fits for node in nodes):
         return ""
@@ -54,22 +56,22 @@ def describe_smallest(simulation: Simulation) -> str:
         _, _, node = min(found, key=lambda each: each[:2])
         return describe_change(node.changes[0], node.name)
     if simulation.spent:
-        return "none was found before the search ended at its limit"
-    return "none was found: no single one would let it in"
+        return "none was found before the search stopped at its limit"
+    return "none was found: no single change makes the pod fit"
 
 
 def describe_change(change: ChangeView, node: str) -> str:
-    """Return a change, and where the pod would then go."""
+    """Return a sentence about a change, and the cards that the pod would then get."""
     if not change.taken:
         return f"{change.sentence} (node {node})"
     cards = ", ".join(change.taken[:_MOST_CARDS_NAMED])
     more = len(change.taken) - _MOST_CARDS_NAMED
     cards += f" and {more} more" if more > 0 else ""
-    return f"{change.sentence}: card{'s' if len(change.taken) > 1 else ''} {cards} of {node} would take it"
+    return f"{change.sentence}: the pod would get card{'s' if len(change.taken) > 1 else ''} {cards} of {node}"
 
 
 def describe_request(container: ContainerRequest) -> str:
-    """Return what a container asks for."""
+    """Return the request of a container in words."""
     number = container.cards
     if container.whole:
         words = "one whole card" if number == 1 else f"{number} whole cards"

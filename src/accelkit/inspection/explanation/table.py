@@ -1,6 +1,6 @@
-"""Draws what `accelkit explain` shows to people: the answer first, then nodes that are alike together.
+"""Table of `accelkit explain`: the answer first, then groups of similar nodes.
 
-Lines and not a table of rich: such a table fits itself into 80 columns where output goes to a file, and cuts names.
+It consists of lines, because a table of rich shrinks to 80 columns and truncates names if the output goes to a file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MOST_NAMES: Final = 6
 
 
 def build_explanation_table(explanation: Explanation, *, every: bool = False) -> RenderableType:
-    """Return what a person reads.
+    """Return the explanation as lines for a terminal.
 
     Args:
-        explanation: what is known.
-        every: whether each node is listed by itself.
+        explanation: the data.
+        every: whether each node is listed separately.
     """
     parts = [Text(explanation.answer, style="bold")]
     if explanation.smallest_change:
@@ -37,7 +37,7 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
         if simulation.group:
             parts.append(Text(f"It waits with its group: {simulation.group}.", style="bold"))
         parts += _list_request(simulation)
-        parts += [Text(f"Pod {name} holds no card, so nothing is free without it.") for name in simulation.absent]
+        parts += [Text(f"Pod {name} holds no card, so its deletion frees nothing.") for name in simulation.absent]
         if simulation.request:
             parts += _list_every(simulation) if every else _list_groups(simulation)
     return Group(*parts)
@@ -45,13 +45,13 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
 
 def _describe_words(words: SchedulerWords) -> str:
     if words.reason or words.message:
-        return f"kube-scheduler ({words.reason or 'without a reason'}): {words.message or 'says nothing more'}"
-    return f"kube-scheduler has not said anything of it yet; the pod's schedulerName is {words.scheduler}."
+        return f"kube-scheduler ({words.reason or 'without a reason'}): {words.message or 'no message'}"
+    return f"kube-scheduler has not reported a result yet; the pod's schedulerName is {words.scheduler}."
 
 
 def _list_request(simulation: Simulation) -> Iterator[Text]:
     for container in simulation.request:
-        yield Text(f"Container {container.container} asks for {describe_request(container)}.")
+        yield Text(f"Container {container.container} requests {describe_request(container)}.")
 
 
 def _list_groups(simulation: Simulation) -> Iterator[Text]:
@@ -65,8 +65,8 @@ def _list_groups(simulation: Simulation) -> Iterator[Text]:
     if simulation.spent:
         yield Text("")
         yield Text(
-            "The search for changes ended at its limit; nodes that lack the least came first. Name nodes with --node "
-            "to search these alone.",
+            "The search for changes stopped at its limit; it began with the nodes that lack the least. Name nodes with "
+            "--node to search only these.",
             style="yellow",
         )
 
@@ -108,7 +108,7 @@ def _list_more(node: NodeSimulation) -> Iterator[Text]:
     for change in node.changes[1:]:
         yield Text(f"  or: {describe_change(change, node.name)}")
     if not all(change.proven for change in node.changes):
-        yield Text("  (not all were tried: there may be smaller ones)", style="bright_black")
+        yield Text("  (the search was incomplete: smaller changes may exist)", style="bright_black")
 
 
 def _list_cards(node: NodeSimulation) -> Iterator[Text]:
@@ -122,14 +122,14 @@ def _list_cards(node: NodeSimulation) -> Iterator[Text]:
 def _describe_card(card: CardSimulation) -> str:
     containers = {refusal.container for refusal in card.refusals}
     if not containers:
-        return "would do for each container by itself"
+        return "sufficient for each container alone"
     if len(containers) == 1:
         return card.refusals[0].sentence
     return "; ".join(f"{refusal.container}: {refusal.sentence}" for refusal in card.refusals)
 
 
 def _describe_nothing(node: NodeSimulation) -> str:
-    return "no single change would let it in" if node.searched else "no change was looked for to the end"
+    return "no single change makes the pod fit" if node.searched else "the search for changes was incomplete"
 
 
 def _name_others(nodes: Sequence[NodeSimulation]) -> str:

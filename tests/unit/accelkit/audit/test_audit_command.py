@@ -20,8 +20,8 @@ from accelkit.model.observed_allocations import HeldDevices, HeldPod
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 NO_EXTENDER = (
-    "the ledger is not compared: the cluster has no extender to ask in namespace accelkit (there is none); "
-    "name its place with --namespace and --service, or audit without the ledger with --no-ledger"
+    "the ledger is not compared: the cluster has no extender in namespace accelkit (there is none); "
+    "name its namespace and Service with --namespace and --service, or audit without the ledger with --no-ledger"
 )
 UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
 
@@ -76,7 +76,7 @@ def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
     cluster.tokens = answer
     result = cluster.audit("--wait", "0")
     assert result.exit_code == 3
-    assert result.stdout.startswith("unreadable_ledger  the ledger is not compared: the ")
+    assert result.stdout.startswith("unreadable_ledger  the ledger is not compared: ")
     assert "audit without the ledger with --no-ledger" in result.stdout
     assert result.stdout.splitlines()[-1] == "Nothing differs in what can be compared."
 
@@ -149,7 +149,7 @@ def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
 
 def test_certificates_for_no_extender_are_an_error(cluster):
     result = cluster.audit("--server-name", "x")
-    assert result.stderr.startswith("Error: certificates are given for no extender; name it with --extender")
+    assert result.stderr.startswith("Error: certificates are given without an extender; name the extender with --extender")
 
 
 def test_an_extender_that_does_not_answer_is_an_error(cluster):

@@ -72,7 +72,7 @@ def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
 def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second):
     hold(ledger, "p", "a", 0, whole=first)
     hold(ledger, "q", "a", 0, whole=second)
-    message = "card a of n is given whole to one pod and shared with others"
+    message = "card a of n is assigned whole to one pod and shared with other pods"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "a", FindingKind.SHARED_WHOLE_CARD, message, 16 * GIB, 0, 16 * GIB)
     ]
@@ -92,7 +92,7 @@ def test_containers_of_one_pod_on_its_whole_card_are_in_order(ledger):
 
 def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
     hold(ledger, "p", "z", 4)
-    message = "card z of n is held by pods, but the node's inventory does not name it"
+    message = "card z of n is held by pods, but the node's inventory does not list it"
     assert check(view(ledger.list_nodes()), min_free_bytes=GIB) == [
         AccountingFinding("n", "z", FindingKind.UNKNOWN_CARD, message, 0, 4 * GIB, -4 * GIB)
     ]
@@ -100,7 +100,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", ask_for(4 * GIB), "it has none"))
-    message = "pod d/p holds cards of n, but which is not known: it has none"
+    message = "pod d/p holds cards of n, but which cards is unknown: it has none"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "", FindingKind.UNASSIGNED_POD, message, 0, 4 * GIB, 0)
     ]
@@ -115,7 +115,7 @@ def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
 def test_a_node_whose_inventory_cannot_be_read_is_found():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("n", InventoryError("garbled"))
-    message = "the cards of n are not known: node's accelkit inventory is unknown: garbled"
+    message = "the cards of n are unknown: node's accelkit inventory is unknown: garbled"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0)
     ]

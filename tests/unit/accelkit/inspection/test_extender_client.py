@@ -48,7 +48,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(hostile_regist
 @pytest.mark.parametrize("body", [b"<html>", b'{"nodes": 1}', b""])
 async def test_an_answer_of_another_program_is_an_error_that_names_the_url(hostile_registry, answer, body, status):
     answer(hostile_registry, "/inspect", body, status)
-    with pytest.raises(ServiceError, match=f"{hostile_registry.url} does not answer as an accelkit extender does"):
+    with pytest.raises(ServiceError, match=f"cannot decode the answer of {hostile_registry.url}"):
         await ask_extender(Address(hostile_registry.url), None)
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_no_certificate_is_an_error(tmp_path, place, words):
     files[place] = tmp_path / "garbled.pem"
     if not words:
         files[place].write_text("garbled")
-    with pytest.raises(ConfigurationError, match=f"the certificates cannot be used: {words}"):
+    with pytest.raises(ConfigurationError, match=f"cannot use the certificates: {words}"):
         load_tls(*files)
 
 

@@ -106,7 +106,7 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
 
 def test_certificates_for_no_extender_are_an_error():
     result = run("--server-name", "x", KUBECONFIG="/none")
-    assert result.stderr.startswith("Error: certificates are given for no extender; name it with --extender")
+    assert result.stderr.startswith("Error: certificates are given without an extender; name the extender with --extender")
 
 
 @pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])
@@ -127,7 +127,7 @@ def test_the_api_server_is_read_where_that_is_asked_for(kubeconfig):
 def test_a_node_that_the_api_server_does_not_know_is_an_error_with_a_next_step(kubeconfig):
     result = run("x", "--from-api", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
-    assert result.stderr == "Error: there is no node 'x'; `accelkit inspect` lists the nodes with cards\n"
+    assert result.stderr == "Error: there is no node 'x'; list the nodes with cards by `accelkit inspect`\n"
 
 
 def serve_through_the_proxy(server, answer, inspection, namespace="accelkit", service="accelkit-extender"):

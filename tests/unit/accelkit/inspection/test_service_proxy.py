@@ -71,7 +71,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender)
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
     api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
-    with pytest.raises(NoExtenderError, match=r"no extender to ask in namespace x \(not found\); name its place with"):
+    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\); name its namespace and Service with"):
         await extender.ask()
 
 
@@ -114,14 +114,14 @@ async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api
         api.fail(ApiError("no such Deployment", status=404, reason="NotFound"), path=DEPLOYMENT)
     else:
         api.documents[DEPLOYMENT] = document
-    with pytest.raises(NoExtenderError, match=r"no extender to ask in namespace x \(not found\)"):
+    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\)"):
         await extender.ask()
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, extender, path):
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
-    with pytest.raises(ServiceError, match="the extender may not be asked: User x cannot") as raised:
+    with pytest.raises(ServiceError, match="cannot read from the extender: User x cannot") as raised:
         await extender.ask()
     assert "the Role accelkit-inspector-user of namespace x" in raised.value.next_step
     assert "--from-api" in raised.value.next_step
@@ -136,13 +136,13 @@ async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, ex
 )
 async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(api, extender, error):
     api.fail(error, path="proxy")
-    with pytest.raises(ServiceError, match=f"the extender cannot be asked through https://fake: {error.message}"):
+    with pytest.raises(ServiceError, match=f"cannot reach the extender through https://fake: {error.message}"):
         await extender.ask()
 
 
 async def test_an_answer_of_another_program_is_an_error(api, extender):
     api.documents[PROXY] = b"<html>"
-    with pytest.raises(ServiceError, match="does not answer as an accelkit extender does"):
+    with pytest.raises(ServiceError, match="it is not the answer of an accelkit extender"):
         await extender.ask()
 
 
@@ -189,8 +189,8 @@ async def test_what_the_extender_does_not_answer_is_told_in_its_own_words(answer
 async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
     extender = ProxiedExtender(api, "x", "s", option="--accelkit-namespace", instead="look")
     for reason, step in (
-        ("NotFound", "name its place with --accelkit-namespace and --service, or look"),
-        ("Forbidden", "have the Role accelkit-inspector-user of namespace x bound to you, or look"),
+        ("NotFound", "name its namespace and Service with --accelkit-namespace and --service, or look"),
+        ("Forbidden", "ask an administrator to bind the Role accelkit-inspector-user of namespace x to you, or look"),
         ("Gone", "look"),
     ):
         api.fail(ApiError("no", status={"NotFound": 404, "Forbidden": 403, "Gone": 410}[reason], reason=reason))
@@ -201,5 +201,5 @@ async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
 
 async def test_an_answer_that_is_no_simulation_is_an_error(answering, extender):
     answering.reviews[SIMULATE] = lambda _: {"nodes": 1}
-    with pytest.raises(ServiceError, match="does not answer as an accelkit extender does"):
+    with pytest.raises(ServiceError, match="it is not the answer of an accelkit extender"):
         await extender.simulate(QUESTION)

@@ -127,7 +127,7 @@ def test_two_versions_of_one_vendors_driver_are_one_too_many(cluster, told):
     cluster.node.change_card(driver_version="535.1")
     results = cluster.judge()
     assert told(results, CHECK) == ("fail", "KernelDriverMismatch")
-    assert results[CHECK].evidence == "cards of nvidia name the drivers 535.1, 550.54"
+    assert results[CHECK].evidence == "cards of nvidia report the drivers 535.1, 550.54"
 
 
 def test_a_driver_that_comes_with_the_kernel_has_no_version_and_is_in_order(cluster):

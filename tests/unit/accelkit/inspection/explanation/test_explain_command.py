@@ -17,8 +17,8 @@ from accelkit.model.request import ContainerRequest, Kind, PodRequest
 
 FULL = "insufficient accelkit.io/memory in one card"
 SAID = f"0/2 nodes are available: 2 {FULL}."
-LESS = "1 GiB less memory for container main (7 GiB instead of 8 GiB): card node-2.0 of node-2 would take it"
-ROOM = "have room for it: what keeps it is in kube-scheduler's own words."
+LESS = "1 GiB less memory for container main (7 GiB instead of 8 GiB): the pod would get card node-2.0 of node-2"
+ROOM = "have room for it: the message of kube-scheduler gives the reason."
 GIB = 2**30
 
 
@@ -41,11 +41,11 @@ def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, r
         "Pod d/p is pending: none of the 2 nodes that share cards has room for it.",
         f"Smallest change: {LESS}.",
         f"kube-scheduler (Unschedulable): {SAID}",
-        "Container main asks for 8 GiB of one card.",
+        "Container main requests 8 GiB of one card.",
         "",
         f"2 nodes: {FULL} (node-2, node-1)",
         f"  smallest change: {LESS}",
-        "  or: if pod d/node-2-0 ended: card node-2.0 of node-2 would take it",
+        "  or: if pod d/node-2-0 ended: the pod would get card node-2.0 of node-2",
         "  cards of node-2:",
         "    node-2.0  7 GiB of 16 GiB free, 8 GiB asked for",
         "    node-2.1  1 GiB of 16 GiB free, 8 GiB asked for",
@@ -61,7 +61,7 @@ def test_each_node_is_listed_where_all_are_asked_for(explained, run):
     assert [line for line in shown if not line.startswith(" ")][3:] == [
         *("", f"node-1: {FULL}", "", f"node-2: {FULL}", "", "node-3: room for it")
     ]
-    assert "  change: 2 GiB less memory for container main (6 GiB instead of 8 GiB): card node-1.0 of node-1 " in (
+    assert "  change: 2 GiB less memory for container main (6 GiB instead of 8 GiB): the pod would get card node-1.0 of node-1" in (
         next(line for line in shown if line.startswith("  change: 2"))
     )
 
@@ -106,7 +106,7 @@ def test_what_would_be_without_some_pods(explained, run):
     assert answer == "Without d/node-1-0, 1 of 1 node that shares cards would have room for pod d/p."
     shown = run("--without", "d/other").stdout
     assert shown.startswith("Even without d/other, pod d/p would be pending: the only node that shares cards has no")
-    assert "Pod d/other holds no card, so nothing is free without it." in shown
+    assert "Pod d/other holds no card, so its deletion frees nothing." in shown
 
 
 def test_a_pod_without_a_namespace_is_one_beside_it(explained, run):
@@ -176,31 +176,31 @@ def test_a_bound_pod_is_not_pending_and_has_these_cards(explained, run):
 def test_a_bound_pod_whose_cards_nobody_knows(explained, run):
     explained.node("node-1")
     explained.pod(4, node="node-1")
-    assert run().stdout.endswith("bound to node node-1, and the extender knows of no card that it holds.\n")
+    assert run().stdout.endswith("bound to node node-1, and the extender has no record of a card that it holds.\n")
     request = PodRequest((ContainerRequest("main", Kind.APP, 1, 4 * GIB),))
     explained.ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "uid-p"), "node-1", request, "it has none"))
-    assert run().stdout.endswith("and it holds cards, but which is not known: it has none.\n")
+    assert run().stdout.endswith("and it holds cards, but which cards is unknown: it has none.\n")
     explained.pod(4, node="stranger")
-    assert run().stdout.endswith("and which cards it holds is not known (there is no node 'stranger').\n")
+    assert run().stdout.endswith("and the cards that it holds are unknown (there is no node 'stranger').\n")
 
 
 def test_a_bound_pod_that_asks_for_nothing_is_no_question_for_the_extender(explained, run):
     explained.pod(limits={"cpu": "1"}, node="node-1")
-    assert run().stdout == "Pod d/p is not pending: it is bound to node node-1, and asks for no card.\n"
+    assert run().stdout == "Pod d/p is not pending: it is bound to node node-1 and requests no card.\n"
     assert not [each for each in explained.server.requests if "proxy" in each.path]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_is_not_pending(explained, run, phase):
     explained.pod(4, node="node-1", phase=phase)
-    assert run().stdout == f"Pod d/p is not pending: it has ended ({phase}), and holds no card.\n"
+    assert run().stdout == f"Pod d/p is not pending: it has ended ({phase}) and holds no card.\n"
 
 
 def test_a_pod_that_asks_for_no_card_is_kept_by_others(explained, run):
     explained.node("node-1")
     explained.pod(limits={"cpu": "1"}, said="0/1 nodes are available: 1 Insufficient cpu.")
     assert run().stdout.splitlines() == [
-        "Pod d/p is pending, but it asks for no card: accelkit keeps it from no node.",
+        "Pod d/p is pending, but it requests no card, so accelkit excludes no node for it.",
         "kube-scheduler (Unschedulable): 0/1 nodes are available: 1 Insufficient cpu.",
     ]
 
@@ -209,13 +209,13 @@ def test_a_request_that_cannot_be_granted_is_the_answer(explained, run):
     explained.node("node-1")
     explained.pod(limits={"accelkit.io/memory": 1, "accelkit.io/cards": 1})
     answer = run().stdout.splitlines()[0]
-    assert answer.startswith("Pod d/p is pending: what it asks for cannot be granted: container main asks for accelkit")
+    assert answer.startswith("Pod d/p is pending, because its request cannot be granted: container main asks for accelkit")
 
 
 def test_without_nodes_that_share_cards_the_next_step_is_told(explained, run):
     explained.pod(4)
     assert run().stdout.splitlines()[0] == (
-        "Pod d/p is pending: no node shares cards; label nodes accelkit.io/share=true, and run the agent on them."
+        "Pod d/p is pending: no node shares cards. Label nodes accelkit.io/share=true and run the agent there."
     )
 
 
@@ -225,10 +225,10 @@ def test_without_nodes_that_share_cards_the_next_step_is_told(explained, run):
         (
             {"reason": "NotFound", "message": "x"},
             404,
-            "there is no pod 'p' in namespace 'd'; name its namespace with",
+            "there is no pod 'p' in namespace 'd'; name the pod's namespace with",
         ),
-        ({"reason": "Forbidden", "message": "no"}, 403, "the pod may not be read: no; have a Role with get of pods in"),
-        ([], 200, "pod d/p cannot be read"),
+        ({"reason": "Forbidden", "message": "no"}, 403, "cannot read the pod: no; ask an administrator for the ClusterRole `view` in"),
+        ([], 200, "cannot decode pod d/p"),
     ],
 )
 def test_a_pod_that_cannot_be_had_is_an_error(explained, run, answer, status, words):
@@ -244,9 +244,9 @@ def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, r
     explained.server.on("POST", ".*", lambda _: web.json_response(answer, status=404))
     result = run("--accelkit-namespace", "x")
     assert result.exit_code == 1
-    assert "the cluster has no extender to ask in namespace x" in result.stderr
+    assert "the cluster has no extender in namespace x" in result.stderr
     assert (
-        "name its place with --accelkit-namespace and --service, or `accelkit inspect --from-api` shows"
+        "name its namespace and Service with --accelkit-namespace and --service, or `accelkit inspect --from-api` shows"
         in result.stderr
     )
 
@@ -259,7 +259,7 @@ def test_an_extender_is_asked_at_the_url_that_is_given(explained, run):
     explained.pod(4, node="node-1")
     assert run(ACCELKIT_EXTENDER=explained.server.url).exit_code == 0
     result = run("--extender", "http://127.0.0.1:1")
-    assert "which cards it holds is not known (the extender at http://127.0.0.1:1 does not answer" in result.stdout
+    assert "the cards that it holds are unknown (the extender at http://127.0.0.1:1 does not answer" in result.stdout
     explained.pod(4)
     result = run("--extender", "http://127.0.0.1:1")
     assert result.exit_code == 1

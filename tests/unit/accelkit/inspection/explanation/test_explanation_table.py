@@ -57,17 +57,17 @@ def test_thousands_of_nodes_are_few_lines():
     nodes = [refused(f"n{number}", change(order=(0, 0, number, 0))) for number in range(1, 5001)]
     shown = draw(simulation(*nodes, spent=True))
     assert "5,000 nodes: full (n1, n2, n3, n4, n5, n6 and 4,994 more)" in shown
-    assert "  smallest change: less_memory 1: card a of n1 would take it" in shown
+    assert "  smallest change: less_memory 1: the pod would get card a of n1" in shown
     assert len(shown) < 12
-    assert shown[-1].startswith("The search for changes ended at its limit; nodes that lack the least came first.")
+    assert shown[-1].startswith("The search for changes stopped at its limit; it began with the nodes that lack the least.")
     assert len(draw(simulation(*nodes), every=True)) > 10_000
 
 
 def test_what_is_not_proven_or_not_searched_is_told():
     shown = draw(simulation(refused("a", change(proven=False)), refused("b"), refused("c", searched=False)))
-    assert "  (not all were tried: there may be smaller ones)" in shown
-    assert "  no single change would let it in" in shown
-    assert "  no change was looked for to the end" in shown
+    assert "  (the search was incomplete: smaller changes may exist)" in shown
+    assert "  no single change makes the pod fit" in shown
+    assert "  the search for changes was incomplete" in shown
 
 
 def test_containers_are_named_on_a_card_where_several_cannot_have_it():
@@ -76,7 +76,7 @@ def test_containers_are_named_on_a_card_where_several_cannot_have_it():
     assert draw(simulation(refused("a", cards=cards)))[-3:] == [
         "    x  too small",
         "    x  p: too small; q: too old",
-        "    x  would do for each container by itself",
+        "    x  sufficient for each container alone",
     ]
 
 
@@ -84,7 +84,7 @@ def test_of_all_nodes_the_smallest_change_is_named_and_of_equal_ones_the_first()
     found = simulation(
         refused("a"), refused("b", change(order=(0, 0, 2, 0))), refused("c", change()), refused("d", change())
     )
-    assert describe_smallest(found) == "less_memory 1: card a of c would take it"
+    assert describe_smallest(found) == "less_memory 1: the pod would get card a of c"
 
 
 def test_the_group_that_a_pod_waits_with_is_told_before_the_nodes():
