@@ -1,4 +1,4 @@
-"""Carries out what was decided: each action is one request, and nothing is written by who does not lead."""
+"""Execution of decided actions. Each action is one request, and only the leading replica sends it."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from accelkit.remediation.deciding.actions import (
     Action,
     CreateJob,
     Evict,
-    TellNode,
-    TellPod,
+    NodeEvent,
+    PodEvent,
     WriteCondition,
     WriteNode,
 )
 from accelkit.remediation.deciding.views import NodeView
 from accelkit.remediation.node_writes import write_node
-from accelkit.remediation.nodes import SeenNode
+from accelkit.remediation.nodes import NodeObject
 from accelkit.remediation.resets import Reset, build_reset_job
 
 log = logging.getLogger(__name__)
 
 Count = Callable[[str, str], None]
-_NAMES: Mapping[type[Action], str] = {
+_NAMES: Mapping[type[Action], str] = {  # These are values of a metric's label.
     CreateJob: "reset",
     Evict: "evict",
-    TellNode: "tell-node",
-    TellPod: "tell-pod",
+    NodeEvent: "tell-node",
+    PodEvent: "tell-pod",
     WriteCondition: "condition",
     WriteNode: "node",
 }
 
 
 def name_action(action: Action) -> str:
-    """Return what an action is called in metrics and logs."""
+    """Return the name of an action in metrics and logs."""
     return _NAMES[type(action)]
 
 
 class Applier:
-    """Writes to the cluster.
+    """Writer of actions to the cluster.
 
     Args:
-        api: an open client whose requests end before a term does.
-        events: where people are told.
-        namespace: of Jobs.
-        reset_job: the CronJob from whose template they are made; empty for none.
-        job_seconds: their deadline where the template has none.
-        leads: whether we may write now.
-        on_node: told of each node that a write has changed.
+        api: an open client with a timeout shorter than a term.
+        events: the recorder of Events.
+        namespace: the namespace of Jobs.
+        reset_job: the CronJob that holds the template of Jobs; empty for none.
+        job_seconds: the deadline of Jobs whose template has none.
+        leads: returns whether this replica may write now.
+        on_node: receives each node that a write has changed.
         count: counts actions by name and result.
     """
 
@@ -67,7 +67,7 @@ class Applier:
         reset_job: str,
         job_seconds: float,
         leads: Callable[[], bool],
-        on_node: Callable[[SeenNode], None],
+        on_node: Callable[[NodeObject], None],
         count: Count,
     ) -> None:
         self._api, self._events, self._leads = api, events, leads
@@ -75,17 +75,17 @@ class Applier:
         self._on_node, self._count = on_node, count
 
     async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
-        """Do one action after the other; what an API server does not take ends it.
+        """Carry out the actions in order, up to the first one that fails.
 
         Raises:
-            ApiError: the API server refused one, or did not answer; nothing after that was done.
-            ConfigurationError: there is nothing from which a Job could be made.
+            ApiError: the API server refused an action or did not answer; no later action was carried out.
+            ConfigurationError: there is no template for a Job.
             NotLeadingError: another replica leads.
         """
         version = view.version
         for action in actions:
             if not self._leads():
-                raise NotLeadingError("another replica writes now")
+                raise NotLeadingError("another replica leads")
             try:
                 version = await self._do(view, version, action)
             except (ApiError, ConfigurationError):
@@ -93,18 +93,18 @@ class Applier:
                 raise
 
     async def _do(self, view: NodeView, version: str, action: Action) -> str:
-        """Carry out one action; return the node's version after it."""
+        """Carry out one action; return the resource version of the node after it."""
         result = "done"
         match action:
             case WriteNode() | WriteCondition():
                 node = await write_node(self._api, view, version, action)
                 self._on_node(node)
                 version = node.metadata.resource_version
-            case TellNode():
-                # By its UID too, as people look for it.
+            case NodeEvent():
+                # With the UID too, because `kubectl describe node` selects Events by it.
                 reference = ObjectReference("Node", view.name, uid=view.uid)
                 await self._events.record(reference, action.reason, action.message, warning=action.warning)
-            case TellPod():
+            case PodEvent():
                 pod = ObjectReference("Pod", action.pod.name, action.pod.namespace, action.pod.uid)
                 await self._events.record(pod, "CardFailed", action.message, warning=True)
             case Evict():
@@ -120,13 +120,13 @@ class Applier:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A budget, or two of them for one pod, answered as a fault of the server: whoever may write budgets ends no
-            # pass over all nodes by it. The next pass asks again, until the deadline.
+            # A disruption budget refused it, or two budgets select the pod, which the API server answers as a server
+            # error. A user's budget must not end the pass over all nodes. The next pass tries again until the deadline.
             if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
-            # A webhook of somebody: the other pods of the card, and other cards of the node, are not its business.
+            # A webhook of a user refused it. That must not affect other pods of the card or other cards of the node.
             if not exc.unanswered:
-                log.warning("pod %s is not evicted: %s", action.pod, exc)
+                log.warning("cannot evict pod %s: %s", action.pod, exc)
                 return "failed"
             raise
         return "done"
@@ -136,8 +136,8 @@ class Applier:
         template = await get_if_present(self._api, build_object_path(cron_jobs, self._reset_job))
         if template is None:
             raise ConfigurationError(
-                f"there is no CronJob {self._reset_job} in the namespace {self._namespace}, from which cards are reset",
-                next_step="create it, suspended, or leave reset_job empty and reset cards yourself",
+                f"cannot reset cards: CronJob {self._reset_job} does not exist in namespace {self._namespace}",
+                next_step="create it, suspended, or leave reset_job empty and reset cards manually",
             )
         variables = {
             "ACCELKIT_CARD": action.card,
@@ -150,6 +150,6 @@ class Applier:
         try:
             await self._api.post(build_collection_path("batch/v1", "jobs", self._namespace), job)
         except ApiError as exc:
-            # Ours, of before a crash: its name is of this fault alone.
+            # The Job exists from before a crash, because its name belongs to this fault only.
             if not exc.already_exists:
                 raise

@@ -1,4 +1,4 @@
-"""Keeps an open breaker where the next leader and people find it: a ConfigMap, which people delete to close it."""
+"""Storage of an open breaker for the next leader: a ConfigMap that an administrator deletes to close the breaker."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from accelkit.kube.paths import build_config_maps_path, build_object_path
 from accelkit.model.keys import PART_OF_LABELS
 from accelkit.model.pod import ConfigMap
 
-_WHY: Final = "why"
+_REASON_KEY: Final = "why"
 
 
 class BreakerStore:
-    """The ConfigMap.
+    """The ConfigMap of an open breaker.
 
     Args:
         api: an open client.
-        namespace: where it lies.
-        name: how it is called.
+        namespace: the namespace of the ConfigMap.
+        name: the name of the ConfigMap.
     """
 
     def __init__(self, api: ApiClient, namespace: str, name: str) -> None:
@@ -29,10 +29,10 @@ class BreakerStore:
         self._collection = build_config_maps_path(namespace)
 
     async def read(self) -> str | None:
-        """Return why the breaker is open; None where it is not.
+        """Return why the breaker is open; None if it is closed.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
+            ApiError: the API server refused or did not answer.
         """
         answer = await get_if_present(self._api, build_object_path(self._collection, self.name))
         if answer is None:
@@ -41,15 +41,15 @@ class BreakerStore:
             data = msgspec.json.decode(answer, type=ConfigMap).data or {}
         except msgspec.MsgspecError:
             data = {}
-        return data.get(_WHY) or "it was found open"
+        return data.get(_REASON_KEY) or "it was found open, without a reason"
 
-    async def write(self, why: str) -> None:
-        """Leave it open.
+    async def write(self, reason: str) -> None:
+        """Store an open breaker.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
+            ApiError: the API server refused or did not answer.
         """
-        # Not by the label of a component: each run of the playbooks would delete it, and so close the breaker.
+        # The label of a component would make each playbook run delete the ConfigMap and so close the breaker.
         metadata = {"name": self.name, "labels": PART_OF_LABELS}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_WHY: why}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_REASON_KEY: reason}}
         await self._api.post(self._collection, body)

@@ -20,74 +20,77 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialects
 _PORT = click.IntRange(1, 65535)
 _SHARE = click.FloatRange(0, 1)
 _SECONDS = click.FloatRange(min=1)
-_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehand
+_ANYWHERE = "0.0.0.0"  # noqa: S104 - the address of the pod is unknown when it is configured
 _DEFAULTS = RemediationSettings()
 
 
-@click.command("remediation", short_help="Isolate, drain and give back cards that failed.")
+@click.command("remediation", short_help="Isolate, drain and return failed cards.")
 @click.version_option(__version__, prog_name="accelkit remediation")
 @own_namespace_option
 @kubeconfig_option
 @click.option(
-    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica acts."
+    "--lease",
+    required=True,
+    envvar="ACCELKIT_LEASE",
+    help="NAMESPACE/NAME of the Lease that elects the acting replica.",
 )
-@click.option("--identity", required=True, envvar="POD_NAME", help="Our name, unique among the replicas (POD_NAME).")
+@click.option("--identity", required=True, envvar="POD_NAME", help="Unique name of this replica (POD_NAME).")
 @click.option(
     "--mode",
     type=click.Choice([each.value for each in Mode]),
     default=_DEFAULTS.mode.value,
     show_default=True,
     envvar="ACCELKIT_REMEDIATION_MODE",
-    help="dry-run tells what would be done, and changes no node and no pod.",
+    help="dry-run reports the actions and changes no node and no pod.",
 )
 @click.option(
     "--max-unavailable",
     type=_SHARE,
     default=_DEFAULTS.max_unavailable,
     show_default=True,
-    help="Share of the nodes with cards under remediation at once; at least one node is, unless it is 0.",
+    help="Share of the nodes with cards under remediation at once; at least one node, unless it is 0.",
 )
 @click.option(
     "--trip-share",
     type=_SHARE,
     default=_DEFAULTS.trip_share,
     show_default=True,
-    help="Where cards of more than this share of them fail within the window, a person has to look.",
+    help="If cards of more than this share of the nodes fail within the window, remediation stops.",
 )
 @click.option(
-    "--trip-seconds", type=_SECONDS, default=_DEFAULTS.trip_seconds, show_default=True, help="The window of that."
+    "--trip-seconds", type=_SECONDS, default=_DEFAULTS.trip_seconds, show_default=True, help="Window of --trip-share."
 )
-@click.option("--taint/--no-taint", default=True, show_default=True, help="Whether the node is tainted, too.")
+@click.option("--taint/--no-taint", default=True, show_default=True, help="Whether to taint the node too.")
 @click.option(
     "--drain-seconds",
     type=_SECONDS,
     default=_DEFAULTS.drain_seconds,
     show_default=True,
-    help="How long pods on the card are evicted before a person is told.",
+    help="Seconds to evict the pods of a card before an administrator is called.",
 )
 @click.option(
-    "--reset-job", default="", help="Suspended CronJob in --namespace, from whose template a Job resets a card."
+    "--reset-job", default="", help="Suspended CronJob in --namespace with the template of the Job that resets a card."
 )
 @click.option(
     "--repair-seconds",
     type=_SECONDS,
     default=_DEFAULTS.repair_seconds,
     show_default=True,
-    help="How long that Job, and then the card, may take.",
+    help="Seconds that the Job, and then the card, may take.",
 )
 @click.option(
     "--healthy-seconds",
     type=_SECONDS,
     default=_DEFAULTS.healthy_seconds,
     show_default=True,
-    help="How long a card is healthy before what was done is taken back.",
+    help="Seconds that a card must be healthy before its isolation is lifted.",
 )
 @click.option(
     "--stage",
     "stages",
     type=click.Choice([each.value for each in Stage]),
     multiple=True,
-    help="A check that has to pass after the repair as well.",
+    help="Stage that must pass after the repair; may be repeated.",
 )
 @click.option(
     "--dialect",
@@ -95,27 +98,27 @@ _DEFAULTS = RemediationSettings()
     multiple=True,
     default=("native",),
     show_default=True,
-    help="Whose resource names pods use; as of the extender.",
+    help="Dialect of the pods, as configured for the extender; may be repeated.",
 )
 @click.option(
     "--agent-name", default="accelkit-node-agent", show_default=True, help="Name of the node agents' objects."
 )
 @click.option(
-    "--pause-seconds", type=_SECONDS, default=10.0, show_default=True, help="Between two passes over all nodes."
+    "--pause-seconds", type=_SECONDS, default=10.0, show_default=True, help="Seconds between two passes over all nodes."
 )
 @click.option("--metrics-port", type=_PORT, help="Port of /healthz, /readyz, /version, /metrics, without TLS.")
 @log_format_option
 def remediation(**options: Any) -> None:
-    """Isolate cards that failed, let their pods leave, and give the cards back once they are mended."""
+    """Isolate failed cards, evict their pods, and return the cards after the repair."""
     set_up_service_log("remediation", None, LogFormat(options["log_format"]))
     asyncio.run(run(read_options(options)))
 
 
 def read_options(options: dict[str, Any]) -> ServiceOptions:
-    """Return what the command line says.
+    """Return the options of the service.
 
     Raises:
-        ConfigurationError: the Lease is named wrongly, or a dialect cannot be used.
+        ConfigurationError: the name of the Lease is invalid, or a dialect cannot be used.
     """
     metrics = options["metrics_port"]
     return ServiceOptions(

@@ -1,6 +1,6 @@
-"""One pass after the other over all nodes with failed cards or with a record, one node at a time.
+"""Passes over all nodes with failed cards or a record, one node at a time.
 
-No state but the records on the nodes and the breaker decides what is done, so a pass may end anywhere.
+The records on the nodes and the breaker are the only state of a decision, so a pass may end at any point.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
-from accelkit.remediation.deciding.actions import Action, Decision, TellNode
+from accelkit.remediation.deciding.actions import Action, Decision, NodeEvent
 from accelkit.remediation.deciding.breaker import Breaker
 from accelkit.remediation.deciding.decision import Permits, decide
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
@@ -24,50 +24,50 @@ from accelkit.remediation.repair_times import RepairTimes
 
 log = logging.getLogger(__name__)
 
-# Longer silence, and what was read is too old to go by.
+# After a longer silence of the API server, the data is too old for a decision.
 _SILENCE_SECONDS: Final = 10.0
-# After a begin whose answer was lost, the node counts for so long though its record was not seen.
+# If the answer to the first write of a remediation is lost, the node counts for this time without a record.
 _DOUBT_SECONDS: Final = 60.0
 
 
 class Reading(Protocol):
-    """Reads a node anew."""
+    """Reader of single nodes."""
 
     async def read(self, name: str) -> NodeView | None:
-        """Return a node as it is now; None where it is gone."""
+        """Return the current node; None if it does not exist."""
 
 
 class Writing(Protocol):
-    """Carries out actions."""
+    """Writer of actions."""
 
     async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
-        """Do one action after the other."""
+        """Carry out the actions in order."""
 
 
 class Store(Protocol):
-    """Remembers an open breaker."""
+    """Storage of an open breaker."""
 
     async def read(self) -> str | None:
-        """Return why it is open; None where it is not."""
+        """Return why the breaker is open; None if it is closed."""
 
-    async def write(self, why: str) -> None:
-        """Leave it open."""
+    async def write(self, reason: str) -> None:
+        """Store an open breaker."""
 
 
 class Controller:
-    """Decides for the whole cluster.
+    """Controller of remediation for the whole cluster.
 
     Args:
-        nodes: returns what is known of all nodes.
-        reader: reads one anew.
-        writer: carries out what was decided.
-        store: remembers an open breaker.
-        settings: what a person chose.
-        metrics: what is counted.
-        ready: whether we lead, and all nodes were read since.
-        silent_seconds: how long the API server has been away.
-        clock: seconds on a clock that never jumps.
-        wall: Unix seconds, for records.
+        nodes: returns the summaries of all nodes.
+        reader: reads a single node from the API server.
+        writer: carries out decided actions.
+        store: stores an open breaker.
+        settings: the administrator's settings.
+        metrics: the metrics of the service.
+        ready: returns whether this replica leads and has read all nodes since.
+        silent_seconds: returns for how long the API server has not answered.
+        clock: returns seconds of a monotonic clock.
+        wall: returns Unix seconds, for records.
     """
 
     def __init__(
@@ -94,24 +94,24 @@ class Controller:
         self._times = RepairTimes()
 
     async def run(self, pause_seconds: float) -> None:
-        """Pass after pass until cancelled."""
+        """Run passes until cancelled."""
         while True:
             if self._settings.mode is not Mode.OFF and self._ready():
                 try:
                     await self.run_pass()
                 except (ApiError, ConfigurationError, NotLeadingError) as exc:
-                    log.warning("nothing more is done in this pass: %s", exc)
+                    log.warning("this pass ends early: %s", exc)
             await asyncio.sleep(pause_seconds)
 
     async def run_pass(self) -> None:
-        """Look at all nodes once.
+        """Process all nodes once.
 
         Raises:
-            ApiError: the API server did not answer; the rest is for another pass.
+            ApiError: the API server did not answer; the other nodes wait for the next pass.
             NotLeadingError: another replica leads.
         """
         if self._silent_seconds() > _SILENCE_SECONDS:
-            log.warning("the API server is silent, so nothing is done")
+            log.warning("the API server does not answer, so this pass does nothing")
             return
         nodes = self._nodes()
         with_cards = sum(each.has_cards for each in nodes)
@@ -122,9 +122,9 @@ class Controller:
         for node in sorted((each for each in nodes if each.recorded or each.fresh), key=lambda each: not each.recorded):
             act = not self.breaker.open
             begin = act and (node.name in under or len(under) < allowed)
-            reason = await self._attend(node, Permits(begin, act), under)
+            reason = await self._process_node(node, Permits(begin, act), under)
             held[reason] += bool(reason)
-        self._metrics.show_held({reason: number for reason, number in held.items() if reason})
+        self._metrics.set_held({reason: number for reason, number in held.items() if reason})
 
     async def _follow_breaker(self, fresh: set[str], with_cards: int) -> None:
         stored = await self._store.read()
@@ -134,12 +134,12 @@ class Controller:
         elif self._stored:
             self._stored = False
             self.breaker.close()
-            log.warning("a person has closed the breaker")
+            log.warning("the breaker was closed: its ConfigMap was deleted")
         if self.breaker.observe(fresh, with_cards, self._clock()):
-            log.error("the breaker is open, nothing more is done until a person closes it: %s", self.breaker.why)
+            log.error("opened the breaker; remediation stops until an administrator closes it: %s", self.breaker.reason)
             self._metrics.count("breaker", "done")
         if self.breaker.open and not self._stored and self._settings.mode is Mode.ON:
-            await self._store.write(self.breaker.why)
+            await self._store.write(self.breaker.reason)
             self._stored = True
 
     def _forget(self, nodes: list[NodeSummary]) -> None:
@@ -150,8 +150,8 @@ class Controller:
             name: faults for name, faults in self._planned.items() if name in known and known[name].fresh & faults
         }
 
-    async def _attend(self, node: NodeSummary, permits: Permits, under: set[str]) -> str:
-        """Do the next step of one node; return why nothing is done."""
+    async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> str:
+        """Carry out the next step of one node; return the reason why nothing is done, if there is one."""
         dry = self._settings.mode is Mode.DRY_RUN
         if dry and (node.recorded or node.fresh == self._planned.get(node.name)):
             return ""
@@ -165,10 +165,10 @@ class Controller:
             else:
                 await self._carry_out(view, decision)
         except (ApiError, ConfigurationError) as exc:
-            # A kubelet may fill its node until nothing more can be written there, which is answered as a fault.
+            # A kubelet can fill its node up to the limit of its size. The API server answers writes then with an error.
             if isinstance(exc, ApiError) and exc.away:
                 raise
-            log.warning("node %s has to wait: %s", node.name, exc)
+            log.warning("cannot remediate node %s in this pass: %s", node.name, exc)
             return "Refused"
         finally:
             under |= self._begun.keys() | self._planned.keys()
@@ -176,23 +176,23 @@ class Controller:
 
     async def _carry_out(self, view: NodeView, decision: Decision) -> None:
         under = set() if view.record is None else set(view.record.cards)
-        self._times.look(view.name, under | set(decision.begun), self._clock())
+        self._times.observe(view.name, under | set(decision.begun), self._clock())
         if decision.begun:
-            # Before it is known what becomes of it.
+            # Before the write, because its outcome may stay unknown.
             self._begun[view.name] = self._clock()
         await self._writer.carry_out(view, decision.actions)
-        for what, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
+        for step, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
             for card in cards:
-                self._metrics.count(what, "done")
-                log.info("%s: card %s of node %s", what, card, view.name)
+                self._metrics.count(step, "done")
+                log.info("%s: card %s of node %s", step, card, view.name)
         for card, seconds in decision.lifted.items():
-            if self._times.believes(view.name, card, seconds, self._clock()):
+            if self._times.is_plausible(view.name, card, seconds, self._clock()):
                 self._metrics.observe_repair(seconds)
             else:
-                log.warning("node %s: its record does not tell how long the repair of card %s took", view.name, card)
+                log.warning("node %s: its record has no plausible duration of the repair of card %s", view.name, card)
 
     async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
-        """Tell what would be done, once for the faults of a node, and write nothing on it."""
+        """Report what would be done, once for the faults of a node, without a write to the node."""
         if not decision.begun:
             return
         holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}
@@ -204,4 +204,4 @@ class Controller:
         pods = f" and evict {', '.join(sorted(map(str, holders)))}" if holders else ""
         text = f"dry-run: accelkit would isolate {', '.join(decision.begun)}{pods}; nothing was changed"
         self._planned[view.name] = node.fresh
-        await self._writer.carry_out(view, (TellNode("RemediationPlanned", text),))
+        await self._writer.carry_out(view, (NodeEvent("RemediationPlanned", text),))

@@ -1,4 +1,4 @@
-"""Metrics of remediation, in a registry of its own."""
+"""Metrics of remediation, in their own registry."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _SECONDS: Final = (60, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 25
 
 
 class RemediationMetrics:
-    """What the service counts.
+    """The metrics of the service.
 
     Args:
-        leads: whether this replica acts.
-        nodes: how many nodes are under remediation.
-        called: for how many of their cards a person was called.
-        breaker: whether nothing may be done.
-        unreadable: how many objects could not be read.
-        silent_seconds: how long the API server has been away.
+        leads: returns whether this replica acts.
+        nodes: returns the number of nodes under remediation.
+        called: returns the number of their cards for which an administrator was called.
+        breaker: returns whether the breaker is open.
+        unreadable: returns the number of unreadable objects.
+        silent_seconds: returns for how long the API server has not answered.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class RemediationMetrics:
         self.registry = CollectorRegistry()
         self._actions = Counter(
             "accelkit_remediation_actions",
-            "What was done about failed cards: done, planned (dry-run), refused, gone, or failed.",
+            "Actions for failed cards, by result: done, planned (dry-run), refused, gone, or failed.",
             ["action", "result"],
             registry=self.registry,
         )
         self._repairs = Histogram(
             "accelkit_remediation_repair_duration_seconds",
-            "From the isolation of a card until all of it was taken back.",
+            "Seconds from the isolation of a card until it was lifted.",
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -52,10 +52,14 @@ class RemediationMetrics:
             registry=self.registry,
         )
         for name, text, read in (
-            ("accelkit_leader", "1 where this replica acts.", leads),
+            ("accelkit_leader", "1 if this replica acts.", leads),
             ("accelkit_remediation_nodes", "Nodes under remediation.", nodes),
-            ("accelkit_remediation_called_cards", "Cards under remediation for which a person was called.", called),
-            ("accelkit_remediation_breaker_open", "1 where too many nodes failed together.", breaker),
+            (
+                "accelkit_remediation_called_cards",
+                "Cards under remediation for which an administrator was called.",
+                called,
+            ),
+            ("accelkit_remediation_breaker_open", "1 if the breaker is open: too many nodes failed together.", breaker),
             ("accelkit_unreadable_objects", "Objects that cannot be read and are left out.", unreadable),
             ("accelkit_api_silence_seconds", "How long the API server has been away.", silent_seconds),
         ):
@@ -66,15 +70,15 @@ class RemediationMetrics:
         self._actions.labels(action, result).inc()
 
     def observe_repair(self, seconds: float) -> None:
-        """Count a card for which all was taken back."""
+        """Record the duration of the repair of a card whose isolation was lifted."""
         self._repairs.observe(seconds)
 
-    def show_held(self, reasons: dict[str, int]) -> None:
-        """Show for how many nodes nothing is done, by reason."""
+    def set_held(self, reasons: dict[str, int]) -> None:
+        """Set the number of nodes for which nothing is done, by reason."""
         self._held.clear()
         for reason, number in reasons.items():
             self._held.labels(reason).set(number)
 
     def render(self) -> bytes:
-        """Return the exposition text."""
+        """Return the metrics in the exposition format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""The two requests by which a node is changed: its metadata and taints in one, its condition in the other."""
+"""Two requests that change a node: one for its metadata and taints, one for its condition."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.isolation import CONDITION
 from accelkit.remediation.deciding.record import write_record
 from accelkit.remediation.deciding.views import NodeView
-from accelkit.remediation.nodes import SeenNode
+from accelkit.remediation.nodes import NodeObject
 
 
-async def write_node(api: ApiClient, view: NodeView, version: str, action: WriteNode | WriteCondition) -> SeenNode:
-    """Change a node that is still of this version; return it as it is then.
+async def write_node(api: ApiClient, view: NodeView, version: str, action: WriteNode | WriteCondition) -> NodeObject:
+    """Change a node if it still has this resource version; return the changed node.
 
     Raises:
-        ApiError: the API server refused, with 409 where somebody else has changed it since, or did not answer.
+        ApiError: the API server refused, with 409 if another client has changed the node since, or did not answer.
     """
     precondition = {"uid": view.uid, "resourceVersion": version}
     path = build_node_path(view.name)
@@ -32,16 +32,16 @@ async def write_node(api: ApiClient, view: NodeView, version: str, action: Write
     else:
         patch = {**build_condition_patch(action), "metadata": precondition}
         answer = await api.patch(f"{path}/status", patch, kind="strategic")
-    return msgspec.json.decode(answer, type=SeenNode)
+    return msgspec.json.decode(answer, type=NodeObject)
 
 
 def build_node_patch(action: WriteNode) -> dict[str, Any]:
-    """Return the merge patch of a node, without what says which node it is for."""
+    """Return the merge patch of a node, without the fields that identify the node."""
     annotations: dict[str, str | None] = {REMEDIATION_ANNOTATION: write_record(action.record)}
     if "cordon" in action.changed:
         annotations[CORDON_KEY] = action.cordon
-    if "mended" in action.changed:
-        annotations[REPAIRED_ANNOTATION] = action.mended
+    if "repaired" in action.changed:
+        annotations[REPAIRED_ANNOTATION] = action.repaired
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
     if "taints" in action.changed:
         patch["spec"] = {"taints": msgspec.to_builtins(list(action.taints)) or None}
@@ -49,7 +49,7 @@ def build_node_patch(action: WriteNode) -> dict[str, Any]:
 
 
 def build_condition_patch(action: WriteCondition, now: datetime | None = None) -> dict[str, Any]:
-    """Return the strategic merge patch of a node's status: it touches no other condition."""
+    """Return the strategic merge patch of a node's status, which changes no other condition."""
     condition: dict[str, str] = {"type": CONDITION}
     if action.reason:
         at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")

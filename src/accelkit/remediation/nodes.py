@@ -1,4 +1,4 @@
-"""All nodes of the cluster, as far as it matters which of them have to be looked at."""
+"""Index of all nodes with the data that decides which of them the controller must process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.object_meta import ObjectMeta, is_older
 from accelkit.model.stage import read_record as read_stages
 from accelkit.remediation.deciding.decision import is_fresh
 from accelkit.remediation.deciding.faults import find_fault
-from accelkit.remediation.deciding.isolation import SeenCondition, SeenTaint
+from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import read_record
 from accelkit.remediation.deciding.views import NodeView
 
@@ -30,37 +30,37 @@ class _Info(msgspec.Struct):
 
 
 class _Status(msgspec.Struct, rename="camel"):
-    conditions: list[SeenCondition] | None = None
+    conditions: list[NodeCondition] | None = None
     node_info: _Info = msgspec.field(default_factory=_Info)
 
 
 class _Spec(msgspec.Struct):
-    taints: list[SeenTaint] | None = None
+    taints: list[Taint] | None = None
     unschedulable: bool = False
 
 
-class SeenNode(msgspec.Struct):
-    """A node as the API server shows it, as far as it is read."""
+class NodeObject(msgspec.Struct):
+    """A node from the API server, with the fields that are read."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
     def find_annotation(self, key: str) -> str | None:
-        """Return an annotation's value, None where it is absent."""
+        """Return an annotation's value; None if it is absent."""
         return (self.metadata.annotations or {}).get(key)
 
 
-def read_inventory(node: SeenNode) -> Inventory | None:
-    """Return what its agent says of a node; None where it says nothing that can be read."""
+def read_inventory(node: NodeObject) -> Inventory | None:
+    """Return the inventory that the node agent publishes; None if there is none that can be read."""
     try:
         return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
     except InventoryError:
         return None
 
 
-def view_node(node: SeenNode) -> NodeView:
-    """Return what the object itself says of a node; of its pods and agent nothing is known yet."""
+def view_node(node: NodeObject) -> NodeView:
+    """Return the data of a node that the object itself contains, without its pods and the state of its agent."""
     inventory = read_inventory(node)
     return NodeView(
         name=node.metadata.name,
@@ -69,7 +69,7 @@ def view_node(node: SeenNode) -> NodeView:
         cards=None if inventory is None else inventory.cards,
         record=read_record(node.find_annotation(REMEDIATION_ANNOTATION)),
         cordon=node.find_annotation(CORDON_KEY),
-        mended=node.find_annotation(REPAIRED_ANNOTATION),
+        repaired=node.find_annotation(REPAIRED_ANNOTATION),
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
         ready=any((each.type, each.status) == ("Ready", "True") for each in node.status.conditions or ()),
@@ -81,15 +81,15 @@ def view_node(node: SeenNode) -> NodeView:
 
 @dataclass(frozen=True)
 class NodeSummary:
-    """What is kept of a node.
+    """The data that the index keeps of a node.
 
     Attributes:
         version: its resource version.
         has_cards: whether it is known to have cards.
-        fresh: its faults that nothing was done about yet, as the card's id and the fault's identity.
-        recorded: whether it has a record, be it one that cannot be read.
+        fresh: its faults without an action yet, as the card's ID and the fault's identity.
+        recorded: whether it has a record, readable or not.
         active: whether cards of it are under remediation, or may be.
-        called: how many of these a person was called for.
+        called: the number of these cards for which an administrator was called.
     """
 
     name: str
@@ -101,8 +101,8 @@ class NodeSummary:
     called: int = 0
 
 
-def summarise(node: SeenNode) -> NodeSummary:
-    """Return what is kept of a node."""
+def summarise(node: NodeObject) -> NodeSummary:
+    """Return the summary of a node."""
     text = node.find_annotation(REMEDIATION_ANNOTATION)
     record = read_record(text)
     inventory = read_inventory(node)
@@ -117,29 +117,29 @@ def summarise(node: SeenNode) -> NodeSummary:
     return NodeSummary(meta.name, meta.resource_version, bool(cards), fresh, text is not None, active, called)
 
 
-class SeenNodes:
-    """All of them, as lists, events and the answers to our own writes show them."""
+class NodeIndex:
+    """Index of all nodes, from lists, events and the answers to this service's writes."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSummary] = {}
 
     def list_all(self) -> list[NodeSummary]:
-        """Return them by name."""
+        """Return the summaries by name."""
         return [self._nodes[name] for name in sorted(self._nodes)]
 
-    def replace(self, nodes: Iterable[SeenNode]) -> None:
-        """Take over a complete list."""
+    def replace(self, nodes: Iterable[NodeObject]) -> None:
+        """Replace the index by a complete list."""
         self._nodes = {node.metadata.name: summarise(node) for node in nodes}
 
-    def take_event(self, kind: str, node: SeenNode) -> None:
-        """Take over one change."""
+    def take_event(self, kind: str, node: NodeObject) -> None:
+        """Apply one event."""
         if kind == "DELETED":
             self._nodes.pop(node.metadata.name, None)
         else:
             self.take(node)
 
-    def take(self, node: SeenNode) -> None:
-        """Take over a node, unless a later version of it is known: the watch lags behind the answers to our writes."""
+    def take(self, node: NodeObject) -> None:
+        """Apply a node, unless the index has a later version, because the watch lags behind the answers to writes."""
         known = self._nodes.get(node.metadata.name)
         if known is not None and is_older(node.metadata.resource_version, known.version):
             return

@@ -1,7 +1,7 @@
-"""Reads one node anew, with its pods and all else that the next step is decided by.
+"""Reader of one node with its pods and all other data that decides the next step.
 
-Only few nodes are under remediation, and what is done there is not taken back easily: so it goes by fresh answers of
-the API server, never by a watch.
+Few nodes are under remediation, and its actions are hard to revert. So the reader asks the API server each time instead
+of using a watch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from accelkit.model.observed_allocations import ALLOCATIONS_KEY, decode_allocati
 from accelkit.model.pod import MIRROR_ANNOTATION, ConfigMap, Node, Pod, PodRef
 from accelkit.remediation.deciding.record import NodeRecord
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
-from accelkit.remediation.nodes import SeenNode, read_inventory, view_node
+from accelkit.remediation.nodes import NodeObject, read_inventory, view_node
 from accelkit.vendors.dialect import Dialect
 
 _JOB_ENDS: Final = {"Complete": JobState.SUCCEEDED, "Failed": JobState.FAILED}
@@ -51,14 +51,14 @@ class _Job(msgspec.Struct):
 
 
 class NodeReader:
-    """Reads nodes.
+    """Reader of nodes.
 
     Args:
         api: an open client.
-        namespace: accelkit's own, where its agents run and Jobs do.
-        agent: the label of the node agents' pods.
-        dialects: whose resource names count.
-        reads_jobs: whether Jobs are used.
+        namespace: the namespace of accelkit, in which the node agents and the Jobs run.
+        agent: the label value of the node agents' pods.
+        dialects: the dialects whose resource names count.
+        reads_jobs: whether to read Jobs.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class NodeReader:
         self._dialects, self._reads_jobs = dialects, reads_jobs
 
     async def read(self, name: str) -> NodeView | None:
-        """Return a node as it is now; None where it is gone.
+        """Return the current node; None if it does not exist.
 
         Raises:
-            ApiError: the API server refused or did not answer, or what it shows cannot be read.
+            ApiError: the API server refused or did not answer, or the node cannot be decoded.
         """
         answer = await get_if_present(self._api, build_node_path(name))
         if answer is None:
             return None
         try:
-            seen, node = msgspec.json.decode(answer, type=SeenNode), msgspec.json.decode(answer, type=Node)
+            found, node = msgspec.json.decode(answer, type=NodeObject), msgspec.json.decode(answer, type=Node)
         except UNREADABLE as exc:
-            raise ApiError(f"node {name} cannot be read: {exc}") from exc
-        view, inventory = view_node(seen), read_inventory(seen)
+            raise ApiError(f"cannot decode node {name}: {exc}") from exc
+        view, inventory = view_node(found), read_inventory(found)
         pods, ledger = await self._list_pods(node)
         holders, unplaced = _list_holders(ledger, name, pods)
         return replace(
@@ -93,7 +93,7 @@ class NodeReader:
         )
 
     async def _list_pods(self, node: Node) -> tuple[Mapping[str, Pod], Ledger]:
-        """Return a node's pods by UID, and a ledger that has read them, as the extender reads all pods."""
+        """Return a node's pods by UID, and a ledger of them, which reads pods as the extender does."""
         unreadable: list[bytes] = []
         query = {"fieldSelector": f"spec.nodeName={node.metadata.name}"}
         found, _ = await list_all(
@@ -108,7 +108,7 @@ class NodeReader:
         return {pod.metadata.uid: pod for pod in found}, ledger
 
     def _is_agent(self, pod: Pod) -> bool:
-        """Return whether a pod is the node's agent, and serves."""
+        """Return whether a pod is the node's agent and is ready."""
         meta = pod.metadata
         ours = meta.namespace == self._namespace and (meta.labels or {}).get(NAME_LABEL) == self._agent
         if not ours or meta.deletion_timestamp is not None:
@@ -116,20 +116,20 @@ class NodeReader:
         return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or ())
 
     async def _read_observed(self, name: str, inventory: Inventory | None) -> frozenset[str] | None:
-        """Return the cards that somebody on the node holds, by its agent; None where it does not say so."""
+        """Return the cards in use on the node according to its agent; None if the agent does not report them."""
         answer = await get_if_present(self._api, build_object_path(build_config_maps_path(self._namespace), name))
         if answer is None or inventory is None:
             return None
         try:
             data = msgspec.json.decode(answer, type=ConfigMap).data or {}
-            seen = decode_allocations(data.get(ALLOCATIONS_KEY, ""))
+            published = decode_allocations(data.get(ALLOCATIONS_KEY, ""))
         except (AssignmentError, *UNREADABLE):
             return None
-        if seen.left_out or seen.node != name:
+        if published.left_out or published.node != name:
             return None
-        devices = [each for pod in seen.pods for each in pod.containers.values()]
+        devices = [each for pod in published.pods for each in pod.containers.values()]
         held = {card for each in devices for card in (*each.memory, *each.whole)}
-        held |= {each.card for each in seen.processes or ()}
+        held |= {each.card for each in published.processes or ()}
         return frozenset(held | {each.card for each in inventory.uncounted})
 
     async def _read_jobs(self, record: NodeRecord | None) -> dict[str, JobState]:

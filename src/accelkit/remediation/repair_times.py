@@ -1,30 +1,31 @@
-"""Believes how long repairs took as far as this replica has seen them: a kubelet may write any time into its record."""
+"""Plausibility of the durations of repairs.
 
-from __future__ import annotations
+A kubelet may write any time into the record of its node, so a duration counts only as far as this replica observed it.
+"""
 
 from collections.abc import Collection
 from typing import Final
 
-# What another replica saw before this one led. A longer repair that it began is left out, and so is a forged one.
+# Time for which another replica may have led before. Longer repairs that it began do not count, nor do forged ones.
 _BEFORE_SECONDS: Final = 86400.0
 
 
 class RepairTimes:
-    """Since when each card has been seen under remediation, in seconds on a clock that never jumps."""
+    """The time since which each card is observed under remediation, in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._since: dict[str, dict[str, float]] = {}
 
-    def look(self, node: str, cards: Collection[str], now: float) -> None:
-        """Take into account which cards of a node are under remediation now."""
+    def observe(self, node: str, cards: Collection[str], now: float) -> None:
+        """Record which cards of a node are under remediation now."""
         before = self._since.get(node, {})
         self._since[node] = {card: before.get(card, now) for card in cards}
 
     def keep(self, nodes: Collection[str]) -> None:
-        """Forget all other nodes."""
+        """Remove all other nodes."""
         self._since = {node: cards for node, cards in self._since.items() if node in nodes}
 
-    def believes(self, node: str, card: str, seconds: float, now: float) -> bool:
-        """Return whether a repair that ends now can have taken so long; a negative one began in the future."""
-        seen = now - self._since.get(node, {}).get(card, now)
-        return 0 <= seconds <= seen + _BEFORE_SECONDS
+    def is_plausible(self, node: str, card: str, seconds: float, now: float) -> bool:
+        """Return whether a repair that ends now can have taken this long. A negative duration began in the future."""
+        observed = now - self._since.get(node, {}).get(card, now)
+        return 0 <= seconds <= observed + _BEFORE_SECONDS

@@ -1,4 +1,4 @@
-"""Builds the Job that resets a card, from the template of a CronJob that a person made and keeps suspended."""
+"""Builder of the Job that resets a card, from the template of a suspended CronJob of the administrator."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Reset:
     """A reset of one card.
 
     Attributes:
-        template: name of the CronJob.
-        name: of the Job.
-        namespace: of both.
-        node: where its pod runs, whatever taints there are.
-        variables: that all its containers get.
-        seconds: its deadline, where the template has none.
+        template: the name of the CronJob.
+        name: the name of the Job.
+        namespace: the namespace of both.
+        node: the node on which the pod runs, regardless of taints.
+        variables: the environment variables for all its containers.
+        seconds: its deadline if the template has none.
     """
 
     template: str
@@ -49,19 +49,19 @@ class Reset:
 
 
 def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
-    """Return the Job, by the CronJob as the API server shows it.
+    """Return the Job for a CronJob from the API server.
 
     Raises:
-        ConfigurationError: the CronJob is none that may be used.
+        ConfigurationError: the CronJob cannot be used.
     """
     try:
         found = msgspec.json.decode(cron_job, type=_CronJob).spec
     except UNREADABLE as exc:
-        raise ConfigurationError(f"CronJob {reset.template} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot decode CronJob {reset.template}: {exc}") from exc
     if not found.suspend:
         raise ConfigurationError(
-            f"CronJob {reset.template} is not suspended, so it would reset cards by the clock",
-            next_step=f"set spec.suspend of it to true, in the namespace {reset.namespace}",
+            f"CronJob {reset.template} is not suspended, so it would reset cards on its schedule",
+            next_step=f"set its spec.suspend to true in namespace {reset.namespace}",
         )
     spec = dict(found.job_template.spec)
     pod_template = dict(spec.get("template") or {})
@@ -70,7 +70,7 @@ def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
     for kind in ("initContainers", "containers"):
         if kind in pod:
             pod[kind] = [{**each, "env": [*(each.get("env") or ()), *env]} for each in pod[kind]]
-    # Its pod is to run on the node whatever taints and cordons there are, and never anywhere else.
+    # The pod must run on this node regardless of taints and cordons, and on no other.
     pod |= {"nodeName": reset.node, "tolerations": [{"operator": "Exists"}]}
     spec["template"] = {**pod_template, "spec": pod}
     spec.setdefault("activeDeadlineSeconds", max(1, int(reset.seconds)))

@@ -1,4 +1,4 @@
-"""Runs `accelkit remediation`: the watch of nodes, the passes, the Lease and the port as one group of tasks."""
+"""Service `accelkit remediation`: the watch of nodes, the passes, the election and the port as one group of tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.remediation.breaker_store import BreakerStore
 from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.settings import RemediationSettings
 from accelkit.remediation.metrics import RemediationMetrics
-from accelkit.remediation.nodes import SeenNode, SeenNodes
+from accelkit.remediation.nodes import NodeIndex, NodeObject
 from accelkit.remediation.reading import NodeReader
 from accelkit.serving.probes import make_probe_server
 from accelkit.serving.tls import Listen
@@ -31,24 +31,24 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# What is sent at the end of our term has taken effect before another replica's may begin.
+# Requests at the end of a term take effect or fail before the term of another replica may begin.
 _WRITE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """What `accelkit remediation` was told.
+    """Options of `accelkit remediation`.
 
     Attributes:
-        settings: what is done.
-        namespace: accelkit's own.
-        lease: by which one of several replicas acts.
-        identity: our name among them.
+        settings: the administrator's settings.
+        namespace: the namespace of accelkit.
+        lease: the Lease that elects the acting replica.
+        identity: the unique name of this replica.
         agent: the name of the node agents' pods.
-        dialects: whose resource names count.
-        pause_seconds: between two passes.
-        kubeconfig: None for the pod's service account, or the environment.
-        metrics: where probes and metrics are served; None for nowhere.
+        dialects: the dialects whose resource names count.
+        pause_seconds: the pause between two passes.
+        kubeconfig: a kubeconfig; None for the pod's service account, or the environment.
+        metrics: the address of probes and metrics; None for no port.
     """
 
     settings: RemediationSettings
@@ -66,25 +66,25 @@ async def run(options: ServiceOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: no cluster is configured, or a port is taken.
+        ConfigurationError: no cluster is configured, or a port is in use.
     """
     stop = asyncio.Event()
     on_stop_signal(stop.set)
     connection = load_connection(options.kubeconfig)
     async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
         await _Service(options, api, writer).run(stop)
-    log.info("remediation ended")
+    log.info("remediation stopped")
 
 
 class _Service:
-    """The parts of one replica, wired together."""
+    """The connected parts of one replica."""
 
     def __init__(self, options: ServiceOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
-        settings, nodes = options.settings, SeenNodes()
+        settings, nodes = options.settings, NodeIndex()
         self._nodes = nodes
         self._read = self._begun = False
-        self._reflector = Reflector(api, NODES, SeenNode, on_replace=self._replace, on_event=nodes.take_event)
+        self._reflector = Reflector(api, NODES, NodeObject, on_replace=self._replace, on_event=nodes.take_event)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._reflector.relist, on_lost=self._end
         )
@@ -121,12 +121,12 @@ class _Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, or a part fails."""
+        """Run until `stop` is set or a part fails."""
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return what runs beside the election."""
+        """Return the services that run in addition to the election."""
         services = [self._reflector.run(), self._controller.run(self._options.pause_seconds)]
         if self._options.metrics is not None:
             server = make_probe_server(self._options.metrics, self._metrics.render, self._explain_unready)
@@ -136,15 +136,15 @@ class _Service:
     def _leads(self) -> bool:
         return self._begun and self._elector.leads()
 
-    def _replace(self, nodes: list[SeenNode]) -> None:
+    def _replace(self, nodes: list[NodeObject]) -> None:
         self._nodes.replace(nodes)
         self._read = True
-        # What was read before we led is nothing to go by.
+        # Data from before this term may be out of date.
         self._begun = self._elector.leads()
 
     def _end(self) -> None:
         self._begun = False
 
     def _explain_unready(self) -> str:
-        """Return what is missing before this replica may lead; empty where nothing is."""
+        """Return why this replica is not ready to lead; empty if it is."""
         return "" if self._read else "the cluster has not been read yet"

@@ -1,4 +1,4 @@
-"""Takes everything back on all nodes, for a removal; the service must not run meanwhile."""
+"""Removal of all changes on all nodes. The service must not run at the same time."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from accelkit.kube.paths import NODES, build_node_path
 from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.lifting import build_undo
 from accelkit.remediation.node_writes import write_node
-from accelkit.remediation.nodes import SeenNode, view_node
+from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.texts import list_some, shorten
 
-# Kubelets write their nodes all the time, so that a write may come too late.
+# Attempts for each node, because its kubelet changes the node often, which causes conflicts.
 _TRIES = 10
 
 
 async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
-    """Take back what the records of all nodes say; return the nodes that are, or would be, changed.
+    """Undo what the records of all nodes list; return the nodes that are, or would be, changed.
 
     Args:
         api: an open client.
-        dry_run: whether nothing is written.
+        dry_run: whether to write nothing.
 
     Raises:
-        ApiError: the API server did not answer; it refused, or a record cannot be read, when all others are done.
+        ApiError: the API server did not answer. After all other nodes: it refused a write, or a record is unreadable.
     """
-    nodes, _ = await list_all(api, NODES, SeenNode)
+    nodes, _ = await list_all(api, NODES, NodeObject)
     changed, unreadable, refused = list[str](), list[str](), list[str]()
     for node in sorted(nodes, key=lambda each: each.metadata.name):
         view = view_node(node)
         if view.record is None:
-            # A kubelet may write the record of its node; the others are given back all the same.
+            # A kubelet may write the record of its node, so an unreadable record must not stop the other nodes.
             unreadable.append(view.name)
         elif build_undo(view):
             changed.append(view.name)
@@ -39,22 +39,22 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                 if not dry_run:
                     await _undo(api, node)
             except ApiError as exc:
-                # One that changes all the time, or is refused, keeps no other; one that is gone needs nothing.
+                # A node that refuses its write must not stop the others. A node that was deleted needs no write.
                 if exc.away:
                     raise
                 if not exc.not_found:
                     refused.append(f"{view.name} ({shorten(exc.message)})")
     if unreadable:
         raise ApiError(
-            f"the record of remediation on node {list_some(unreadable)} cannot be read",
-            next_step="take cordon, taint, condition and the annotation accelkit.io/remediation off by hand",
+            f"cannot read the record of remediation on node {list_some(unreadable)}",
+            next_step="remove the cordon, taint, condition and the annotation accelkit.io/remediation manually",
         )
     if refused:
-        raise ApiError(f"what was done is not taken back on node {list_some(refused)}", next_step="try again")
+        raise ApiError(f"cannot undo the remediation of node {list_some(refused)}", next_step="try again")
     return changed
 
 
-async def _undo(api: ApiClient, node: SeenNode) -> None:
+async def _undo(api: ApiClient, node: NodeObject) -> None:
     for left in reversed(range(_TRIES)):
         view = view_node(node)
         version = view.version
@@ -70,8 +70,8 @@ async def _undo(api: ApiClient, node: SeenNode) -> None:
             return
 
 
-async def _read(api: ApiClient, name: str) -> SeenNode:
-    found, _ = await list_all(api, NODES, SeenNode, query={"fieldSelector": f"metadata.name={name}"})
+async def _read(api: ApiClient, name: str) -> NodeObject:
+    found, _ = await list_all(api, NODES, NodeObject, query={"fieldSelector": f"metadata.name={name}"})
     if not found:
-        raise ApiError(f"{build_node_path(name)} is gone", status=404)
+        raise ApiError(f"{build_node_path(name)} does not exist", status=404)
     return found[0]

@@ -1,1 +1,1 @@
-"""What is done about failed cards, decided without I/O: values in, values out."""
+"""Decisions about failed cards, without I/O."""

@@ -1,17 +1,17 @@
-"""What may be done on one node in one pass; each is one request, and harmless when it is repeated."""
+"""Actions on one node in one pass. Each is one request, and repeating it is harmless."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from accelkit.model.pod import PodRef
-from accelkit.remediation.deciding.isolation import SeenTaint
+from accelkit.remediation.deciding.isolation import Taint
 from accelkit.remediation.deciding.record import NodeRecord
 
 
 @dataclass(frozen=True)
-class TellNode:
-    """An Event of the node."""
+class NodeEvent:
+    """An Event on the node."""
 
     reason: str
     message: str
@@ -19,8 +19,8 @@ class TellNode:
 
 
 @dataclass(frozen=True)
-class TellPod:
-    """An Event of a pod that holds a failed card."""
+class PodEvent:
+    """An Event on a pod that holds a failed card."""
 
     pod: PodRef
     message: str
@@ -28,7 +28,7 @@ class TellPod:
 
 @dataclass(frozen=True)
 class Evict:
-    """An eviction, where budgets allow it."""
+    """An eviction, which disruption budgets may refuse."""
 
     pod: PodRef
     card: str
@@ -36,7 +36,7 @@ class Evict:
 
 @dataclass(frozen=True)
 class CreateJob:
-    """The Job that resets a card."""
+    """The creation of the Job that resets a card."""
 
     name: str
     card: str
@@ -45,7 +45,7 @@ class CreateJob:
 
 @dataclass(frozen=True)
 class WriteCondition:
-    """The node's condition: unhealthy for a reason, or gone where that is empty."""
+    """A write of the node's condition; an empty reason removes the condition."""
 
     reason: str = ""
     message: str = ""
@@ -53,32 +53,32 @@ class WriteCondition:
 
 @dataclass(frozen=True)
 class WriteNode:
-    """Record, cordon, word of mended cards and taints in one request, as long as the node is the same version.
+    """A write of record, cordon, repaired cards and taints in one request, if the node has not changed.
 
     Attributes:
-        changed: whether each of `cordon`, `mended` and `taints` differs from what is there.
+        changed: which of `cordon`, `repaired` and `taints` differ from the node.
     """
 
     record: NodeRecord
     cordon: str | None
-    mended: str | None
-    taints: tuple[SeenTaint, ...]
+    repaired: str | None
+    taints: tuple[Taint, ...]
     changed: frozenset[str] = frozenset()
 
 
-Action = TellNode | TellPod | Evict | CreateJob | WriteCondition | WriteNode
+Action = NodeEvent | PodEvent | Evict | CreateJob | WriteCondition | WriteNode
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to be done on a node, in this order.
+    """The actions for a node, in order.
 
     Attributes:
-        actions: each after the one before it was done.
+        actions: actions, each of which follows the success of the one before.
         begun: cards whose remediation begins.
-        lifted: cards for which all was taken back, with the seconds since they were isolated, as the record has it.
-        dismissed: cards whose cordon a person took away.
-        hold: why nothing is done; empty where nothing keeps us.
+        lifted: cards whose isolation is lifted, with the seconds since their isolation according to the record.
+        dismissed: cards whose cordon an administrator removed.
+        hold: the reason why nothing is done; empty if there is none.
     """
 
     actions: tuple[Action, ...] = ()

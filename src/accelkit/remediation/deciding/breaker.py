@@ -1,40 +1,40 @@
-"""Stops all remediation where too many nodes fail together, which is a fault of something else than their cards."""
+"""Breaker: stops all remediation if many nodes fail together, because the cause is then not their cards."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-# One node is all of a cluster that has one: that says nothing.
+# In a cluster of one node, one failure is all of the cluster and means nothing.
 _FEWEST: Final = 2
 
 
 class Breaker:
-    """Counts nodes whose cards have failed lately; once it is open, only a person closes it.
+    """Counter of nodes whose cards failed recently. Only an administrator closes an open breaker.
 
     Args:
-        share: of the nodes with cards; more than these open it.
-        seconds: how long a node counts after it was first seen to fail.
+        share: the share of the nodes with cards above which the breaker opens.
+        seconds: how long a node counts after its failure was first observed.
     """
 
     def __init__(self, share: float, seconds: float) -> None:
         self._share, self._seconds = share, seconds
         self._failed_at: dict[str, float] = {}
         self._failing: AbstractSet[str] = frozenset()
-        self.why = ""
+        self.reason = ""
 
     @property
     def open(self) -> bool:
-        """Whether nothing may be done."""
-        return bool(self.why)
+        """Whether the breaker is open."""
+        return bool(self.reason)
 
     def observe(self, failing: AbstractSet[str], nodes: int, now: float) -> bool:
-        """Take the nodes into account that have a failed card nobody knew of; return whether it has just opened.
+        """Count the nodes with a fresh fault; return whether the breaker has just opened.
 
         Args:
-            failing: their names.
-            nodes: how many nodes have cards.
-            now: seconds, never backwards.
+            failing: names of the nodes with a fault without an action yet.
+            nodes: the number of nodes with cards.
+            now: seconds of a monotonic clock.
         """
         for name in failing - self._failing:
             self._failed_at[name] = now
@@ -43,14 +43,14 @@ class Breaker:
         count = len(self._failed_at)
         if self.open or count < _FEWEST or count <= self._share * nodes:
             return False
-        self.why = f"cards of {count} of {nodes} nodes failed within {self._seconds:.0f} s"
+        self.reason = f"cards of {count} of {nodes} nodes failed within {self._seconds:.0f} s"
         return True
 
-    def hold(self, why: str) -> None:
-        """Be open, as another replica left it."""
-        self.why = why
+    def hold(self, reason: str) -> None:
+        """Open the breaker as another replica left it."""
+        self.reason = reason
 
     def close(self) -> None:
-        """Believe a person that the cause is gone: what has failed before counts no more."""
-        self.why = ""
+        """Close the breaker and forget earlier failures, because an administrator has removed the cause."""
+        self.reason = ""
         self._failed_at.clear()

@@ -1,7 +1,7 @@
-"""Decides the next step of a node: a pure function of what is seen and recorded, so that a crash anywhere resumes.
+"""Decision of the next step of a node: a pure function of state and record, so that a restart resumes at any point.
 
-A card is isolated (cordon, taint, condition), drained, repaired by somebody else, validated, and lifted. What a person
-takes away is not put back for the same fault. Whatever is not known, nothing is done for.
+A card is isolated (cordon, taint, condition), drained, repaired by a Job or an administrator, validated, and lifted. An
+isolation that an administrator removes is not repeated for the same fault. Unknown state causes no action.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import msgspec
 
 from accelkit.model.card import Card, Health
 from accelkit.model.keys import UNHEALTHY_TAINT
-from accelkit.remediation.deciding.actions import Action, Decision, TellNode, WriteCondition
+from accelkit.remediation.deciding.actions import Action, Decision, NodeEvent, WriteCondition
 from accelkit.remediation.deciding.advancing import Advance, CardCase, advance
 from accelkit.remediation.deciding.faults import CardFault, find_fault, is_nameable
 from accelkit.remediation.deciding.isolation import (
     SIGNED,
     TAINT_EFFECT,
-    SeenTaint,
+    Taint,
     add_word,
     find_condition,
     find_taint,
@@ -35,10 +35,10 @@ from accelkit.texts import shorten
 
 @dataclass(frozen=True)
 class Permits:
-    """What may be done now beside taking back.
+    """Permissions that the state of the cluster grants, in addition to lifting.
 
     Attributes:
-        begin: whether this node may be one more under remediation.
+        begin: whether remediation may begin on this node.
         act: whether pods may be evicted and cards reset.
     """
 
@@ -48,7 +48,7 @@ class Permits:
 
 @dataclass
 class _Draft:
-    """A node's record to come, with what is done before and after it is written."""
+    """The next record of a node, with the actions before and after it is written."""
 
     cards: dict[str, CardRecord]
     dismissed: dict[str, str]
@@ -57,24 +57,24 @@ class _Draft:
     begun: list[str] = field(default_factory=list)
     lifted: dict[str, float] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
-    mended: str | None = None
+    repaired: str | None = None
 
 
 def decide(view: NodeView, settings: RemediationSettings, now: float, permits: Permits) -> Decision:
-    """Return what is to be done on a node now.
+    """Return the actions for a node now.
 
     Args:
         view: the node.
-        settings: what a person chose.
+        settings: the administrator's settings.
         now: Unix seconds.
-        permits: what the cluster lets us do.
+        permits: the permissions from the state of the cluster.
     """
     record = view.record
     if view.obstacle or record is None or view.cards is None:
         return Decision(hold=view.obstacle)
-    draft = _Draft(dict(record.cards), dict(record.dismissed), mended=view.mended)
+    draft = _Draft(dict(record.cards), dict(record.dismissed), repaired=view.repaired)
     cards = {card.id: card for card in view.cards}
-    _respect_people(view, record, draft)
+    _release_uncordoned(view, record, draft)
     _forget_dismissed(draft, cards)
     for name, each in sorted(draft.cards.items()):
         step = advance(CardCase(view, name, cards.get(name), each, settings, now, permits.act))
@@ -84,31 +84,29 @@ def decide(view: NodeView, settings: RemediationSettings, now: float, permits: P
 
 
 def is_fresh(card: Card, record: NodeRecord) -> bool:
-    """Return whether a card has a fault that nobody has done, or refused to do, anything about."""
+    """Return whether a card has a fault that is neither under remediation nor dismissed."""
     fault = find_fault(card)
     if fault is None or card.id in record.cards:
         return False
     return record.dismissed.get(card.id) != fault.identity and is_nameable(card)
 
 
-def _respect_people(view: NodeView, record: NodeRecord, draft: _Draft) -> None:
-    """Let go of cards whose cordon somebody took away."""
+def _release_uncordoned(view: NodeView, record: NodeRecord, draft: _Draft) -> None:
+    """Dismiss the faults of cards whose cordon was removed."""
     for name, each in record.cards.items():
         if each.cordoned and not has_word(view.cordon, name):
             del draft.cards[name]
             draft.dismissed[name] = each.fault
             draft.dropped.append(name)
-            text = (
-                f"card {name}: its cordon was taken away, so {each.reason} is left to people until it is another fault"
-            )
-            draft.last.append(TellNode("RemediationDismissed", text, warning=False))
+            text = f"card {name}: its cordon was removed, so {each.reason} is ignored until the card has another fault"
+            draft.last.append(NodeEvent("RemediationDismissed", text, warning=False))
 
 
 def _forget_dismissed(draft: _Draft, cards: dict[str, Card]) -> None:
     for name in list(draft.dismissed):
         card = cards.get(name)
         fault = None if card is None else find_fault(card)
-        # One whose health is unknown may still have it.
+        # A card whose health is unknown may still have the fault.
         well = card is None or card.health is Health.HEALTHY
         if well or (fault is not None and fault.identity != draft.dismissed[name]):
             del draft.dismissed[name]
@@ -116,26 +114,26 @@ def _forget_dismissed(draft: _Draft, cards: dict[str, Card]) -> None:
 
 def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: float) -> None:
     draft.first += step.actions
-    if step.mended:
-        draft.mended = add_word(draft.mended, name)
+    if step.repaired:
+        draft.repaired = add_word(draft.repaired, name)
     if step.record is None:
         del draft.cards[name]
         draft.lifted[name] = now - before.since
-        if before.mended:
-            draft.mended = remove_word(draft.mended, name, None)
+        if before.repaired:
+            draft.repaired = remove_word(draft.repaired, name, None)
     else:
         draft.cards[name] = step.record
 
 
 def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> str:
-    """Add what has just failed; return why that may not be."""
+    """Add cards with a fresh fault; return the reason if that is not allowed."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
     if not fresh:
         return ""
     if not permits.act:
         return "Breaker"
-    # A node that we work on already is no further one.
+    # A node already under remediation does not count again.
     if not permits.begin and not draft.cards:
         return "LimitReached"
     if view.unschedulable and not draft.cards:
@@ -147,14 +145,14 @@ def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, pe
         ours = not has_word(view.cordon, card.id)
         draft.cards[card.id] = CardRecord(fault.identity, fault.reason, Step.ISOLATED, now, now, cordoned=ours)
         draft.begun.append(card.id)
-        draft.last.append(TellNode("CardIsolated", _explain(card, fault)))
+        draft.last.append(NodeEvent("CardIsolated", _explain(card, fault)))
     return ""
 
 
 def _explain(card: Card, fault: CardFault) -> str:
     after = "" if fault.drains else "; its pods stay"
     return (
-        f"card {card.id} takes no new shares until it is mended: {shorten(card.health_reason) or fault.reason}{after}"
+        f"card {card.id} takes no new shares until it is repaired: {shorten(card.health_reason) or fault.reason}{after}"
     )
 
 
@@ -165,12 +163,12 @@ def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: Remedia
     )
     actions = list(draft.first)
     if not record.cards:
-        # Where somebody else writes a condition of this type, it is theirs.
+        # A condition of this type from another controller is left unchanged.
         ours = present is None or is_ours(present)
         after = msgspec.structs.replace(after, cordon_before=view.cordon, condition=ours)
     elif not draft.cards and record.condition and is_ours(present):
         actions.append(WriteCondition())
-    write = build_write(view, after, draft.mended)
+    write = build_write(view, after, draft.repaired)
     if draft.begun:
         cordon, taints, after = write.cordon, list(write.taints), write.record
         for name in draft.begun:
@@ -178,9 +176,9 @@ def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: Remedia
                 cordon = add_word(cordon, name)
         if settings.taint and find_taint(taints) is None:
             value = draft.cards[draft.begun[0]].reason
-            taints.append(SeenTaint(UNHEALTHY_TAINT, value, TAINT_EFFECT))
+            taints.append(Taint(UNHEALTHY_TAINT, value, TAINT_EFFECT))
             after = msgspec.structs.replace(after, taint=value)
-        write = make_write(view, after, cordon, write.mended, taints)
+        write = make_write(view, after, cordon, write.repaired, taints)
     if write.record != record or write.changed:
         actions.append(write)
     actions += draft.last
@@ -189,7 +187,7 @@ def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: Remedia
 
 
 def _list_conditions(view: NodeView, record: NodeRecord) -> list[Action]:
-    """Return the write by which the condition says what the record does."""
+    """Return the write after which the condition matches the record, if one is needed."""
     if not record.cards or not record.condition:
         return []
     present = find_condition(view.conditions)

@@ -1,4 +1,4 @@
-"""What a card's fault is called, what tells it from another one, and what it asks for."""
+"""Faults of a card: their names, their identities and the actions that they require."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.card import Card, Health
 from accelkit.node.health.faults import Fault
 from accelkit.vendors.xids import XidAction, find_xid
 
-# Counts of errors grow while the fault stays the same.
+# The identity ignores numbers, because error counts grow while the fault stays the same.
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = 12
 
@@ -21,11 +21,11 @@ class CardFault:
     """A fault of a card.
 
     Attributes:
-        identity: what tells it from another one.
+        identity: the key that distinguishes it from other faults.
         reason: CamelCase code, for conditions and taints.
-        lasting: whether the agent keeps it until the card is mended, so that it changes by nothing else.
-        drains: whether pods are to leave the card.
-        resets: whether a reset may mend it.
+        lasting: whether the agent keeps the fault until the card is repaired, so that its identity is stable.
+        drains: whether pods must leave the card.
+        resets: whether a reset may repair it.
     """
 
     identity: str
@@ -36,17 +36,17 @@ class CardFault:
 
 
 def find_fault(card: Card) -> CardFault | None:
-    """Return the fault of a card; None where it is healthy, or nobody knows."""
+    """Return the fault of a card; None if it is healthy or its health is unknown."""
     if card.health is not Health.UNHEALTHY:
         return None
     if (fault := Fault.parse(card.fault)) is not None:
         action = find_xid(fault.xid).action
         drains, resets = action is not XidAction.CORDON, action is XidAction.DRAIN_AND_RESET
         return CardFault(card.fault, f"Xid{fault.xid}", lasting=True, drains=drains, resets=resets)
-    told = _NUMBERS.sub("#", card.health_reason)
-    return CardFault(hashlib.sha256(told.encode()).hexdigest()[:_DIGITS], "CardUnhealthy")
+    text = _NUMBERS.sub("#", card.health_reason)
+    return CardFault(hashlib.sha256(text.encode()).hexdigest()[:_DIGITS], "CardUnhealthy")
 
 
 def is_nameable(card: Card) -> bool:
-    """Return whether a cordon can name the card by its id."""
+    """Return whether a cordon can name the card by its ID."""
     return "," not in card.id and card.id == card.id.strip()

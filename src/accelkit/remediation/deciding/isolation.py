@@ -1,4 +1,4 @@
-"""Words in a node's annotations and taints of a node: added, found, and taken away so that what was there is left."""
+"""Words in annotations of a node, and its taints: added, found and removed, without a change of earlier values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from accelkit.model.keys import UNHEALTHY_TAINT
 
 TAINT_EFFECT: Final = "NoSchedule"
 CONDITION: Final = "AcceleratorHealthy"
-# By which a condition of ours is told from one of the same type that somebody else writes.
+# This prefix distinguishes accelkit's condition from one of the same type by another controller.
 SIGNED: Final = "accelkit: "
 
 
-class SeenTaint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A taint, with all of its fields: the list is written as a whole."""
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A taint with all of its fields, because the list is written as a whole."""
 
     key: str
     value: str = ""
@@ -24,7 +24,7 @@ class SeenTaint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     time_added: str | None = None
 
 
-class SeenCondition(msgspec.Struct, frozen=True, omit_defaults=True):
+class NodeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition of a node."""
 
     type: str
@@ -34,17 +34,17 @@ class SeenCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def has_word(text: str | None, word: str) -> bool:
-    """Return whether an annotation of words with commas between them has this one."""
+    """Return whether a comma-separated annotation contains a word."""
     return word in (each.strip() for each in (text or "").split(","))
 
 
 def add_word(text: str | None, word: str) -> str:
-    """Return the annotation with one more word at its end."""
+    """Return the annotation with the word added at its end."""
     return f"{text},{word}" if text else word
 
 
 def remove_word(text: str | None, word: str, before: str | None) -> str | None:
-    """Return the annotation without its last such word; None where no word is left, or what was `before`, if empty."""
+    """Return the annotation without the last such word; if no word is left, None, or `before` if that is empty."""
     words = (text or "").split(",")
     places = [place for place, each in enumerate(words) if each.strip() == word]
     if not places:
@@ -55,23 +55,23 @@ def remove_word(text: str | None, word: str, before: str | None) -> str | None:
     return "" if before == "" else None
 
 
-def find_taint(taints: Sequence[SeenTaint]) -> SeenTaint | None:
-    """Return the taint of failed cards, whoever put it there."""
+def find_taint(taints: Sequence[Taint]) -> Taint | None:
+    """Return the taint of failed cards, regardless of who added it."""
     return next((each for each in taints if (each.key, each.effect) == (UNHEALTHY_TAINT, TAINT_EFFECT)), None)
 
 
-def remove_taint(taints: Sequence[SeenTaint], value: str) -> tuple[SeenTaint, ...]:
-    """Return the taints without ours; one of another value is somebody else's."""
+def remove_taint(taints: Sequence[Taint], value: str) -> tuple[Taint, ...]:
+    """Return the taints without the one that accelkit added; one with another value belongs to another owner."""
     return tuple(
         each for each in taints if (each.key, each.effect, each.value) != (UNHEALTHY_TAINT, TAINT_EFFECT, value)
     )
 
 
-def find_condition(conditions: Sequence[SeenCondition]) -> SeenCondition | None:
-    """Return the condition of cards, whoever wrote it."""
+def find_condition(conditions: Sequence[NodeCondition]) -> NodeCondition | None:
+    """Return the condition of cards, regardless of which controller wrote it."""
     return next((each for each in conditions if each.type == CONDITION), None)
 
 
-def is_ours(condition: SeenCondition | None) -> bool:
-    """Return whether we wrote a condition."""
+def is_ours(condition: NodeCondition | None) -> bool:
+    """Return whether accelkit wrote a condition."""
     return condition is not None and condition.message.startswith(SIGNED)

@@ -1,4 +1,4 @@
-"""Takes back what a record says that we did on a node, and nothing else."""
+"""Removal of the changes on a node that its record lists, and of no others."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 import msgspec
 
 from accelkit.remediation.deciding.actions import Action, WriteCondition, WriteNode
-from accelkit.remediation.deciding.isolation import SeenTaint, find_condition, is_ours, remove_taint, remove_word
+from accelkit.remediation.deciding.isolation import Taint, find_condition, is_ours, remove_taint, remove_word
 from accelkit.remediation.deciding.record import NodeRecord
 from accelkit.remediation.deciding.views import NodeView
 
 
-def build_write(view: NodeView, record: NodeRecord, mended: str | None) -> WriteNode:
-    """Return the write after which a node has this record, and what belongs to it.
+def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> WriteNode:
+    """Return the write that gives a node this record and removes the changes that the record does not list any more.
 
-    Of cards that leave the record, the word in the cordon goes; with the last one, the taint does.
+    The words of cards that leave the record are removed from the cordon. With the last card, the taint is removed.
 
     Args:
-        view: the node as it is, with a record that can be read.
-        record: the one to come; for cards that are new in it, the cordon and the taint are added by the caller.
-        mended: the annotation of mended cards to come.
+        view: the current node, with a readable record.
+        record: the next record; the caller adds cordon and taint for cards that are new in it.
+        repaired: the next annotation of repaired cards.
     """
     before = view.record or NodeRecord()
     cordon, taints = view.cordon, view.taints
@@ -31,32 +31,32 @@ def build_write(view: NodeView, record: NodeRecord, mended: str | None) -> Write
         if before.taint:
             taints = remove_taint(taints, before.taint)
         record = msgspec.structs.replace(record, cordon_before=None, taint="", condition=False)
-    return make_write(view, record, cordon, mended, taints)
+    return make_write(view, record, cordon, repaired, taints)
 
 
 def make_write(
-    view: NodeView, record: NodeRecord, cordon: str | None, mended: str | None, taints: Iterable[SeenTaint]
+    view: NodeView, record: NodeRecord, cordon: str | None, repaired: str | None, taints: Iterable[Taint]
 ) -> WriteNode:
-    """Return the write, with what of it differs from what is there."""
+    """Return the write, with the names of its fields that differ from the node."""
     listed = tuple(taints)
-    pairs = {"cordon": cordon != view.cordon, "mended": mended != view.mended, "taints": listed != view.taints}
+    pairs = {"cordon": cordon != view.cordon, "repaired": repaired != view.repaired, "taints": listed != view.taints}
     changed = frozenset(name for name, differs in pairs.items() if differs)
-    return WriteNode(record, cordon, mended, listed, changed)
+    return WriteNode(record, cordon, repaired, listed, changed)
 
 
 def build_undo(view: NodeView) -> tuple[Action, ...]:
-    """Return what takes everything back at once, whatever the cards are like; nothing where nothing was done.
+    """Return the actions that undo all changes at once, regardless of the state of the cards; empty if there are none.
 
-    The record goes last, so that an undo that was cut short goes on where it was.
+    The record is removed last, so that an interrupted undo can resume.
     """
     record = view.record
     if record is None or record.empty:
         return ()
-    mended = view.mended
+    repaired = view.repaired
     for card, each in sorted(record.cards.items()):
-        if each.mended:
-            mended = remove_word(mended, card, None)
+        if each.repaired:
+            repaired = remove_word(repaired, card, None)
     actions: list[Action] = []
     if record.condition and is_ours(find_condition(view.conditions)):
         actions.append(WriteCondition())
-    return (*actions, build_write(view, NodeRecord(), mended))
+    return (*actions, build_write(view, NodeRecord(), repaired))

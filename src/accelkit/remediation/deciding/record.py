@@ -1,7 +1,7 @@
-"""What we did on a node and how far it has come: the annotation `accelkit.io/remediation`, the only durable state.
+"""Record of the remediation of a node: the annotation `accelkit.io/remediation`, the only durable state.
 
-It is written in the same request as the cordon and the taint, so what it names was there: where one of them is
-missing, somebody has taken it away. With the last card of a node it goes, too.
+The record is written in the same request as cordon and taint. So if one of those that it lists is missing, another
+client has removed it. The record is removed with the last card of a node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_BYTES: Final = 32 * 1024
 
 
 class Step(StrEnum):
-    """How far a card has come."""
+    """Steps of the remediation of a card."""
 
     ISOLATED = "isolated"
     DRAINING = "draining"
@@ -25,19 +25,19 @@ class Step(StrEnum):
 
 
 class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One card that failed.
+    """The record of one failed card.
 
     Attributes:
-        fault: what tells its fault from another one.
+        fault: the identity of its fault.
         reason: CamelCase code of the fault.
-        step: how far it has come.
+        step: the current step.
         since: Unix seconds at which it was isolated.
-        step_since: Unix seconds at which this step began.
-        cordoned: whether the word in the cordon is ours.
-        job: name of the Job that resets it; empty where there is none.
-        mended: whether the node agent was told that the Job has mended it.
-        late: whether a deadline has passed, or a Job failed, and a person was told.
-        healthy_since: Unix seconds since which it has been seen healthy without a break; 0 where it is not.
+        step_since: Unix seconds at which the current step began.
+        cordoned: whether accelkit added the word to the cordon.
+        job: name of the Job that resets it; empty if there is none.
+        repaired: whether the card was added to the repaired cards after the Job succeeded.
+        late: whether a deadline has passed or a Job failed, and an administrator was called.
+        healthy_since: Unix seconds since which the card is healthy without interruption; 0 if it is not.
     """
 
     fault: str
@@ -47,20 +47,20 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     step_since: float
     cordoned: bool = True
     job: str = ""
-    mended: bool = False
+    repaired: bool = msgspec.field(name="mended", default=False)
     late: bool = False
     healthy_since: float = 0.0
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done on one node.
+    """The record of one node.
 
     Attributes:
-        cards: those under remediation, by id.
-        dismissed: faults, by card, whose cordon a person took away: nothing is done about them.
-        cordon_before: the annotation of cordons before our first word; None where there was none.
-        taint: the value of our taint; empty where none is ours.
-        condition: whether the condition is ours.
+        cards: the cards under remediation, by ID.
+        dismissed: by card, the faults that are ignored because an administrator removed the cordon.
+        cordon_before: the annotation of cordons before accelkit's first change; None if there was none.
+        taint: the value of accelkit's taint; empty if accelkit added none.
+        condition: whether accelkit wrote the condition.
     """
 
     cards: dict[str, CardRecord] = {}
@@ -72,7 +72,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to remember."""
+        """Whether the record has no content."""
         return not self.cards and not self.dismissed
 
 
@@ -81,13 +81,13 @@ class _Version(msgspec.Struct):
 
 
 def read_record(text: str | None) -> NodeRecord | None:
-    """Return the record of a node; empty where there is none, None where it cannot be read or is of another version."""
+    """Return the record of a node; empty if there is none, None if it is unreadable or of another version."""
     if text is None:
         return NodeRecord()
     if len(text) > _MOST_BYTES:
         return None
     try:
-        # Of another version, its fields may be others.
+        # Another version may have other fields.
         if msgspec.json.decode(text, type=_Version).version != REMEDIATION_VERSION:
             return None
         return msgspec.json.decode(text, type=NodeRecord)
@@ -96,5 +96,5 @@ def read_record(text: str | None) -> NodeRecord | None:
 
 
 def write_record(record: NodeRecord) -> str | None:
-    """Return the annotation's value; None where it goes."""
+    """Return the annotation's value; None to remove the annotation."""
     return None if record.empty else msgspec.json.encode(record, order="sorted").decode()

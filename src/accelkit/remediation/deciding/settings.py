@@ -1,4 +1,4 @@
-"""What a person may choose of remediation."""
+"""Settings of remediation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.stage import Stage
 
 
 class Mode(StrEnum):
-    """Whether failed cards are acted upon: not at all, only told of, or yes."""
+    """Modes: no action, reports only, or actions."""
 
     OFF = "off"
     DRY_RUN = "dry-run"
@@ -19,20 +19,20 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RemediationSettings:
-    """What is done, and how much of it at once.
+    """The administrator's settings.
 
     Attributes:
-        mode: whether anything is written.
+        mode: the mode.
         max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node is.
-        trip_share: where cards of more than this share of them fail within the window, nothing is done any more.
+        trip_share: the share of these nodes above which failures within the window stop all remediation.
         trip_seconds: the window.
-        taint: whether nodes get a taint beside the card's cordon.
-        drain_seconds: how long pods are evicted before a person is told.
-        evictions: how many pods of a node are asked to leave in one pass.
-        reset_job: the CronJob, suspended, from whose template a Job resets a card; empty where people do it.
-        repair_seconds: how long a Job, and then the card, may take before a person is told.
-        healthy_seconds: how long a card is seen healthy before what was done is lifted.
-        stages: checks that have to pass after the repair.
+        taint: whether nodes get a taint in addition to the card's cordon.
+        drain_seconds: how long pods are evicted before an administrator is called.
+        evictions: the most pods of a node that are evicted in one pass.
+        reset_job: the suspended CronJob with the template of the Job that resets a card; empty for manual repairs.
+        repair_seconds: how long a Job, and then the card, may take before an administrator is called.
+        healthy_seconds: how long a card must be healthy before its isolation is lifted.
+        stages: the stages that must pass after the repair.
     """
 
     mode: Mode = Mode.OFF
@@ -48,6 +48,6 @@ class RemediationSettings:
     stages: tuple[Stage, ...] = ()
 
     def count_allowed(self, nodes: int) -> int:
-        """Return how many of so many nodes with cards may be under remediation at once."""
-        # 0.2 x 15 must not be 2 for the sake of its last bit.
+        """Return how many of a number of nodes with cards may be under remediation at once."""
+        # The addend keeps a product such as 0.2 x 15 from being rounded down to 2.
         return max(1, floor(self.max_unavailable * nodes + 1e-9)) if nodes and self.max_unavailable > 0 else 0

@@ -1,4 +1,4 @@
-"""What was seen of one node at one moment: all that the next step is decided by."""
+"""State of one node at one moment: all data that decides the next step."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from enum import StrEnum
 from accelkit.model.card import Card
 from accelkit.model.pod import PodRef
 from accelkit.model.stage import StageRecord
-from accelkit.remediation.deciding.isolation import SeenCondition, SeenTaint
+from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import NodeRecord
 
 
 class JobState(StrEnum):
-    """How far a Job has come."""
+    """States of a Job."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -26,9 +26,9 @@ class Holder:
     """A pod that holds a card.
 
     Attributes:
-        pod: which.
-        priority: as admission wrote it.
-        stays: whether an eviction is of no use: a kubelet runs it from a file, or it is leaving.
+        pod: the pod.
+        priority: its priority.
+        stays: whether an eviction has no use, because the pod is static or is being deleted.
     """
 
     pod: PodRef
@@ -41,16 +41,16 @@ class NodeView:
     """One node.
 
     Attributes:
-        cards: by its agent; None where they are not known.
-        record: None where it cannot be read.
-        holders: pods by the card that they hold.
-        unplaced: pods that hold cards, and nobody knows which.
-        observed: cards that the kubelet or a process holds, by the node's agent; None where that is not known.
-        ready: whether its kubelet is.
-        watched: whether its agent is there, so that the cards are those of now.
-        unschedulable: whether somebody has cordoned the whole node.
-        jobs: those that were asked for, by name; one that is gone is not there.
-        stages: None where they cannot be read.
+        cards: the cards of its inventory; None if they are unknown.
+        record: its record; None if it is unreadable.
+        holders: the pods that hold each card, by card.
+        unplaced: pods that hold unknown cards.
+        observed: cards that the kubelet or a process holds, according to the node agent; None if that is unknown.
+        ready: whether its kubelet is ready.
+        watched: whether its agent is ready, so that the cards are up to date.
+        unschedulable: whether the whole node is cordoned.
+        jobs: the Jobs of the record that exist, by name.
+        stages: its stages; None if they are unreadable.
     """
 
     name: str
@@ -59,9 +59,9 @@ class NodeView:
     cards: tuple[Card, ...] | None
     record: NodeRecord | None
     cordon: str | None = None
-    mended: str | None = None
-    taints: tuple[SeenTaint, ...] = ()
-    conditions: tuple[SeenCondition, ...] = ()
+    repaired: str | None = None
+    taints: tuple[Taint, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
     holders: Mapping[str, tuple[Holder, ...]] = field(default_factory=dict)
     unplaced: tuple[Holder, ...] = ()
     observed: frozenset[str] | None = None
@@ -74,7 +74,7 @@ class NodeView:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing may be decided of it; empty where all that matters is known."""
+        """Why no decision is possible; empty if all required data is known."""
         if self.record is None:
             return "RecordUnreadable"
         if not self.ready:
@@ -84,6 +84,6 @@ class NodeView:
         return "InventoryUnknown" if self.cards is None else ""
 
     def is_free(self, card: str) -> bool:
-        """Return whether surely nobody holds a card."""
+        """Return whether it is certain that a card is not in use."""
         held = self.holders.get(card) or self.unplaced
         return not held and self.observed is not None and card not in self.observed

@@ -17,8 +17,8 @@ from accelkit.remediation.deciding.actions import (
     Action,
     CreateJob,
     Evict,
-    TellNode,
-    TellPod,
+    NodeEvent,
+    PodEvent,
     WriteCondition,
     WriteNode,
 )
@@ -28,7 +28,7 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.node_writes import build_condition_patch, build_node_patch
-from accelkit.remediation.nodes import NodeSummary, SeenNode, summarise, view_node
+from accelkit.remediation.nodes import NodeObject, NodeSummary, summarise, view_node
 
 READY = {"type": "Ready", "status": "True"}
 DRAIN = "xid 79 at 1.0"
@@ -54,7 +54,7 @@ class SimNode:
     pods: dict[PodRef, tuple[str, int]] = field(default_factory=dict)
     unplaced: tuple[Holder, ...] = ()
 
-    def show(self) -> SeenNode:
+    def show(self) -> NodeObject:
         """Return the node as the API server shows it."""
         inventory = encode_inventory(Inventory(1 << 30, tuple(self.cards.values())))
         metadata = {
@@ -65,7 +65,7 @@ class SimNode:
         }
         spec = {"taints": self.taints or None, "unschedulable": self.unschedulable}
         shown = {"metadata": metadata, "spec": spec, "status": {"conditions": self.conditions}}
-        return msgspec.convert(shown, SeenNode)
+        return msgspec.convert(shown, NodeObject)
 
     @property
     def state(self) -> object:
@@ -190,7 +190,7 @@ class SimCluster:
             case CreateJob(name, card):
                 assert all(held != card for held, _ in node.pods.values()), "a pod holds the card that is reset"
                 self.jobs[name] = JobState.RUNNING
-            case TellNode() | TellPod():
+            case NodeEvent() | PodEvent():
                 pass
 
     def fail(self, node: str, card: str, *, fault: str = "", reason: str = "the card is gone") -> None:

@@ -14,9 +14,9 @@ from accelkit.model.pod import PodRef
 from accelkit.remediation.applier import Applier
 from accelkit.remediation.breaker_store import BreakerStore
 from accelkit.remediation.controller import Controller
-from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod, WriteCondition
+from accelkit.remediation.deciding.actions import CreateJob, Evict, NodeEvent, PodEvent, WriteCondition
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.nodes import SeenNode, SeenNodes
+from accelkit.remediation.nodes import NodeIndex, NodeObject
 from accelkit.remediation.reading import NodeReader
 from accelkit.remediation.undoing import undo_all
 from accelkit.vendors.dialects import load_dialects
@@ -47,7 +47,7 @@ class Site:
         self.api, self.now, self.leads = api, 1000.0, True
         chosen = {"mode": Mode.ON, "max_unavailable": 1.0, "trip_share": 1.0, **settings}
         self.settings = RemediationSettings(**chosen)
-        self.seen = SeenNodes()
+        self.seen = NodeIndex()
         self.metrics = make_metrics()
         self.applier = Applier(
             api,
@@ -79,7 +79,7 @@ class Site:
         for _ in range(count):
             self.now += after
             nodes = msgspec.json.decode(await self.api.get(NODES))["items"]
-            self.seen.replace(msgspec.convert(nodes, list[SeenNode]))
+            self.seen.replace(msgspec.convert(nodes, list[NodeObject]))
             await self.controller.run_pass()
 
 
@@ -218,7 +218,7 @@ async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, resul
     site = Site(api)
     api.fail(ApiError("no", status=status), "POST", "/eviction")
     view = await site.reader.read("n")
-    await site.applier.carry_out(view, (Evict(PodRef("a", "p", "u"), "GPU-0"), TellNode("Told", "so")))
+    await site.applier.carry_out(view, (Evict(PodRef("a", "p", "u"), "GPU-0"), NodeEvent("Told", "so")))
     text = site.metrics.render().decode()
     assert f'accelkit_remediation_actions_total{{action="evict",result="{result}"}} 1.0' in text
 
@@ -241,7 +241,9 @@ async def test_who_leads_no_longer_writes_nothing(api):
     view = await site.reader.read("n")
     site.leads = False
     with pytest.raises(NotLeadingError):
-        await site.applier.carry_out(view, (WriteCondition("Xid79", "accelkit: x"), TellPod(PodRef("a", "p", "u"), "")))
+        await site.applier.carry_out(
+            view, (WriteCondition("Xid79", "accelkit: x"), PodEvent(PodRef("a", "p", "u"), ""))
+        )
     assert api.writes == []
 
 
@@ -281,7 +283,7 @@ async def test_an_undo_that_one_node_refuses_undoes_all_others_and_one_that_is_g
     await Site(api).run_pass()
     api.fail(ApiError("no", status=422), "PATCH", "/nodes/a")
     api.fail(ApiError("gone", status=404), "PATCH", "/nodes/b")
-    with pytest.raises(ApiError, match=r"not taken back on node a \(no\)"):
+    with pytest.raises(ApiError, match=r"cannot undo the remediation of node a \(no\)"):
         await undo_all(api)
     assert strip(api.objects[f"{NODES}/n"]) == before["n"]
     api.fail(ApiError("no answer"), "PATCH", "/nodes/a")
@@ -294,6 +296,6 @@ async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undo
     api.fail_card("n", "GPU-0", **DRAIN)
     await Site(api).run_pass()
     api.put_node("a", remediation='{"version":9}')
-    with pytest.raises(ApiError, match=r"on node a cannot be read.*by hand"):
+    with pytest.raises(ApiError, match=r"record of remediation on node a;.*manually"):
         await undo_all(api)
     assert strip(api.objects[f"{NODES}/n"]) == before

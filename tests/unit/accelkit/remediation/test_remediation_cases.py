@@ -7,7 +7,7 @@ from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, UNHEALTHY_TA
 from accelkit.model.pod import PodRef
 from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult
 from accelkit.model.stage import write_record as write_stages
-from accelkit.remediation.deciding.actions import CreateJob, Evict, TellNode, TellPod
+from accelkit.remediation.deciding.actions import CreateJob, Evict, NodeEvent, PodEvent
 from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step, read_record, write_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import Holder, JobState
@@ -31,7 +31,7 @@ async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay()
         assert cluster.bind("n0", card, name, priority)
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_passes(6)
-    assert {each.pod.name for each in cluster.list_done(TellPod)} == {"high", "low"}
+    assert {each.pod.name for each in cluster.list_done(PodEvent)} == {"high", "low"}
     assert [each.pod.name for each in cluster.list_done(Evict)] == ["low", "high"]
     assert [each.name for each in cluster.nodes["n0"].pods] == ["other"]
 
@@ -42,7 +42,7 @@ async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_t
     cluster.refused = {PodRef("a", "guarded", "n0-guarded")}
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_passes(200)
-    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "DrainLate"]
+    assert [each.reason for each in cluster.list_done(NodeEvent)] == ["CardIsolated", "DrainLate"]
     assert 80 < len(cluster.list_done(Evict)) <= 90
     cluster.nodes["n0"].pods.clear()
     await cluster.run_pass()
@@ -101,7 +101,7 @@ async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
     await cluster.run_passes(6)
     cluster.jobs = dict.fromkeys(cluster.jobs, JobState.FAILED)
     await cluster.run_passes(10)
-    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairFailed"]
+    assert [each.reason for each in cluster.list_done(NodeEvent)] == ["CardIsolated", "RepairFailed"]
     assert [each.called for each in cluster.summarise()] == [1, 0]
     assert len(cluster.list_done(CreateJob)) == 1
 
@@ -114,7 +114,7 @@ async def test_a_fault_that_no_reset_mends_waits_for_a_person(fault, evicted):
     await cluster.run_passes(8)
     assert not cluster.jobs
     assert bool(cluster.list_done(Evict)) is evicted
-    assert [each.reason for each in cluster.list_done(TellNode)] == ["CardIsolated", "RepairNeeded"]
+    assert [each.reason for each in cluster.list_done(NodeEvent)] == ["CardIsolated", "RepairNeeded"]
 
 
 async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_enough():
@@ -215,7 +215,7 @@ async def test_dry_run_tells_once_what_would_be_done_and_changes_nothing():
     states = [each.state for each in cluster.nodes.values()]
     await cluster.run_passes(5)
     assert [each.state for each in cluster.nodes.values()] == states
-    told = cluster.list_done(TellNode)
+    told = cluster.list_done(NodeEvent)
     assert [each.reason for each in told] == ["RemediationPlanned"] * 2
     assert "evict a/pod" in told[0].message
     assert len(cluster.done) == 2

@@ -37,11 +37,11 @@ async def test_a_time_that_a_kubelet_forges_poisons_no_sum_of_repairs(moved, cou
 
 def test_of_nodes_without_failed_cards_no_times_are_kept():
     times = RepairTimes()
-    times.look("n", {"a", "b"}, 0.0)
-    times.look("n", {"a"}, 50.0)
+    times.observe("n", {"a", "b"}, 0.0)
+    times.observe("n", {"a"}, 50.0)
     times.keep({"n"})
-    assert times.believes("n", "a", 86500.0, 100.0)
-    assert not times.believes("n", "a", 86501.0, 100.0)
-    assert not times.believes("n", "b", 86401.0, 100.0)
+    assert times.is_plausible("n", "a", 86500.0, 100.0)
+    assert not times.is_plausible("n", "a", 86501.0, 100.0)
+    assert not times.is_plausible("n", "b", 86401.0, 100.0)
     times.keep(set())
-    assert not times.believes("n", "a", 86500.0, 100.0)
+    assert not times.is_plausible("n", "a", 86500.0, 100.0)
