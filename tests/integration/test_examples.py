@@ -139,7 +139,7 @@ async def waits_for_caches(api, play) -> None:
     """They become ready, as a controller would say; before that it fails with what is known."""
     wait = ("-e", "accelkit_examples_wait=true")
     said = play("deployed", *wait, "-e", "accelkit_examples_timeout=3", check=False)
-    assert "is not ready after 3 s: the cache controller has not looked at it" in " ".join(said.split())
+    assert "is not ready after 3 s: the cache controller has not processed it yet" in " ".join(said.split())
     caches = [
         "/apis/gkm.io/v1alpha1/namespaces/gkm-test-ns-1-rwo-ns-rocm-v2/gkmcaches/gkm-test-obj-rwo-ns-rocm-v2",
         "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3",

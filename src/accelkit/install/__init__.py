@@ -1,1 +1,1 @@
-"""What installs and removes accelkit on a cluster: the logic of the Ansible modules."""
+"""Installation and removal of accelkit on a cluster: the logic of the Ansible modules."""

@@ -1,4 +1,4 @@
-"""Asks the API server which rights its user lacks, before they are missed."""
+"""Check of the rights that the user of the API server lacks, before an installation needs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path
 
 _REVIEWS: Final = build_collection_path("authorization.k8s.io/v1", "selfsubjectaccessreviews")
-# Rights to these are asked for without a namespace.
+# Rights to these resources are reviewed without a namespace.
 _CLUSTER_SCOPED: Final = frozenset(
     {
         "clusterrolebindings",
@@ -37,7 +37,7 @@ class AccessRule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """One right, as a SelfSubjectAccessReview names it."""
+    """One right, in the fields of a SelfSubjectAccessReview."""
 
     group: str
     resource: str
@@ -66,24 +66,24 @@ async def find_denied(
 
     Args:
         api: an open client.
-        rules: what is needed; to list is needed in all namespaces.
-        namespaces: in which the other rights to namespaced objects are needed.
+        rules: the required rights; the verb list is required in all namespaces.
+        namespaces: the namespaces in which the other rights to namespaced objects are required.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    wanted = sorted({right for rule in rules for right in _expand(rule, namespaces)})
+    required = sorted({right for rule in rules for right in _expand(rule, namespaces)})
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
-            reviews = [group.create_task(_review(api, right)) for right in wanted]
-    return [right for right, review in zip(wanted, reviews, strict=True) if not review.result()]
+            reviews = [group.create_task(_review(api, right)) for right in required]
+    return [right for right, review in zip(required, reviews, strict=True) if not review.result()]
 
 
 def _expand(rule: AccessRule, namespaces: Sequence[str]) -> Iterator[ResourceAttributes]:
     for group, name, verb in product(rule.api_groups, rule.resources, rule.verbs):
         resource, _, subresource = name.partition("/")
-        for place in ("",) if verb == "list" or resource in _CLUSTER_SCOPED else namespaces:
-            yield ResourceAttributes(group, resource, subresource, verb, place)
+        for namespace in ("",) if verb == "list" or resource in _CLUSTER_SCOPED else namespaces:
+            yield ResourceAttributes(group, resource, subresource, verb, namespace)
 
 
 async def _review(api: ApiClient, right: ResourceAttributes) -> bool:

@@ -1,7 +1,7 @@
-"""Takes over an installation of Enflame GCUShare: uninstalls its Helm releases and shares its nodes.
+"""Adoption of an installation of Enflame GCUShare: uninstalls its Helm releases and shares its nodes.
 
-Its entry in kube-scheduler's configuration is the business of `accelkit.scheduler.switch.gcushare`. Running pods are
-left alone; the kubelets keep their devices until they end.
+`accelkit.scheduler.switch.gcushare` removes its entry from kube-scheduler's configuration. Running pods are left
+unchanged, and their kubelets keep the devices allocated until the pods end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DEFAULT_UNIT: Final = "1"
 
 @dataclass(frozen=True)
 class Adoption:
-    """What was, or in check mode would be, taken over.
+    """The result of an adoption; in check mode, what would be adopted.
 
     Attributes:
-        releases: as `namespace/name`, sorted.
-        nodes: those that GCUShare shared, sorted.
-        former_unit: the unit of memory in which its pods were given theirs, by its name; empty where it was not found.
+        releases: the releases as `namespace/name`, sorted.
+        nodes: the nodes that GCUShare shared, sorted.
+        former_unit: the name of the memory unit of its pods; empty if it was not found.
     """
 
     releases: Sequence[str]
@@ -43,13 +43,13 @@ class Adoption:
 
 
 async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
-    """Uninstall GCUShare's releases and turn its node label into ours.
+    """Uninstall GCUShare's releases and replace its node label by accelkit's.
 
-    The label goes last: as long as it is there, a second try finds what the first one left. The unit of its pods is
-    written on the nodes first: once the releases are gone nothing else says it.
+    The unit of the pods is written on the nodes first, because only the releases contain it. The label is replaced
+    last, so that a second attempt finds the remaining nodes after an interruption.
 
     Raises:
-        ConfigurationError: a release cannot be read, or it is not clear which unit its pods have.
+        ConfigurationError: a release cannot be read, or the unit of its pods is ambiguous.
         ApiError: the API server refused or did not answer.
     """
     releases = await list_releases(api, CHART_PREFIX)
@@ -70,10 +70,10 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
 
 
 def _read_unit(releases: Sequence[Release]) -> str:
-    """Return the unit of the releases of GCUShare's device plugin, empty where there is none.
+    """Return the unit of the releases of GCUShare's device plugin; empty if there is no such release.
 
     Raises:
-        ConfigurationError: it is no unit, or several have different ones.
+        ConfigurationError: the unit is invalid, or several releases have different units.
     """
     found: dict[str, str] = {}
     for release in releases:
@@ -83,20 +83,20 @@ def _read_unit(releases: Sequence[Release]) -> str:
                 found[f"{release.namespace}/{release.name}"] = format_unit(parse_unit(value))
             except QuantityError as exc:
                 raise ConfigurationError(
-                    f"{_UNIT_VALUE} of the Helm release {release.namespace}/{release.name}: {exc.message}",
-                    next_step="set it to what its pods were given memory in, with helm upgrade",
+                    f"cannot read {_UNIT_VALUE} of the Helm release {release.namespace}/{release.name}: {exc.message}",
+                    next_step="set it to the unit in which its pods were given memory, with helm upgrade",
                 ) from exc
     if len(set(found.values())) > 1:
-        said = ", ".join(f"{name} has {unit}" for name, unit in sorted(found.items()))
+        units = ", ".join(f"{name} has {unit}" for name, unit in sorted(found.items()))
         raise ConfigurationError(
-            f"the Helm releases of GCUShare have different units of memory: {said}",
-            next_step="uninstall the ones that no node uses",
+            f"the Helm releases of GCUShare have different units of memory: {units}",
+            next_step="uninstall the releases that no node uses",
         )
     return next(iter(found.values()), "")
 
 
 def _find_recorded_unit(nodes: Sequence[Node]) -> str:
-    """Return the unit that a former run wrote on the nodes; a word that is none, or several, say nothing."""
+    """Return the unit that an earlier run wrote on the nodes; empty if it is missing, invalid or ambiguous."""
     recorded = {node.find_annotation(FORMER_UNIT_ANNOTATION) for node in nodes}
     units = [name for name in UNITS if name in recorded]
     return units[0] if len(units) == 1 else ""

@@ -1,4 +1,4 @@
-"""Labels that a node agent's token can write on its node, and those of them that are removed with accelkit."""
+"""Labels that a node agent's token can write on its node, and the ones that are removed with accelkit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.model.label_record import find_owned_labels, read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.sources import FEATURE
 
-# What Node Feature Discovery set, without its own prefix.
+# The labels that Node Feature Discovery set, without its own prefix.
 _NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 def find_foreign_labels(node: Node) -> str:
-    """Return the value of the annotation that keeps labels of other writers from being removed."""
+    """Return the value of the annotation that protects other writers' labels from removal."""
     ours = find_owned_labels(node)
     return ",".join(
         key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(CARD_LABEL_PREFIX))
@@ -25,11 +25,11 @@ def find_foreign_labels(node: Node) -> str:
 
 
 def find_removable_labels(node: Node) -> dict[str, str]:
-    """Return the labels that go when the node is no longer shared.
+    """Return the labels that are removed when the node is no longer shared.
 
-    These are the recorded ones, and those that a stolen token wrote without a record: of accelkit's own prefix, and, on
-    a node whose foreign labels are known, of the other keys. A recorded label that has another value is another
-    writer's. A record names no label that an agent cannot write.
+    These are the recorded labels, and those that a stolen token wrote without a record: labels with accelkit's prefix,
+    and, on a node whose foreign labels are known, the other keys. A recorded label with another value belongs to
+    another writer. Labels that an agent cannot write are ignored, even if they are recorded.
     """
     recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS_ANNOTATION)
     others = {*(foreign or "").split(","), *_list_of_nfd(node), *read_label_record(node)}

@@ -1,4 +1,4 @@
-"""Kernel caches of a cluster as a playbook wants them: made, changed, deleted, and waited for."""
+"""Kernel caches of a cluster: created, changed, deleted, and awaited for a playbook."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_FINALIZER
 
 POLL_SECONDS: Final = 1.0
-# A refusal that came of a policy which arrived a moment later is gone by then.
+# A refusal that was caused by a policy which is created a moment later ends within this time.
 _VERDICT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRequest:
-    """A cache, named.
+    """A cache, by its name.
 
     Attributes:
-        name: of the object.
-        namespace: empty for a ClusterGKMCache.
-        spec: the fields that are wanted, under their wire names; what is not named stays as it is.
+        name: the name of the object.
+        namespace: its namespace; empty for a ClusterGKMCache.
+        spec: the desired fields, under their JSON names; other fields are not changed.
     """
 
     name: str
@@ -46,12 +46,12 @@ class CacheRequest:
 
     @property
     def path(self) -> str:
-        """Where the API server has it."""
+        """The path of the object."""
         return build_object_path(self.collection, self.name)
 
     @property
     def collection(self) -> str:
-        """Where the API server has those of its kind, of its namespace."""
+        """The path of the collection."""
         return build_collection_path(API_VERSION, "gkmcaches", self.namespace) if self.namespace else CLUSTER_CACHES
 
     def __str__(self) -> str:
@@ -60,13 +60,13 @@ class CacheRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node reports of the digest that pods get.
+    """The report of a node about the digest that pods get.
 
     Attributes:
-        node: its name.
-        ready: whether pods there find the files.
-        reason: of the condition that says most: a failed one, else Ready.
-        message: a sentence.
+        node: the name of the node.
+        ready: whether pods on the node find the files.
+        reason: the reason of the most specific condition: a failed one, else Ready.
+        message: the message of that condition.
     """
 
     node: str
@@ -79,20 +79,19 @@ class NodeReport:
 
 
 async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = False) -> tuple[dict[str, Any], bool]:
-    """Make a cache, or change those fields of its spec that are given.
+    """Create a cache, or change the given fields of its spec.
 
     Returns:
-        The spec that there was, empty where there was no cache; and whether anything was (in check mode: would be)
-        changed.
+        The spec before, empty if there was no cache; and whether anything was (in check mode: would be) changed.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
         await _must_be_served(api)
         if not request.spec.get("image"):
-            raise ConfigurationError(f"there is no {request} yet, and no image is named", next_step="give its image")
+            raise ConfigurationError(f"cannot create {request}: no image is given", next_step="give its image")
         if not check:
             metadata = {"name": request.name} | ({"namespace": request.namespace} if request.namespace else {})
             body = {"apiVersion": API_VERSION, "kind": request.kind, "metadata": metadata, "spec": dict(request.spec)}
@@ -101,7 +100,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
     spec: dict[str, Any] = msgspec.json.decode(raw).get("spec") or {}
     differing = {key: value for key, value in request.spec.items() if spec.get(key) != value}
     if differing and not check:
-        # No merge patch: a dictionary is replaced, with all that was in it.
+        # A merge patch would merge dictionaries instead of replacing them.
         patch = [{"op": "add", "path": f"/spec/{key}", "value": value} for key, value in differing.items()]
         await api.patch(request.path, patch, kind="json")
     return spec, bool(differing)
@@ -114,22 +113,22 @@ async def _must_be_served(api: ApiClient) -> None:
         if not exc.not_found:
             raise
         raise ConfigurationError(
-            "this cluster serves no kernel caches", next_step="run site.yml with accelkit_kernel_caches: true"
+            "this cluster does not serve kernel caches", next_step="run site.yml with accelkit_kernel_caches: true"
         ) from exc
 
 
 async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float | None, check: bool = False) -> bool:
-    """Delete a cache; return whether it was there.
+    """Delete a cache; return whether it existed.
 
     Args:
         api: an open client.
-        request: which one.
-        seconds: how long to wait until it is gone; None for not at all.
+        request: the cache.
+        seconds: how long to wait until it is deleted; None to not wait.
         check: delete nothing.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
-        ServiceError: it is still there then; with the reason.
+        ApiError: the API server refused or did not answer.
+        ServiceError: the cache still exists after that time; the error gives the reason.
     """
     if await get_if_present(api, request.path) is None:
         return False
@@ -139,27 +138,27 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
     deadline = time.monotonic() + (seconds or 0)
     while seconds is not None and (raw := await get_if_present(api, request.path)) is not None:
         if time.monotonic() > deadline:
-            why, next_step = _find_holder(msgspec.json.decode(raw, type=Cache))
-            raise ServiceError(f"{request} is not gone after {seconds:g} s: {why}", next_step=next_step)
+            reason, next_step = _find_holder(msgspec.json.decode(raw, type=Cache))
+            raise ServiceError(f"{request} still exists after {seconds:g} s: {reason}", next_step=next_step)
         await asyncio.sleep(POLL_SECONDS)
     return True
 
 
 def _find_holder(cache: Cache) -> tuple[str, str]:
-    """Return why a cache that is deleted is still there, and what to do about it."""
+    """Return why a deleted cache still exists, and the next step."""
     if CACHE_FINALIZER in cache.metadata.finalizers:
         ready = find_condition(cache.status.conditions, ConditionType.READY)
-        why = ready.message if ready is not None and ready.message else "its finalizers are not taken off"
-        return why, "delete the pods that mount it, and see that the cache controller runs"
+        reason = ready.message if ready is not None and ready.message else "its finalizers were not removed"
+        return reason, "delete the pods that mount it, and check that the cache controller runs"
     others = ", ".join(cache.metadata.finalizers) or "none"
-    return f"it has finalizers that are not accelkit's: {others}", "see who put them there, and take them off"
+    return f"it has finalizers of other controllers: {others}", "find the controllers that set them, and remove them"
 
 
 async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | None, list[NodeReport]]:
-    """Return a cache and what nodes report of its digest, by node; None where it is not there.
+    """Return a cache and the nodes' reports about its digest, by node; None if it does not exist.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
@@ -177,28 +176,28 @@ async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | Non
 
 def _summarise(node: str, status: NodeCacheStatus) -> NodeReport:
     ready = holds(status.conditions, ConditionType.READY)
-    telling = [
+    candidates = [
         found
         for type_ in (ConditionType.COMPATIBLE, ConditionType.EXTRACTED, ConditionType.READY)
         if (found := find_condition(status.conditions, type_)) is not None and (ready or found.status == "False")
     ]
-    chosen = (telling[-1] if ready else telling[0]) if telling else Condition("", "", str(Reason.PENDING))
+    chosen = (candidates[-1] if ready else candidates[0]) if candidates else Condition("", "", str(Reason.PENDING))
     return NodeReport(node, ready, chosen.reason, chosen.message)
 
 
 async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: float) -> tuple[Cache, list[NodeReport]]:
-    """Wait until a cache is ready; a verdict that waiting does not change ends it sooner.
+    """Wait until a cache is ready, or until a verdict that does not change.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
-        ServiceError: it is not ready; with the conditions and the nodes that say why.
+        ApiError: the API server refused or did not answer.
+        ServiceError: the cache is not ready; the error lists conditions and nodes with their reasons.
     """
     begun = time.monotonic()
     refused_since: float | None = None
     while True:
         cache, reports = await read_cache(api, request)
         if cache is None:
-            raise ServiceError(f"{request} was deleted while it was waited for")
+            raise ServiceError(f"{request} was deleted while this command waited for it", next_step="create it again")
         now = time.monotonic()
         current = cache.status.observed_generation >= cache.metadata.generation
         if current and holds(cache.status.conditions, ConditionType.READY):
@@ -208,21 +207,21 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
         if now - begun > seconds or (refused_since is not None and now - refused_since >= _VERDICT_SECONDS):
             raise ServiceError(
                 f"{request} is not ready after {now - begun:.0f} s: {explain(cache, reports)}",
-                next_step=f"look at `kubectl describe {request.kind.lower()} {request.name}`",
+                next_step=f"read `kubectl describe {request.kind.lower()} {request.name}`",
             )
         await asyncio.sleep(POLL_SECONDS)
 
 
 def explain(cache: Cache, reports: list[NodeReport]) -> str:
-    """Return a sentence that says why a cache is not ready, and which nodes say so."""
+    """Return why a cache is not ready, and which nodes report that."""
     if cache.status.observed_generation < cache.metadata.generation:
-        return "the cache controller has not looked at it"
+        return "the cache controller has not processed it yet"
     failed = [each for each in cache.status.conditions if each.status != "True" and each.type in _DECIDING]
-    told = [f"{each.type} is {each.status} ({_join(each.reason, each.message)})" for each in failed]
+    reasons = [f"{each.type} is {each.status} ({_join(each.reason, each.message)})" for each in failed]
     waiting = [str(each) for each in reports if not each.ready]
     if waiting:
-        told.append(f"on the nodes {', '.join(waiting)}")
-    return "; ".join(told) or "nothing is said of it"
+        reasons.append(f"on the nodes {', '.join(waiting)}")
+    return "; ".join(reasons) or "no condition gives a reason"
 
 
 def _join(reason: str, message: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads what an installation has to know of a cluster before anything else: its version and its nodes."""
+"""Reader of the data that an installation needs first: the version and the nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.pod import Node, find_address
 
-# The second is what Kubernetes before 1.20 writes.
+# Kubernetes before 1.20 sets the second label.
 _CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -19,9 +19,9 @@ class ClusterNode(msgspec.Struct, frozen=True):
     """A node of the cluster.
 
     Attributes:
-        name: of the Node object.
-        address: its InternalIP, else its host name, else the empty text.
-        control_plane: whether it is labelled as part of the control plane.
+        name: the name of the Node object.
+        address: its InternalIP, else its host name, else empty.
+        control_plane: whether a label marks it as part of the control plane.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Cluster(msgspec.Struct, frozen=True):
 
     Attributes:
         server: URL of the API server.
-        version: its `gitVersion`, as `v1.34.4`.
-        nodes: by name.
+        version: its `gitVersion`, for example `v1.34.4`.
+        nodes: the nodes by name.
     """
 
     server: str

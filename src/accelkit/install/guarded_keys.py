@@ -1,4 +1,4 @@
-"""Lists the keys that admission policies let only accelkit's programs write: the policies are made of these."""
+"""Keys that admission policies reserve for accelkit's programs. The policies are generated from these lists."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from accelkit.vendors.profiles import (
     load_profiles,
 )
 
-# What plug-ins of any vendor's runtime obey: NRI's device injector, of each of its names, CDI in containerd, CRI-O
-# by its present key and its deprecated one.
+# Annotations that plug-ins of container runtimes obey: NRI's device injector under each of its names, CDI in
+# containerd, and CRI-O with its current and its deprecated key.
 _OF_RUNTIMES = (
     "cdi-devices.noderesource.dev",
     "cdi-devices.nri.containerd.io",
@@ -35,12 +35,12 @@ class GuardedKeys(msgspec.Struct, frozen=True):
     Attributes:
         assignments: annotations of pods that a scheduler or a device plugin writes, of all dialects.
         runtime_variables: environment variables by which a container names its cards to a container runtime.
-        runtime_defaults: environment variables with which a container runtime gives a container all cards, each with
-            the variable that prevents it wherever it is set.
-        runtime_annotations: how annotations of pods begin by which plug-ins of a container runtime are told cards.
-        node_annotations: annotations of a node that its agent writes, or takes away once it has read them.
-        node_labels: labels that it writes in a vendor's name; a number behind one continues a value that is too long.
-        node_label_prefixes: how the other labels begin that it writes.
+        runtime_defaults: environment variables that make a container runtime give a container all cards, each with the
+            variable that prevents this when it is set.
+        runtime_annotations: prefixes of annotations of pods that name cards to plug-ins of a container runtime.
+        node_annotations: annotations of a node that its agent writes, or removes after reading them.
+        node_labels: labels that the agent writes under a vendor's name; a number at the end continues a long value.
+        node_label_prefixes: prefixes of the other labels that the agent writes.
     """
 
     assignments: tuple[str, ...]
@@ -53,7 +53,7 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
 
 def list_guarded_keys() -> GuardedKeys:
-    """Return the keys of all profiles and dialects, each list sorted as it was written or by name."""
+    """Return the keys of all profiles and dialects; the order of each list is stable."""
     labels = {key for profile in load_profiles().values() for key in profile.labels}
     return GuardedKeys(
         assignments=list_assignment_keys(),

@@ -1,7 +1,7 @@
-"""Releases of Helm 3, found and uninstalled without Helm: a release is a Secret that holds what was applied.
+"""Releases of Helm 3, found and uninstalled without Helm. A release is a Secret that contains the applied objects.
 
-The Secret's `release` is base64 in base64 of gzip of JSON (helm.sh/helm/v3/pkg/storage/driver). Each revision has a
-Secret of its own. Uninstalling deletes what the newest revision applied, then the Secrets; hooks are not run.
+The Secret's `release` is base64 in base64 of gzip of JSON (helm.sh/helm/v3/pkg/storage/driver). Each revision has its
+own Secret. Uninstalling deletes the objects of the newest revision, then the Secrets. Hooks are not run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from accelkit.yaml import load_yaml_documents
 
 _SECRETS: Final = build_collection_path("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
-# Helm writes them on all that it applies, since 3.2.
+# Helm writes these annotations on all objects that it applies, since version 3.2.
 _RELEASE_NAME: Final = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
-# A Secret holds 1 MiB; what unpacks to a hundred times that is no release.
+# A Secret holds 1 MiB. Data that unpacks to a hundred times that is not a release.
 _UNPACKED_BYTES: Final = 100 * 2**20
 
 
@@ -76,12 +76,12 @@ class Release:
     """An installed release.
 
     Attributes:
-        name: as `helm list` shows it.
-        namespace: where it was installed.
-        chart: the chart's name.
-        objects: what was applied, in Helm's order.
+        name: the name in `helm list`.
+        namespace: the namespace of the installation.
+        chart: the name of the chart.
+        objects: the applied objects, in Helm's order.
         secrets: the Secrets of its revisions.
-        values: the chart's own at the top level, and over them those that it was installed with.
+        values: the chart's top-level values, overridden by those of the installation.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Release:
 
 
 async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
-    """Return the releases of charts whose name begins so, sorted by namespace and name.
+    """Return the releases of charts whose name has this prefix, sorted by namespace and name.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -117,13 +117,13 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
 
 
 async def uninstall(api: ApiClient, release: Release) -> None:
-    """Delete what a release applied, the last first, then its record; what is gone already is passed over.
+    """Delete the objects of a release in reverse order, then its record; skip objects that do not exist.
 
-    Whoever may write Secrets in a namespace can put a release there that names anything. So only objects go that say
-    themselves, in what Helm wrote on them, that they are of this release.
+    A user who may write Secrets in a namespace can create a release there that lists any object. So only objects are
+    deleted whose annotations from Helm name this release.
 
     Raises:
-        ApiError: the API server refused or did not answer; the record then stays, so that a second try goes on.
+        ApiError: the API server refused or did not answer; the record then stays, so that a second attempt continues.
     """
     for item in reversed(release.objects):
         metadata = item.get("metadata") or {}
@@ -148,12 +148,12 @@ async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) ->
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
     answer = await get_if_present(api, build_group_path(version))
     if answer is None:
-        # The server does not know the group any more, so nothing of it exists.
+        # The API server does not serve the group any more, so none of its objects exists.
         return None
     for resource in msgspec.json.decode(answer, type=_Resources).resources:
         if resource.kind == kind and "/" not in resource.name:
-            place = str(metadata.get("namespace") or namespace) if resource.namespaced else None
-            return build_object_path(build_collection_path(version, resource.name, place), str(metadata["name"]))
+            scope = str(metadata.get("namespace") or namespace) if resource.namespaced else None
+            return build_object_path(build_collection_path(version, resource.name, scope), str(metadata["name"]))
     return None
 
 
@@ -162,7 +162,7 @@ def _labels(secret: _Secret) -> Mapping[str, str]:
 
 
 def _read_revision(secret: _Secret) -> int:
-    # A label of any text may stand there.
+    # The label may have any value.
     text = _labels(secret).get("version", "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
@@ -175,16 +175,16 @@ def _decode_release(secret: _Secret) -> _Stored:
         return msgspec.json.decode(text, type=_Stored)
     except (KeyError, binascii.Error, zlib.error, *UNREADABLE) as exc:
         raise ConfigurationError(
-            f"the Helm release in Secret {secret.metadata.namespace}/{secret.metadata.name} cannot be read: {exc}",
+            f"cannot read the Helm release in Secret {secret.metadata.namespace}/{secret.metadata.name}: {exc}",
             next_step="uninstall it with Helm",
         ) from exc
 
 
-def _parse_manifest(manifest: str, place: str) -> list[dict[str, Any]]:
+def _parse_manifest(manifest: str, secret: str) -> list[dict[str, Any]]:
     try:
         documents = load_yaml_documents(manifest)
     except YAMLError as exc:
         raise ConfigurationError(
-            f"the manifest in Secret {place} is not YAML: {exc}", next_step="uninstall it with Helm"
+            f"cannot read the manifest in Secret {secret}: it is not YAML: {exc}", next_step="uninstall it with Helm"
         ) from exc
     return [item for item in documents if isinstance(item, dict) and item.get("kind") and item.get("apiVersion")]

@@ -81,10 +81,10 @@ async def record_managed(
         ApiError: the API server refused or did not answer.
     """
     found = await _read_state(api, namespace, resources)
-    wanted = tuple(sorted(set(resources)))
-    added = set(wanted) - {*(found.recorded or ())}
+    desired = tuple(sorted(set(resources)))
+    added = set(desired) - {*(found.recorded or ())}
     problem = _INCOMPLETE if not complete else await _find_uncovered(api, schedulers)
-    new = tuple(sorted(set(wanted) - added)) if problem else wanted
+    new = tuple(sorted(set(desired) - added)) if problem else desired
     changed = found.recorded is None or tuple(found.recorded) != new
     if changed and not check:
         data = encode_managed_resources(ManagedResources(new))

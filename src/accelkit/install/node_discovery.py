@@ -1,4 +1,4 @@
-"""Looks at the cards of nodes that are not shared yet, by a pod on each that runs `accelkit discover` once."""
+"""Discovery of the cards of nodes that are not shared yet, by a pod on each node that runs `accelkit discover` once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 _AT_ONCE: Final = 16
 _DELETE_SECONDS: Final = 60.0
 _LABELS: Final = {NAME_LABEL: "accelkit-discover", **PART_OF_LABELS}
-# Each lies below /host in the container. Node agents see the same, but for secrets of /etc: they run for long, and have
-# tokens.
+# Each folder is mounted below /host in the container. Node agents mount the same, except for secrets in /etc, because
+# they run permanently and have tokens.
 _MOVED: Final = ("/dev", "/etc", "/sys")
 _OWN: Final = ("/proc",)
-# As node agents have it: NVIDIA's container runtime, where it is in use, gives library and device nodes by these.
+# As for node agents: with these, NVIDIA's container runtime adds the library and the device nodes, if it is in use.
 _ENVIRONMENT: Final = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
@@ -34,13 +34,13 @@ _ENVIRONMENT: Final = [
 
 @dataclass(frozen=True)
 class DriverReach:
-    """How a pod gets at libraries and device nodes of its node's driver.
+    """Access of a pod to the libraries and device nodes of its node's driver.
 
     Attributes:
-        driver_root: folder on the nodes below which the drivers lie.
-        runtime_class: of the pod; empty for none.
-        cdi_devices: what the container runtime gives it, by CDI names.
-        privileged: whether it has all device nodes.
+        driver_root: folder on the nodes that contains the drivers.
+        runtime_class: RuntimeClass of the pod; empty for none.
+        cdi_devices: devices that the container runtime adds, by their CDI names.
+        privileged: whether the pod gets all device nodes.
     """
 
     driver_root: str = "/"
@@ -54,14 +54,14 @@ _PLAIN: Final = DriverReach()
 
 @dataclass(frozen=True)
 class DiscoveryPod:
-    """What the pods are made of.
+    """Template of the discovery pods.
 
     Attributes:
-        namespace: of the pods.
-        image: accelkit's.
+        namespace: the namespace of the pods.
+        image: accelkit's image.
         pull_secrets: names of Secrets in the namespace.
-        host_root: folder on the nodes below which their cards are described, as that of node agents.
-        reach: what node agents have to reach the drivers of their nodes.
+        host_root: folder on the nodes that contains the data about cards, as for node agents.
+        reach: the access of node agents to the drivers of their nodes.
     """
 
     namespace: str
@@ -73,13 +73,13 @@ class DiscoveryPod:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found, by node.
+    """Results by node.
 
     Attributes:
-        counts: how many cards it has.
-        missing: what its cards cannot be shared without.
-        doubtful: which of the vendors' libraries is not seen, or does not work; a driver may have them elsewhere.
-        problems: why nothing is known of it.
+        counts: the number of cards.
+        missing: requirements for sharing the cards that are not met.
+        doubtful: vendors' libraries that are missing or do not work; a driver may have them in another folder.
+        problems: the reason why the cards are unknown.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -100,42 +100,42 @@ class _Found(msgspec.Struct):
 
 
 async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, *, seconds: float) -> Findings:
-    """Look at the cards of nodes; the pods are deleted afterwards, whatever happens.
+    """Discover the cards of nodes; the pods are always deleted afterwards.
 
-    Nodes with cards are looked at again with the reach of node agents, where it is another one; others may lack the
-    handler of a RuntimeClass, or the folder of a driver.
+    Nodes with cards are examined again with the access of node agents, if that differs. Nodes without cards may lack
+    the handler of a RuntimeClass, or the folder of a driver.
 
     Args:
         api: an open client.
-        nodes: names of the nodes to look at.
-        pod: what the pods are made of.
-        seconds: how long each may take.
+        nodes: names of the nodes.
+        pod: the template of the pods.
+        seconds: the time limit for each pod.
 
     Raises:
         ApiError: the API server refused a pod.
-        ConfigurationError: it refuses pods with the reach of node agents, as with a RuntimeClass that there is not.
+        ConfigurationError: it refused pods with the access of node agents, for example for a missing RuntimeClass.
     """
     findings = Findings()
-    turn = asyncio.Semaphore(_AT_ONCE)
+    limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(node: str) -> None:
-        async with turn:
+    async def examine(node: str) -> None:
+        async with limit:
             try:
-                found = await _look_at(api, node, replace(pod, reach=_PLAIN), time.monotonic() + seconds)
+                found = await _run_discovery(api, node, replace(pod, reach=_PLAIN), time.monotonic() + seconds)
             except ServiceError as exc:
                 findings.problems[node] = str(exc)
                 return
             findings.counts[node] = len(found.cards)
             if found.cards and pod.reach != _PLAIN:
                 try:
-                    found = await _look_at(api, node, pod, time.monotonic() + seconds)
+                    found = await _run_discovery(api, node, pod, time.monotonic() + seconds)
                 except ApiError as exc:
                     if not exc.forbidden:
                         raise
                     raise ConfigurationError(
-                        f"pods that reach the driver as node agents do are refused: {exc}",
-                        next_step="name a RuntimeClass that there is (kubectl get runtimeclass) in "
-                        "device_plugin_runtime_class, or see what the namespace forbids",
+                        f"the API server refuses pods that reach the driver as node agents do: {exc}",
+                        next_step="name an existing RuntimeClass (kubectl get runtimeclass) in "
+                        "device_plugin_runtime_class, or check which pods the namespace allows",
                     ) from exc
                 except ServiceError as exc:
                     findings.doubtful[node] = [f"a pod that reaches the driver as node agents do: {exc}"]
@@ -154,20 +154,20 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             for node in nodes:
-                group.create_task(look(node))
+                group.create_task(examine(node))
     return findings
 
 
-async def _look_at(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float) -> _Found:
+async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float) -> _Found:
     name = f"accelkit-discover-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
     path = build_pod_path(pod.namespace, name)
-    # What a run that was killed has left.
+    # A run that was killed may have left its pod.
     await _delete(api, path)
     try:
         await api.post(build_collection_path("v1", "pods", pod.namespace), _build_pod(name, node, pod))
         progress = await wait_until_ended(api, path, deadline)
         if progress.has_no_image:
-            raise ServiceError(f"its pod cannot have its image: {progress.message}")
+            raise ServiceError(f"its pod cannot pull its image: {progress.message}")
         if not progress.ended:
             raise ServiceError(f"its pod did not end in time: {progress.message}")
         return await _read_found(api, path, progress.message)
@@ -179,27 +179,27 @@ async def _read_found(api: ApiClient, path: str, message: str) -> _Found:
     try:
         log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
     except ApiError as exc:
-        # A kubelet without room for it, as on a node full of pods, ends a pod before it has a container.
-        raise ServiceError(f"its pod said nothing: {message}; {exc}") from exc
+        # A kubelet without room, for example on a node full of pods, ends a pod before it has a container.
+        raise ServiceError(f"its pod has no log: {message}; {exc}") from exc
     try:
         return msgspec.json.decode(log, type=_Found)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        said = " ".join(log.decode(errors="replace").split())[-300:]
-        raise ServiceError(f"its pod gave no list of cards: {said or 'it printed nothing'}") from exc
+        output = " ".join(log.decode(errors="replace").split())[-300:]
+        raise ServiceError(f"its pod printed no list of cards: {output or 'its log is empty'}") from exc
 
 
 async def _delete(api: ApiClient, path: str) -> None:
     try:
         await delete_and_wait(api, path, time.monotonic() + _DELETE_SECONDS)
     except TimeoutError as exc:
-        raise ServiceError(f"{path.rpartition('/')[2]} is not gone after {_DELETE_SECONDS:.0f} s") from exc
+        raise ServiceError(f"pod {path.rpartition('/')[2]} still exists after {_DELETE_SECONDS:.0f} s") from exc
 
 
 def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
     root, reach = pod.host_root.rstrip("/"), pod.reach
     driver = "/usr" if reach.driver_root == "/" else reach.driver_root
     folders = {path: root + path for path in (*_MOVED, driver)} | {path: path for path in _OWN}
-    # A path may have what a name may not.
+    # A path may contain characters that a name may not.
     names = {path: "driver" if path == driver else path.strip("/") for path in folders}
     volumes = [
         {"name": names[path], "hostPath": {"path": place, "type": "Directory"}} for path, place in folders.items()
@@ -213,11 +213,11 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
             **({"runtimeClassName": reach.runtime_class} if reach.runtime_class else {}),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": 300,
-            # It reads files of its host, and nothing of the cluster.
+            # The pod reads files of its host, and uses no API of the cluster.
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pod.pull_secrets],
-            # Not as root: node agents are, and could look through its mounts by its process.
+            # Not as root, because node agents run as root and could read the pod's mounts through /proc.
             "securityContext": {
                 "runAsUser": 65532,
                 "runAsGroup": 65532,
@@ -229,7 +229,7 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
                     "name": "discover",
                     "image": pod.image,
                     "imagePullPolicy": "IfNotPresent",
-                    # What is logged lies in the same stream.
+                    # The log goes to the same stream as the output.
                     "args": ["--log-level", "error", "discover", "--host-root", "/host", "-o", "json"],
                     "env": _ENVIRONMENT,
                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},

@@ -1,4 +1,4 @@
-"""Reads, changes and awaits several nodes at once."""
+"""Reads, changes and waits for several nodes at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_ONCE: Final = 16
 
 
 async def list_nodes(api: ApiClient) -> dict[str, Node]:
-    """Return all nodes by their names.
+    """Return all nodes by name.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -29,20 +29,20 @@ async def list_nodes(api: ApiClient) -> dict[str, Node]:
 
 
 async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
-    """Return those of the named nodes that are there.
+    """Return those of the named nodes that exist.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    wanted = set(names)
-    return {name: node for name, node in (await list_nodes(api)).items() if name in wanted}
+    requested = set(names)
+    return {name: node for name, node in (await list_nodes(api)).items() if name in requested}
 
 
 async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    """Do something to nodes, to several at once; one that was deleted in the meantime needs nothing.
+    """Apply a change to nodes, several at once; nodes that were deleted in the meantime are skipped.
 
     Raises:
-        ApiError: what the first node failed with; the others were cancelled.
+        ApiError: the first error; the changes of other nodes were cancelled.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -63,17 +63,17 @@ async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[Non
 async def wait_until_no_problem(
     api: ApiClient, names: Collection[str], seconds: float, find_problem: Callable[[Node], str | None], sentence: str
 ) -> dict[str, Node]:
-    """Wait until nothing is wrong with any of the named nodes, and return those that are there.
+    """Wait until none of the named nodes has a problem, and return those that exist.
 
     Args:
         api: an open client.
-        names: of the nodes; one that is deleted is no problem.
+        names: names of the nodes; a deleted node has no problem.
         seconds: how long to wait.
-        find_problem: returns what is wrong with a node, None where nothing is.
-        sentence: what is said of the nodes at the end; {count}, {all} and {list} are filled in.
+        find_problem: returns the problem of a node; None if it has none.
+        sentence: the error message, with the placeholders {count}, {all} and {list}.
 
     Raises:
-        WaitError: something is wrong still.
+        WaitError: a node still has a problem.
         ApiError: the API server refused or did not answer.
     """
     deadline = time.monotonic() + seconds
@@ -88,6 +88,6 @@ async def wait_until_no_problem(
                 seconds,
                 f"{len(problems)} of {len(names)} nodes: {list_some(problems)}",
                 sentence.format(count=len(problems), all=len(names), list=listing),
-                next_step="look at the node agent's pods there and at the node's Ready condition",
+                next_step="check the node agent's pods on these nodes and the nodes' Ready conditions",
             )
         await asyncio.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Which nodes have cards to offer, and what a shared one offers to pods."""
+"""Nodes that have cards to offer, and the resources that a shared node offers to pods."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from accelkit.vendors.profiles import is_plugin_resource, list_presence_labels
 
 
 def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> str | None:
-    """Return why a shared node offers no cards yet; None where it does.
+    """Return why a shared node offers no cards yet; None if it offers them.
 
     Raises:
-        ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
+        ServiceError: its agent reports that it cannot apply `unit_bytes`, which waiting does not change.
     """
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
@@ -29,7 +29,7 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
     except InventoryError as exc:
         return str(exc)
     if unit_bytes not in (None, inventory.told_unit_bytes):
-        return f"its agent still goes by the unit {format_unit(inventory.told_unit_bytes)}"
+        return f"its agent still uses the unit {format_unit(inventory.told_unit_bytes)}"
     if inventory.problem and unit_bytes is not None:
         raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
     if not inventory.cards:
@@ -38,7 +38,7 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
 
 
 def find_library_problems(node: Node) -> tuple[str, ...]:
-    """Return what a node's agent says is wrong with the vendors' libraries there, as sentences."""
+    """Return the problems that a node's agent reports about the vendors' libraries, as sentences."""
     try:
         return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").library_problems
     except InventoryError:
@@ -46,11 +46,11 @@ def find_library_problems(node: Node) -> tuple[str, ...]:
 
 
 def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
-    """Return what other device plugins offer of a node's cards, as `nvidia.com/gpu: 8`, sorted.
+    """Return the resources of a node's cards that other device plugins offer, as `nvidia.com/gpu: 8`, sorted.
 
     Args:
         node: a node.
-        counted: resources that do not matter, since what pods hold by them is counted.
+        counted: resources to ignore, because the extender counts the pods that request them.
     """
     allocatable = node.status.allocatable or {}
     offered = sorted(name for name, amount in allocatable.items() if amount != "0" and name not in counted)
@@ -58,13 +58,13 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
 
 
 def wants_sharing(node: Node) -> bool:
-    """Tell whether a node's cards are shared unless somebody names other nodes."""
+    """Return whether a node's cards are shared if no nodes are named."""
     label = read_share_label(node)
     return label != "false" and (label is not None or has_cards(node))
 
 
 def has_cards(node: Node) -> bool:
-    """Tell whether a label or an inventory says that a node has cards."""
+    """Return whether a label or an inventory declares cards on a node."""
     labels = node.metadata.labels or {}
     if any(labels.get(label) == "true" for label in list_presence_labels()):
         return True
@@ -82,7 +82,7 @@ def _find_absent(node: Node, inventory: Inventory, dialect: Dialect) -> str | No
     if held_back := [name for name in resources if name in withheld]:
         return (
             f"its agent withholds {' and '.join(held_back)}, because the ConfigMap {MANAGED_RESOURCES_NAME} does not "
-            "say that every kube-scheduler calls the extender for it"
+            "list them: not every kube-scheduler calls the extender for them"
         )
     if dialect.resources.memory in absent and all(card.memory_bytes is None for card in inventory.cards):
         return _describe_unknown_memory(inventory)
@@ -92,8 +92,8 @@ def _find_absent(node: Node, inventory: Inventory, dialect: Dialect) -> str | No
 def _describe_unknown_memory(inventory: Inventory) -> str:
     first, *more = inventory.cards
     others = f" and {len(more)} more" if more else ""
-    why = "; ".join(inventory.library_problems) or "neither its driver nor the table of models tells it"
+    cause = "; ".join(inventory.library_problems) or "neither its driver nor the table of models gives it"
     return (
-        f"card {first.id} ({first.model}){others} of unknown memory: {why}; mend that, or list the cards in "
+        f"card {first.id} ({first.model}){others} of unknown memory: {cause}; repair that, or list the cards in "
         "/etc/accelkit/cards.yaml there"
     )

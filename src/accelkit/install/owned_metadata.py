@@ -1,4 +1,4 @@
-"""The parts of a Node that accelkit owns: labels, annotations, and the resources of its device plugin."""
+"""Data on a Node that accelkit owns: labels, annotations, and the resources of its device plugin."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _ANNOTATIONS: Final = (
 
 
 def read_share_label(node: Node) -> str | None:
-    """Return the value of the node's share label, None where it has none."""
+    """Return the value of the node's share label; None if it has none."""
     return (node.metadata.labels or {}).get(SHARE_LABEL)
 
 
 class OwnedMetadata:
-    """What accelkit owns on nodes that advertise a dialect's resources.
+    """The data that accelkit owns on nodes that advertise a dialect's resources.
 
     Args:
-        dialect: the one that the node agents serve.
-        keep: names of nodes that stay shared; of what they have, only what a former dialect left is found.
+        dialect: the dialect that the node agents serve.
+        keep: names of nodes that stay shared; of these, only data of a former dialect is found.
     """
 
     def __init__(self, dialect: Dialect, keep: Collection[str] = ()) -> None:
@@ -60,11 +60,11 @@ class OwnedMetadata:
         self._native = (native.memory, native.cards)
 
     def find_missing(self, node: Node, former: Collection[str] = ()) -> dict[str, dict[str, str]]:
-        """Return the metadata that a shared node lacks; empty where it lacks none.
+        """Return the metadata that a shared node lacks; empty if it lacks none.
 
         Args:
-            node: as it is.
-            former: resources that agents advertise on other nodes, with which one may start here before it is replaced.
+            node: the current node.
+            former: resources that agents advertise on other nodes. A former agent may start here before its update.
         """
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
@@ -81,10 +81,10 @@ class OwnedMetadata:
         return missing
 
     def find(self, node: Node) -> dict[str, dict[str, str]]:
-        """Return all that accelkit owns on a node, by table, for people to compare."""
+        """Return all data that accelkit owns on a node, by table, for a diff."""
         owned = {
             "labels": self._find_labels(node),
-            # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
+            # The size represents the value, because up to 64 KiB of JSON on one line are unreadable in a diff.
             "annotations": {
                 key: f"{len(node.find_annotation(key) or '')} bytes" for key in self._find_annotations(node)
             },
@@ -93,9 +93,9 @@ class OwnedMetadata:
         return {kind: values for kind, values in owned.items() if values}
 
     def build_removal(self, node: Node) -> dict[str, dict[str, str | None]]:
-        """Return the merge patch of metadata that removes our labels and annotations.
+        """Return the merge patch of metadata that removes accelkit's labels and annotations.
 
-        The names of the resources that it advertised stay until the node has none of them.
+        The names of the advertised resources stay until the node has none of these resources.
         """
         annotations = self._find_annotations(node)
         if ADVERTISED_ANNOTATION in annotations and any(self.find_resources(node, table) for table in TABLES):
@@ -103,7 +103,7 @@ class OwnedMetadata:
         return {"labels": dict.fromkeys(self._find_labels(node)), "annotations": annotations}
 
     def find_resources(self, node: Node, table: str) -> dict[str, str]:
-        """Return our resources in the node's capacity or allocatable."""
+        """Return accelkit's resources in the node's capacity or allocatable."""
         quantities: Mapping[str, str] = getattr(node.status, table) or {}
         names = {*self._native, *read_advertised(node)}
         if node.metadata.name in self._keep:
@@ -111,7 +111,7 @@ class OwnedMetadata:
         return {name: quantities[name] for name in sorted(names) if name in quantities}
 
     def _find_annotations(self, node: Node) -> dict[str, str | None]:
-        """Return what becomes of our annotations, None where they go."""
+        """Return the new values of accelkit's annotations; None for those to remove."""
         kept = node.metadata.name in self._keep
         present: dict[str, str | None] = {}
         if not kept:
@@ -130,6 +130,6 @@ class OwnedMetadata:
         if node.metadata.name in self._keep:
             return {former: present[former]} if former in present and former != self._label else {}
         owned = {former: present[former]} if former in present else {}
-        # Another value is what somebody else said.
+        # Another value was set by a user or another controller.
         shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
         return find_removable_labels(node) | shared | owned

@@ -1,7 +1,7 @@
-"""Deletes objects of the cluster that an installation made and wants no longer, found by their labels.
+"""Deletion of objects that an earlier installation created and that are not needed any more, by their labels.
 
-What a run of the playbooks applies has our labels. So what an earlier run made is found without its variables. Labels
-in namespaces of others are not believed: who may edit one could stop every run by an object that never goes.
+All objects that the playbooks apply have accelkit's labels, so objects of earlier runs are found without their
+variables. Labels in namespaces of users do not count, because a user could block each run by an undeletable object.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _POLL_SECONDS: Final = 1.0
-# A workload is gone when its pods are.
+# With this policy a workload is deleted after its pods.
 _FOREGROUND: Final = {"propagationPolicy": "Foreground"}
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind that the playbooks apply.
+    """A kind of object that the playbooks apply.
 
     Attributes:
-        name: as `Deployment`.
-        plural: as in paths.
-        versions: the API's versions that have it, the newest first.
+        name: for example `Deployment`.
+        plural: the name in paths.
+        versions: the versions of the API that serve it, the newest first.
     """
 
     name: str
@@ -49,7 +49,7 @@ _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
 _MONITORING: Final = ("monitoring.coreos.com/v1",)
 _LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
 _NAMESPACE: Final = Kind("Namespace", "namespaces", ("v1",))
-# In the order of deletion: nothing loses what it needs while it runs, and a right goes before what bounds it.
+# In the order of deletion: objects that running workloads need, and the policies that limit rights, are deleted later.
 _STEPS: Final = (
     (
         Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
@@ -88,12 +88,12 @@ _STEPS: Final = (
     ),
 )
 KINDS: Final = tuple(kind for step in _STEPS for kind in step)
-# Its objects are users' too.
+# Definitions are never deleted, because users have objects of these kinds.
 _DEFINITION: Final = Kind("CustomResourceDefinition", "customresourcedefinitions", ("apiextensions.k8s.io/v1",))
 
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
-    """Names one object; the version of its API does not matter."""
+    """The key of an object, without the version of its API."""
 
     kind: str
     namespace: str
@@ -119,19 +119,19 @@ class _Found:
 
 
 def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
-    """Return the keys of objects, given as they are applied."""
+    """Return the keys of objects in the form in which they are applied."""
     given = msgspec.convert(definitions, list[_Definition])
     return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What a pruning found.
+    """The result of a pruning.
 
     Attributes:
-        deleted: what was (in check mode: would be) deleted, sorted.
-        namespaces: in which it looked, sorted.
-        components: of what was (would be) deleted, and of resource definitions, which are never deleted; sorted.
+        deleted: the objects that were (in check mode: would be) deleted, sorted.
+        namespaces: the namespaces that were searched, sorted.
+        components: the components of these objects, and of resource definitions, which are never deleted; sorted.
     """
 
     deleted: list[ObjectKey]
@@ -148,39 +148,39 @@ async def prune(
     namespaces: Collection[str] = (),
     check: bool = False,
 ) -> Pruned:
-    """Delete the objects of a component that are not to be kept, and wait until they are gone.
+    """Delete the objects of a component except those to keep, and wait until they do not exist any more.
 
-    A Lease by which the replicas of a deleted Deployment chose their leader goes with it.
+    The Lease by which the replicas of a deleted Deployment elected their leader is deleted with it.
 
     Args:
         api: an open client.
         component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
-        keep: what is still wanted.
-        timeout_seconds: how long to wait until they are gone.
-        namespaces: where to look beside those that `find_namespaces` finds, and those of what is kept.
+        keep: the objects to keep.
+        timeout_seconds: how long to wait for the deletion.
+        namespaces: the namespaces to search besides those of `find_namespaces` and of the objects to keep.
         check: delete nothing.
 
     Raises:
         ApiError: the API server refused or did not answer.
-        ServiceError: an object is still there after the timeout.
+        ServiceError: an object still exists after the timeout.
     """
-    places = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})
-    found = await _find(api, component, keep, places)
+    searched = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})
+    found = await _find(api, component, keep, searched)
     defined = await _list(api, _DEFINITION, build_selector(component))
     if not check:
         deadline = time.monotonic() + timeout_seconds
         for step in _STEPS:
-            due = {key: each for key, each in found.items() if key.kind in {kind.name for kind in step}}
+            batch = {key: each for key, each in found.items() if key.kind in {kind.name for kind in step}}
             with raise_first(Exception):
                 async with asyncio.TaskGroup() as group:
-                    for key, each in due.items():
+                    for key, each in batch.items():
                         group.create_task(_delete(api, key, each.path, deadline))
     components = {each.component for each in (*found.values(), *defined.values())} - {""}
-    return Pruned(sorted(found), sorted(places), sorted(components))
+    return Pruned(sorted(found), sorted(searched), sorted(components))
 
 
 async def _find(
-    api: ApiClient, component: str, keep: Collection[ObjectKey], places: Collection[str]
+    api: ApiClient, component: str, keep: Collection[ObjectKey], namespaces: Collection[str]
 ) -> Mapping[ObjectKey, _Found]:
     """Return the objects to delete."""
     selector = build_selector(component)
@@ -191,7 +191,7 @@ async def _find(
         key: each
         for listed in lists
         for key, each in listed.result().items()
-        if key not in keep and _is_believed(key, places)
+        if key not in keep and _is_trusted(key, namespaces)
     }
     leases = [ObjectKey(_LEASE.name, key.namespace, key.name) for key in found if key.kind == "Deployment"]
     for key in leases:
@@ -201,9 +201,9 @@ async def _find(
     return found
 
 
-def _is_believed(key: ObjectKey, places: Collection[str]) -> bool:
-    """Return whether our labels on an object are ours; users of a namespace may not write quotas, which bound them."""
-    return key.kind == _QUOTA or (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *places}
+def _is_trusted(key: ObjectKey, namespaces: Collection[str]) -> bool:
+    """Return whether accelkit set the labels of an object. Users cannot write quotas, so those always count."""
+    return key.kind == _QUOTA or (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *namespaces}
 
 
 async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey, _Found]:
@@ -232,7 +232,7 @@ async def _delete(api: ApiClient, key: ObjectKey, path: str, deadline: float) ->
     while await get_if_present(api, path) is not None:
         if time.monotonic() > deadline:
             raise ServiceError(
-                f"{key} is not gone in time",
-                next_step="see what its finalizers or pods wait for, then run the playbook again",
+                f"{key} was not deleted in time",
+                next_step="check its finalizers and pods, then run the playbook again",
             )
         await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Waits until the pods of a Deployment or DaemonSet run as its template says."""
+"""Wait until all pods of a Deployment or DaemonSet run with its current template."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class _Spec(msgspec.Struct):
 
 class _Status(msgspec.Struct, rename="camel"):
     observed_generation: int = 0
-    # Of a DaemonSet.
+    # Fields of a DaemonSet.
     desired_number_scheduled: int = 0
     updated_number_scheduled: int = 0
     number_available: int = 0
-    # Of a Deployment.
+    # Fields of a Deployment.
     replicas: int = 0
     updated_replicas: int = 0
     available_replicas: int = 0
@@ -68,14 +68,15 @@ class _Pod(msgspec.Struct):
 
     @property
     def ready(self) -> bool:
-        """Whether it is."""
+        """Whether the pod has the condition Ready."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """How many pods a workload wants, and how many run as its template says; `observed` is false for a former state.
+    """The number of desired pods, and of those that run with the current template.
 
-    `holder` is the identity in the Lease, empty if none was requested.
+    `observed` is false if the status is older than the template. `holder` is the identity in the Lease, empty if none
+    was requested.
     """
 
     wanted: int
@@ -85,25 +86,25 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is to be waited for."""
+        """Whether the rollout is complete."""
         return self.observed and self.done == self.wanted
 
 
 async def wait_for_rollout(
     api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float, lease: str = ""
 ) -> Rollout:
-    """Wait until a workload is rolled out; its pods have its name in the label app.kubernetes.io/name.
+    """Wait until a workload is rolled out. Its pods are found by its name in the label app.kubernetes.io/name.
 
     Args:
         api: an open client.
         kind: DaemonSet or Deployment.
-        namespace: of it and its pods.
-        name: of it.
+        namespace: the namespace of the workload.
+        name: the name of the workload.
         seconds: how long to wait.
         lease: the name of the Lease that a pod of the workload must hold; empty for none.
 
     Raises:
-        WaitError: it is not rolled out in time, or none of its pods holds the Lease.
+        WaitError: the workload is not rolled out in time, or none of its pods holds the Lease.
         ApiError: the API server refused or did not answer.
     """
     deadline = time.monotonic() + seconds
@@ -119,10 +120,10 @@ async def wait_for_rollout(
             of = f"{kind} {namespace}/{name}"
             if complete:
                 held = f"Lease {namespace}/{lease}"
-                sentence, step = f"no pod of {of} holds {held}", "look at the logs of its pods"
+                sentence, step = f"no pod of {of} holds {held}", "check the logs of its pods"
                 raise WaitError(seconds, f"a pod of {of} to hold {held}", sentence, next_step=step)
             waiting = f"{of} to exist" if found is None else await _describe(api, found, of, namespace, name)
-            raise WaitError(seconds, waiting, f"{of} is not rolled out", next_step="look at its pods and their events")
+            raise WaitError(seconds, waiting, f"{of} is not rolled out", next_step="check its pods and their events")
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -132,13 +133,13 @@ def _judge(kind: str, found: _Workload) -> Rollout:
     if kind == "DaemonSet":
         done = min(status.updated_number_scheduled, status.number_available)
         return Rollout(status.desired_number_scheduled, done, observed)
-    # Pods of the former template still run where there are more than are wanted.
+    # If there are too many replicas, pods of the former template still run.
     done = 0 if status.replicas > found.spec.replicas else min(status.updated_replicas, status.available_replicas)
     return Rollout(found.spec.replicas, done, observed)
 
 
 async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) -> str:
-    """Return the identity in a Lease if it is that of a pod of the workload; else the empty text."""
+    """Return the identity in a Lease if it names a pod of the workload, else an empty string."""
     holder = await read_holder(api, LeaseName(namespace, lease))
     if holder is None:
         return ""

@@ -1,7 +1,7 @@
-"""Holds the Lease by which one run at a time changes a cluster, for as long as the run's process lives.
+"""Lease that lets only one run at a time change a cluster, held while the run's process lives.
 
-Ansible has nothing that goes on beside its tasks, so a process of its own renews the Lease. It ends with the run,
-however that ends, and deletes the Lease; where the whole machine ends, the Lease expires.
+Ansible cannot run code in parallel to its tasks, so a separate process renews the Lease. It deletes the Lease when the
+run ends. If the whole machine fails, the Lease expires.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from accelkit.kube.lease import Elector, build_run_elector, delete_run_lease
 from accelkit.kube.options import ConnectionOptions
 
 _RENEW_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 2.0
 
 
 class RunLease(msgspec.Struct, frozen=True):
-    """Who changes the cluster now.
+    """The run that changes the cluster now.
 
     Attributes:
-        held: whether it is the run that asks.
-        holder: the identity of the run that holds the Lease; empty where none does.
-        since: when it began, in RFC 3339.
-        error: why the Lease can be neither read nor acquired; empty where it can.
+        held: whether the requesting run holds the Lease.
+        holder: the identity of the run that holds the Lease; empty if none does.
+        since: the start of that run, in RFC 3339.
+        error: why the Lease can be neither read nor acquired; empty if it can.
     """
 
     held: bool = False
@@ -41,7 +41,7 @@ class RunLease(msgspec.Struct, frozen=True):
 
 
 async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
-    """Return who holds the Lease, without asking for it.
+    """Return the holder of the Lease, without an attempt to acquire it.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -51,25 +51,25 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
     return _describe(elector, identity)
 
 
-async def hold_run_lease(api: ApiClient, identity: str, process: int, tell: Callable[[RunLease], None]) -> None:
-    """Acquire the Lease, tell about it once, and hold it until the process ends.
+async def hold_run_lease(api: ApiClient, identity: str, process: int, report: Callable[[RunLease], None]) -> None:
+    """Acquire the Lease, report the result once, and hold it until the process ends.
 
-    A Lease that another run renews is left alone. One whose run has died is acquired when it was not renewed for
+    A Lease that another run renews is left unchanged. The Lease of a dead run is acquired after it was not renewed for
     RUN_LEASE_SECONDS.
 
     Args:
         api: an open client.
-        identity: names the run, its user and host.
-        process: the run's; of this machine.
-        tell: called with the outcome.
+        identity: the run, its user and host.
+        process: the ID of the run's process on this machine.
+        report: receives the result.
     """
     elector = build_run_elector(api, identity)
     ended = asyncio.Event()
-    # Unlike its number, it never stands for another process.
+    # Unlike a process ID, the descriptor never refers to another process.
     descriptor = os.pidfd_open(process)
     asyncio.get_running_loop().add_reader(descriptor, ended.set)
     try:
-        if await _acquire(elector, tell, identity):
+        if await _acquire(elector, report, identity):
             await _renew(elector, ended)
         await delete_run_lease(api, elector)
     finally:
@@ -77,24 +77,24 @@ async def hold_run_lease(api: ApiClient, identity: str, process: int, tell: Call
         os.close(descriptor)
 
 
-async def _acquire(elector: Elector, tell: Callable[[RunLease], None], identity: str) -> bool:
+async def _acquire(elector: Elector, report: Callable[[RunLease], None], identity: str) -> bool:
     renewed_at = None
     while True:
         try:
             await elector.observe()
         except ApiError as exc:
-            tell(RunLease(error=str(exc)))
+            report(RunLease(error=str(exc)))
             return False
-        # Held for this run already, or by one that lives.
+        # This run holds it already, or another run renews it.
         if elector.holder == identity or (elector.holder and renewed_at not in {None, elector.renewed_at}):
-            tell(_describe(elector, identity))
+            report(_describe(elector, identity))
             return False
         renewed_at = elector.renewed_at
         await elector.try_acquire_or_renew()
         if elector.leads():
-            tell(_describe(elector, identity))
+            report(_describe(elector, identity))
             return True
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _renew(elector: Elector, ended: asyncio.Event) -> None:
@@ -112,21 +112,21 @@ def _describe(elector: Elector, identity: str) -> RunLease:
 
 
 def main() -> None:
-    """Hold the Lease for the identity and the process of the arguments; connection options are read as JSON."""
+    """Hold the Lease for the identity and process in the arguments; read connection options as JSON from stdin."""
     identity, process = sys.argv[1:]
     given: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.read())
 
-    def tell(found: RunLease) -> None:
+    def report(found: RunLease) -> None:
         os.write(1, msgspec.json.encode(found) + b"\n")
 
     async def hold() -> None:
         async with ApiClient(load_connection(ConnectionOptions.collect(given))) as api:
-            await hold_run_lease(api, identity, int(process), tell)
+            await hold_run_lease(api, identity, int(process), report)
 
     try:
         asyncio.run(hold())
     except AccelkitError as exc:
-        tell(RunLease(error=str(exc)))
+        report(RunLease(error=str(exc)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Shares the cards of nodes, by a label, and removes everything that accelkit owns on them again.
+"""Sharing of the cards of nodes by a label, and removal of all data that accelkit owns on them.
 
-A kubelet only sets the resources of a vanished device plugin to 0, some minutes after it is gone, and never deletes the
-keys. So `unshare` waits for these zeros, deletes the keys in the node's status and watches that they stay away.
+Minutes after a device plugin stops, a kubelet sets its resources to 0, and it never deletes the keys. So `unshare`
+waits for these zeros, deletes the keys from the node's status and checks that they do not return.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NATIVE: Final = load_own_dialect("native")
 
 @dataclass(frozen=True)
 class Sharing:
-    """What was done. `before` and `after` hold, per node that changes, all that accelkit owns on it.
+    """The result. `before` and `after` hold, for each changed node, all data that accelkit owns on it.
 
     Attributes:
         changed: whether anything was (in check mode: would be) written.
-        before: per node: labels, annotations, capacity, allocatable.
-        after: the same afterwards.
-        nodes: the nodes that were chosen, sorted.
-        library_problems: per node, what is wrong with the vendors' libraries there, where its offer was waited for.
+        before: by node: labels, annotations, capacity, allocatable.
+        after: the same after the change.
+        nodes: the selected nodes, sorted.
+        library_problems: by node, problems of the vendors' libraries, if the offer of the node was awaited.
     """
 
     changed: bool
@@ -62,28 +62,28 @@ async def share(
     coexisting: Collection[str] = (),
     leave_out: Collection[str] = (),
 ) -> Sharing:
-    """Set `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
+    """Set `accelkit.io/share=true` on the named nodes, else on all nodes with cards whose label is not `false`.
 
     Args:
         api: an open client.
-        nodes: names; empty for all nodes with cards.
+        nodes: names of nodes; empty for all nodes with cards.
         check: write nothing.
-        exclusive: take this label off all nodes that are not named, where nodes are.
-        wait_seconds: where positive, wait that long for every node to offer its memory and cards.
-        unit_bytes: the cluster's unit, where agents that were told another are waited for too.
-        dialect: whose resources the node agents serve.
+        exclusive: remove this label from all nodes that are not named, if nodes are named.
+        wait_seconds: if positive, how long to wait for every node to offer its memory and cards.
+        unit_bytes: the cluster's unit; if it is given, wait also for agents that use another unit.
+        dialect: the dialect whose resources the node agents serve.
         counted: resources of other device plugins whose pods the extender counts.
-        coexisting: names of nodes on which another device plugin may give the cards all the same.
+        coexisting: names of nodes on which another device plugin may allocate the cards too.
         leave_out: names of nodes that are left to their owners.
 
     Raises:
-        ConfigurationError: a named node does not exist, or another device plugin gives its cards.
-        ServiceError: a node does not offer anything in time, or its agent cannot take the unit over.
+        ConfigurationError: a named node does not exist, or another device plugin allocates its cards.
+        ServiceError: a node offers nothing in time, or its agent cannot apply the unit.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
-    wanted = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
-    chosen = [node for node in wanted if node.metadata.name not in leave_out]
+    selected = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
+    chosen = [node for node in selected if node.metadata.name not in leave_out]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
     others = set(counted) - {*owned.resources}
@@ -115,20 +115,20 @@ async def share(
 async def list_unexamined(
     api: ApiClient, nodes: Collection[str] = (), leave_out: Collection[str] = ()
 ) -> dict[str, bool]:
-    """Return the nodes that may be shared, and that no agent looks at yet: of the named ones, else of all.
+    """Return the nodes that may be shared and that no agent has examined yet, of the named nodes or of all.
 
-    Nodes that are labelled not to be shared are left out unless they are named, and nodes of others in any case.
+    Nodes whose label forbids sharing are excluded unless they are named. Nodes in `leave_out` are always excluded.
 
     Returns:
-        By name, sorted, whether somebody has labelled the node to be shared.
+        By name, sorted, whether the node is labelled to be shared.
 
     Raises:
         ConfigurationError: a named node does not exist.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
-    wanted = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
-    chosen = [node for node in wanted if node.metadata.name not in leave_out]
+    selected = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
+    chosen = [node for node in selected if node.metadata.name not in leave_out]
     labels = {node.metadata.name: read_share_label(node) for node in chosen if not _is_known(node)}
     return {name: label == SHARED for name, label in labels.items() if nodes or label in (None, SHARED)}
 
@@ -143,22 +143,22 @@ async def unshare(
     check: bool = False,
     dialect: Dialect = NATIVE,
 ) -> Sharing:
-    """Remove our labels, annotations and resources from nodes: the named ones, else all that have any of these.
+    """Remove accelkit's labels, annotations and resources from the named nodes, else from all nodes that have any.
 
-    A share label with another value than ours is what somebody else said, and stays.
+    A share label with another value than accelkit's was set by a user, and stays.
 
     Args:
         api: an open client.
-        nodes: names; empty for all nodes that have something of ours.
-        keep: names of nodes that stay shared; they lose only what a former dialect left.
-        grace_seconds: how long to wait for the kubelets to have given up the resources.
-        confirm_seconds: how long to watch that the deleted keys stay away.
+        nodes: names of nodes; empty for all nodes with data of accelkit.
+        keep: names of nodes that stay shared; they lose only data of a former dialect.
+        grace_seconds: how long to wait until the kubelets have set the resources to 0.
+        confirm_seconds: how long to check that the deleted keys do not return.
         check: write nothing.
-        dialect: whose resources the node agents served.
+        dialect: the dialect whose resources the node agents served.
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ServiceError: a kubelet still offers our resources after the grace, or they came back.
+        ServiceError: a kubelet still offers accelkit's resources after the grace period, or they returned.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
@@ -171,21 +171,21 @@ async def unshare(
     if check or not to_clear:
         return result
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
-    still = "{count} of {all} nodes still offer our resources: {list}"
+    still = "{count} of {all} nodes still offer accelkit's resources: {list}"
     await wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
-    # An agent on its way out may have published its inventory once more.
+    # An agent that is stopping may have published its inventory once more.
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await for_each_node(to_clear, lambda name: _delete_keys(api, name, owned))
-    # Names of resources are kept until these are gone.
+    # The names of resources are removed after the resources.
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await _confirm_removal(api, to_clear, confirm_seconds, owned)
     return result
 
 
 async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> Sharing:
-    """Have the node agents leave all nodes, and wait until no kubelet offers our resources to new pods.
+    """Unlabel all shared nodes, so that their agents stop, and wait until no kubelet offers resources to new pods.
 
-    Whoever then stops counting leaves no node to pods that nobody counts. The rest of what is ours goes by `unshare`.
+    The extender can then stop without pods that no component counts. `unshare` removes the rest.
 
     Args:
         api: an open client.
@@ -193,7 +193,7 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
         check: write nothing.
 
     Raises:
-        ServiceError: a kubelet still offers our resources after the grace; the labels are gone all the same.
+        ServiceError: a kubelet still offers accelkit's resources after the grace period; the labels are removed anyway.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
@@ -208,38 +208,38 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
         def find_problem(node: Node) -> str | None:
             return _find_resources_left(node, owned, ["allocatable"])
 
-        still = "{count} of {all} nodes still offer our resources to pods: {list}"
+        still = "{count} of {all} nodes still offer accelkit's resources to pods: {list}"
         await wait_until_no_problem(api, listed, grace_seconds, find_problem, still)
     return Sharing(bool(shared), before, after, tuple(sorted(shared)))
 
 
 def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
-    wanted = sorted(set(names))
-    if unknown := [name for name in wanted if name not in listed]:
+    requested = sorted(set(names))
+    if unknown := [name for name in requested if name not in listed]:
         raise ConfigurationError(
             f"there is no node {', '.join(unknown)}",
             next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}",
         )
-    return [listed[name] for name in wanted]
+    return [listed[name] for name in requested]
 
 
 def _is_known(node: Node) -> bool:
-    """Tell whether an agent has looked at a node that is shared."""
+    """Return whether a node is shared and its agent has published an inventory."""
     return read_share_label(node) == SHARED and node.find_annotation(INVENTORY_ANNOTATION) is not None
 
 
 def _refuse_other_plugins(nodes: Sequence[Node], counted: Collection[str]) -> None:
-    # What our agents serve is another plugin's until the node says that it is ours.
+    # A resource that accelkit's agents serve belongs to another plugin until the node advertises it.
     ignored = {node.metadata.name: {*counted, *read_advertised(node)} for node in nodes}
     found = {node.metadata.name: find_other_offers(node, ignored[node.metadata.name]) for node in nodes}
     offers = {name: listed for name, listed in found.items() if listed}
     if offers:
         listing = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(offers.items()))
         raise ConfigurationError(
-            f"another device plugin gives the same cards ({listing}), so two would give one card away",
-            next_step="take these nodes out of its DaemonSet (by its node selector, or the label that its operator "
-            "reads) and wait until their kubelets have set the resource to 0, five minutes later; leave them out by "
-            "accelkit.io/share=false; or name them in node_labels_coexisting, where nobody asks for both",
+            f"another device plugin gives the same cards ({listing}), so one card could be allocated twice",
+            next_step="exclude these nodes from its DaemonSet (by its node selector, or by the label that its operator "
+            "reads) and wait until their kubelets have set the resource to 0, after about five minutes; or exclude "
+            "them by accelkit.io/share=false; or, if no pod requests both, name them in node_labels_coexisting",
         )
 
 
@@ -272,7 +272,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
         for table in TABLES:
             for resource, value in owned.find_resources(node, table).items():
                 path = f"/status/{table}/{resource.replace('/', '~1')}"
-                # A kubelet that has begun to offer the resource again must not lose it.
+                # If a kubelet offers the resource again, the test fails and the key stays.
                 operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
         if not operations:
             return
@@ -282,7 +282,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
             if not (exc.conflict or exc.status == HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise
     raise ServiceError(
-        f"the status of node {name} changes faster than our resources can be deleted from it", next_step="try again"
+        f"cannot delete resources from the status of node {name}: it changes too often", next_step="try again"
     )
 
 
@@ -292,7 +292,7 @@ async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: floa
         back = sorted(name for name, node in (await list_named(api, names)).items() if owned.find(node))
         if back:
             raise ServiceError(
-                f"labels, annotations or resources of ours came back on {', '.join(back)}",
+                f"labels, annotations or resources of accelkit returned on {', '.join(back)}",
                 next_step="check that no node agent is left (DaemonSet, static pods), then try again",
             )
         if time.monotonic() >= deadline:

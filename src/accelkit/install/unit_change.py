@@ -1,4 +1,4 @@
-"""What a change of the memory unit means for a cluster, found out before anything is written."""
+"""Effects of a change of the memory unit on a cluster, determined before anything is written."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from accelkit.node.device_plugin.device_list import check_list
 
 @dataclass(frozen=True)
 class UnitChange:
-    """What the change to a unit means.
+    """The effects of a change to a unit.
 
     Attributes:
-        before: the units that node agents were told until now, in bytes, sorted; empty where no node is shared.
-        refusals: by node, why its kubelet would not take the list of devices.
-        finer: nodes that take the unit over at once, sorted.
-        waiting: nodes that take it over when their sharing pods are gone, sorted.
-        workloads: whose requests change their meaning; empty where the unit stays.
+        before: the units that node agents have used until now, in bytes, sorted; empty if no node is shared.
+        refusals: by node, why its kubelet would refuse the list of devices.
+        finer: nodes that apply the unit at once, sorted.
+        waiting: nodes that apply the unit when their sharing pods have ended, sorted.
+        workloads: the workloads whose requests change their meaning; empty if the unit stays.
     """
 
     before: Sequence[int]
@@ -39,39 +39,39 @@ class UnitChange:
 async def plan_unit_change(
     api: ApiClient, unit_bytes: int, resources: Sequence[str], *, former_unit_bytes: int | None = None
 ) -> UnitChange:
-    """Find out what a change to `unit_bytes` means, from the inventories of nodes that publish one.
+    """Return the effects of a change to `unit_bytes`, from the inventories of nodes.
 
     Args:
         api: an open client.
-        unit_bytes: the unit that is wanted.
+        unit_bytes: the new unit.
         resources: the extended resources of memory.
-        former_unit_bytes: the unit of another system that is taken over, which counts as long as no node publishes an
-            inventory; None where there is none.
+        former_unit_bytes: the unit of an adopted system, which counts as long as no node publishes an inventory; None
+            if there is none.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
-    told = {inventory.told_unit_bytes for inventory in inventories.values()}
-    if not told and former_unit_bytes is not None:
-        told = {former_unit_bytes}
+    current = {inventory.told_unit_bytes for inventory in inventories.values()}
+    if not current and former_unit_bytes is not None:
+        current = {former_unit_bytes}
     refusals = {
         name: text
         for name, each in sorted(inventories.items())
         if (text := _find_refusal(each, unit_bytes)) is not None
     }
     return UnitChange(
-        before=sorted(told),
+        before=sorted(current),
         refusals=refusals,
         finer=sorted(name for name, each in inventories.items() if unit_bytes < each.unit_bytes),
         waiting=sorted(name for name, each in inventories.items() if unit_bytes > each.unit_bytes),
-        workloads=await list_workloads_requesting(api, resources) if told - {unit_bytes} else (),
+        workloads=await list_workloads_requesting(api, resources) if current - {unit_bytes} else (),
     )
 
 
 def describe_request(workload: Workload, before: Sequence[int], unit_bytes: int) -> str:
-    """Say what a workload asks for, before and afterwards: `Deployment d/web: c asks for 8, 8 GiB until now, then…`."""
+    """Return a sentence about the request of a workload: `Deployment d/web: c asks for 8: 8 GiB until now, …`."""
     parts = [
         f"{container} asks for {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
         f"{_format_amount(amount, unit_bytes)} in units of {format_unit(unit_bytes)}"

@@ -1,7 +1,7 @@
-"""Lists the workloads that request a resource: what will create pods, and pods that still wait.
+"""List of the workloads that request a resource: objects that create pods, and pending pods.
 
-Pods of a workload are not listed beside it. A pending pod whose owner is of a kind that is not read here (that of an
-operator) is listed by itself.
+Pods of a listed workload are not listed. A pending pod whose owner has another kind, such as one of an operator, is
+listed itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.kube.paths import PODS, build_collection_path
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import PodSpec
 
-# By kind: the paths of its collection, the first that the API server knows.
+# By kind: the paths of its collection. The first path that the API server serves is used.
 _KINDS: Final = {
     "Deployment": (build_collection_path("apps/v1", "deployments"),),
     "StatefulSet": (build_collection_path("apps/v1", "statefulsets"),),
@@ -34,10 +34,10 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, order=True)
 class Workload:
-    """An object with a pod template, or a waiting pod.
+    """An object with a pod template, or a pending pod.
 
     Attributes:
-        requests: what each of its containers asks for, by name.
+        requests: the amount that each of its containers requests, by container.
     """
 
     namespace: str
@@ -89,7 +89,7 @@ class _Object(msgspec.Struct):
 
 
 async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) -> list[Workload]:
-    """Return all workloads, and pods without a node, with a container limited in one of these resources, sorted.
+    """Return all workloads and unbound pods with a container that has a limit for one of these resources, sorted.
 
     Raises:
         ApiError: the API server refused or did not answer.

@@ -18,5 +18,5 @@ def test_the_names_of_a_certificate_are_its_common_name_and_its_dns_names(common
 
 
 def test_what_is_no_certificate_is_an_error():
-    with pytest.raises(AnsibleFilterError, match="the client's certificate cannot be read"):
+    with pytest.raises(AnsibleFilterError, match="cannot read the client's certificate"):
         plugin.client_names("nonsense")

@@ -1,1 +1,1 @@
-"""The certificates by which kube-scheduler and the extender know each other: issued, kept and renewed."""
+"""Certificates by which kube-scheduler and the extender authenticate each other: issue, storage and renewal."""

@@ -16,7 +16,7 @@ from accelkit.kube.connection import load_connection
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command(short_help="Renew serving certificates before they end.")
+@click.command(short_help="Renew serving certificates before they expire.")
 @click.option("--namespace", default="accelkit", show_default=True, help="Namespace of the Secrets.")
 @click.option(
     "--secret",
@@ -24,27 +24,27 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     multiple=True,
     default=["accelkit-extender-tls"],
     show_default=True,
-    help="Secret with what is renewed; repeatable.",
+    help="Secret with a certificate to renew; may be repeated.",
 )
-@click.option("--authority", type=_FOLDER, required=True, help="Folder with the authority's tls.crt and tls.key.")
+@click.option("--authority", type=_FOLDER, required=True, help="Folder with tls.crt and tls.key of the authority.")
 @click.option(
     "--watch",
     type=_FOLDER,
     required=True,
-    help="Folder with further certificates, NAME.crt of Secret NAME, of whose end an Event warns.",
+    help="Folder with certificates, NAME.crt of Secret NAME, for which an Event warns before they expire.",
 )
 @click.option(
     "--renew-days",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="How many days before its end a certificate is renewed, or warned about.",
+    help="Days before its expiry at which a certificate is renewed, or warned about.",
 )
 @kubeconfig_option
 def renew_certificates(  # noqa: PLR0917 - click passes options by name
     namespace: str, secrets: tuple[str, ...], authority: Path, watch: Path, renew_days: int, kubeconfig: Path | None
 ) -> None:
-    """Renew serving certificates where accelkit's authority issued it, and warn of others that end."""
+    """Renew serving certificates that accelkit's authority issued, and warn before other certificates expire."""
 
     async def run() -> None:
         async with ApiClient(load_connection(kubeconfig)) as api:

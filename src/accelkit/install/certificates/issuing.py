@@ -1,4 +1,4 @@
-"""A certificate authority and what it issues; keys are of curve P-256, everything is PEM."""
+"""A certificate authority and the certificates that it issues. Keys use the curve P-256, and all data is PEM."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LEAF_LIFETIME = timedelta(days=365)
-# Clocks of containers and hosts differ by seconds; a certificate is not refused for that.
+# Clocks of containers and hosts differ by seconds, and must not make a new certificate invalid.
 _BACKDATE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its private key, PEM."""
+    """A certificate and its private key, in PEM."""
 
     certificate: bytes
     key: bytes
@@ -30,7 +30,7 @@ class Authority:
 
     Args:
         name: its common name.
-        lifetime: for how long it is valid.
+        lifetime: its validity.
     """
 
     def __init__(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> None:
@@ -44,12 +44,12 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's certificate and key, to be stored."""
+        """The authority's certificate and key, for storage."""
         return KeyPair(self.certificate, encode_private_key(self._key))
 
     @property
     def certificate(self) -> bytes:
-        """The authority's own certificate, PEM."""
+        """The authority's own certificate, in PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue_server(self, name: str, alternatives: Sequence[str]) -> KeyPair:
@@ -57,7 +57,7 @@ class Authority:
         return self._issue(name, "", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, name: str, group: str = "") -> KeyPair:
-        """Issue a client certificate: the user is the common name, the group the organisation."""
+        """Issue a client certificate: the user is the common name, the group is the organization."""
         return self._issue(name, group, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def _issue(self, name: str, group: str, usage: x509.ObjectIdentifier, alternatives: Sequence[str]) -> KeyPair:
@@ -78,20 +78,20 @@ class Authority:
 
 
 class StoredAuthority(Authority):
-    """An authority that was made before.
+    """An authority from stored data.
 
     Args:
         pair: its certificate and key.
 
     Raises:
-        ValueError: it is no certificate with its key of curve P-256.
+        ValueError: the data is not a certificate with its key of curve P-256.
     """
 
     def __init__(self, pair: KeyPair) -> None:
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != self._certificate.public_key():
-            raise ValueError("the key is not that of the certificate")
+            raise ValueError("the key does not belong to the certificate")
         self._key, self._name = key, self._certificate.subject
 
 
@@ -132,7 +132,7 @@ def _general_name(entry: str) -> x509.GeneralName:
 
 
 def encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a private key as PKCS #8 without password."""
+    """Return a private key as PKCS #8 without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

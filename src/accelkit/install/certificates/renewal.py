@@ -1,4 +1,4 @@
-"""Renews, in its Secret, what accelkit's own authority issued; of all else it only tells when it ends."""
+"""Renewal of certificates that accelkit's own authority issued, in their Secrets, and warnings about all others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ELSEWHERE = "accelkit's authority did not issue it, so renew it where it was is
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A certificate that ends soon and is not renewed here.
+    """A certificate that expires soon and is not renewed here.
 
     Attributes:
-        name: of its Secret.
-        ends: when it ends.
-        advice: what to do about it.
+        name: the name of its Secret.
+        ends: the end of its validity.
+        advice: the next step.
     """
 
     name: str
@@ -49,27 +49,27 @@ class Ending:
 
 
 def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyPair | None:
-    """Return a leaf for the same purpose and names as a serving one that ends too soon; None where that one stays.
+    """Return a new certificate for the same purpose and names if a serving certificate expires too soon, else None.
 
     Args:
-        authority: that signs now.
+        authority: the signing authority.
         leaf: a serving certificate and its key.
-        ends_before: what ends sooner is renewed.
+        ends_before: a certificate that expires before this time is renewed.
 
     Raises:
-        CertificateError: it ends too soon, and another authority has issued it.
-        ConfigurationError: one of them cannot be read.
+        CertificateError: it expires too soon, and another authority has issued it.
+        ConfigurationError: one of the certificates cannot be read.
     """
     try:
         signer, certificate = StoredAuthority(authority), x509.load_pem_x509_certificate(leaf.certificate)
         issuer = x509.load_pem_x509_certificate(authority.certificate)
     except (ValueError, TypeError) as exc:
-        raise ConfigurationError(f"a certificate cannot be read: {exc}", next_step="run site.yml") from exc
+        raise ConfigurationError(f"cannot read a certificate: {exc}", next_step="run site.yml") from exc
     if certificate.not_valid_after_utc > ends_before:
         return None
     if not has_signed(issuer, certificate, datetime.now(UTC)):
-        # Also a former authority of ours: kube-scheduler does not trust the present one before its next start.
-        raise CertificateError("it was issued by another authority, or that one has ended")
+        # This includes accelkit's former authority: kube-scheduler trusts the current one only after its next start.
+        raise CertificateError("it was issued by another authority, or that authority has expired")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     (subject,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return signer.issue_server(str(subject.value), [str(each.value) for each in names])
@@ -78,14 +78,14 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
 async def renew_secret(
     api: ApiClient, namespace: str, name: str, authority: KeyPair, ends_before: datetime
 ) -> Ending | None:
-    """Renew the serving certificate of one Secret where it ends too soon; everything else in the Secret stays.
+    """Renew the serving certificate of one Secret if it expires too soon; the other data of the Secret stays.
 
     Returns:
-        That it ends soon, where it is not ours to renew.
+        The certificate if it expires soon and another authority must renew it.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
-        ConfigurationError: what is stored cannot be read.
+        ApiError: the API server refused or did not answer.
+        ConfigurationError: the stored data cannot be read.
     """
     path = build_object_path(build_secrets_path(namespace), name)
     secret: dict[str, Any] = msgspec.json.decode(await api.get(path))
@@ -96,25 +96,25 @@ async def renew_secret(
         return Ending(name, find_end(leaf.certificate), _ELSEWHERE)
     if renewed is not None:
         data = {"tls.crt": renewed.certificate, "tls.key": renewed.key}
-        # With the resource version that was read: what somebody else writes meanwhile stays.
+        # With the resource version that was read, so that changes by other clients are not overwritten.
         secret["data"] |= {key: base64.b64encode(value).decode() for key, value in data.items()}
         await api.put(path, secret)
-        log.info("the certificate of Secret %s/%s is renewed", namespace, name)
+        log.info("renewed the certificate of Secret %s/%s", namespace, name)
     return None
 
 
 def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
-    """Return which certificates of a folder, `NAME.crt` of Secret NAME, end too soon.
+    """Return the certificates of a folder, `NAME.crt` of Secret NAME, that expire too soon.
 
     Raises:
-        ConfigurationError: one cannot be read.
+        ConfigurationError: a certificate cannot be read.
     """
     found = []
     for path in sorted(folder.glob("*.crt")):
         try:
             ends = find_end(path.read_bytes())
         except (OSError, ValueError) as exc:
-            raise ConfigurationError(f"the certificate {path} cannot be read: {exc}") from exc
+            raise ConfigurationError(f"cannot read the certificate {path}: {exc}") from exc
         if ends <= ends_before:
             found.append(Ending(path.stem, ends, _RUN_SITE))
     return found
@@ -123,25 +123,25 @@ def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
 async def run_renewal(
     api: ApiClient, *, namespace: str, secrets: Iterable[str], authority: Path, watched: Path, renew_before: timedelta
 ) -> None:
-    """Renew what can be renewed here, and write an Event on the Secret of each certificate that ends soon.
+    """Renew certificates of accelkit's authority, and write an Event on the Secret of each other one that expires soon.
 
     Args:
         api: an open client.
-        namespace: of the Secrets.
-        secrets: whose serving certificates are renewed.
+        namespace: the namespace of the Secrets.
+        secrets: the Secrets whose serving certificates are renewed.
         authority: folder with the authority's `tls.crt` and `tls.key`.
         watched: folder with further certificates, `NAME.crt` of Secret NAME.
-        renew_before: how long before its end a certificate is renewed, or warned about.
+        renew_before: how long before its expiry a certificate is renewed, or warned about.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
-        ConfigurationError: what is stored cannot be read.
+        ApiError: the API server refused or did not answer.
+        ConfigurationError: the stored data cannot be read.
     """
     ends_before = datetime.now(UTC) + renew_before
     try:
         signer = KeyPair((authority / "tls.crt").read_bytes(), (authority / "tls.key").read_bytes())
     except OSError as exc:
-        raise ConfigurationError(f"the authority in {authority} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read the authority in {authority}: {exc}") from exc
     foreign = [await renew_secret(api, namespace, name, signer, ends_before) for name in secrets]
     events = Events(api, "accelkit-certificates", socket.gethostname())
     for each in [*filter(None, foreign), *find_endings(watched, ends_before)]:
@@ -156,5 +156,5 @@ def _read_leaf(secret: Mapping[str, Any], name: str) -> KeyPair:
         return KeyPair(data["tls.crt"], data["tls.key"])
     except (KeyError, binascii.Error) as exc:
         raise ConfigurationError(
-            f"Secret {name} holds no certificate with its key ({exc})", next_step="run site.yml"
+            f"Secret {name} contains no certificate with its key ({exc})", next_step="run site.yml"
         ) from exc

@@ -1,8 +1,8 @@
-"""The certificates by which kube-scheduler and the extender know each other, kept in Secrets.
+"""Secrets with the certificates by which kube-scheduler and the extender authenticate each other.
 
-Three Secrets: the authority (with the former one while that is being replaced), the extender's leaf and the
-scheduler's; where kernel caches are served, a fourth one with that of their webhook. What is there and good stays as
-it is; what is missing, about to expire or for other names is issued anew.
+There are three Secrets: the authority (with the former one during its replacement), the extender's certificate and the
+scheduler's. If kernel caches are served, a fourth one holds the certificate of their webhook. Valid certificates stay
+unchanged. Missing certificates, and those that expire soon or have other names, are issued again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Data = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class CertificateSpec:
-    """What the certificates are for.
+    """The parameters of the certificates.
 
     Args:
-        names: host names and addresses by which the extender is reached.
-        renew_before: how long before their end certificates are replaced.
-        rotate_ca: make a new authority; the former one stays trusted until the next rotation, or its end.
-        webhook_names: host names by which the webhook of kernel caches is reached; empty where there is none.
+        names: host names and addresses of the extender.
+        renew_before: how long before their expiry certificates are replaced.
+        rotate_ca: create a new authority; the former one stays trusted until the next rotation, or its expiry.
+        webhook_names: host names of the webhook of kernel caches; empty if there is none.
     """
 
     names: tuple[str, ...]
@@ -63,22 +63,22 @@ class CertificateSpec:
 def renew_secrets(
     stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
 ) -> dict[str, dict[str, bytes]]:
-    """Return the Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
+    """Return the required data of the Secrets by name; data that can stay is identical to the stored data.
 
     Raises:
-        ConfigurationError: the stored authority cannot be read; nothing is thrown away silently.
+        ConfigurationError: the stored authority cannot be read. It is not replaced, so that no data is lost.
     """
     now = now or datetime.now(UTC)
     authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
-    # kube-scheduler learns of a new authority by a restart. Until the next run the former one's leaves stay in use.
+    # kube-scheduler reads a new authority when it starts. Until the next run, certificates of the former one stay.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
     all_names = {SERVER: spec.names, CLIENT: ()} | ({WEBHOOK: spec.webhook_names} if spec.webhook_names else {})
     for name, names in all_names.items():
-        there = stored.get(name, {})
-        leaf = KeyPair(there.get(_CERT, b""), there.get(_KEY, b""))
+        current = stored.get(name, {})
+        leaf = KeyPair(current.get(_CERT, b""), current.get(_KEY, b""))
         if not _is_usable(leaf, signers, name, names, now + spec.renew_before):
             subject = _SUBJECTS[name]
             leaf = authority.issue_server(subject, names) if names else authority.issue_client(subject)
@@ -95,17 +95,17 @@ def _is_usable(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
 
 
 def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> None:
-    """Confirm that a leaf can be used at that time.
+    """Check that a certificate can be used at that time.
 
     Args:
         leaf: a certificate and its key.
-        bundle: the authorities that are trusted.
+        bundle: the trusted authorities.
         name: SERVER, WEBHOOK or CLIENT.
-        names: host names and addresses that it has to be for.
-        at: when.
+        names: host names and addresses that it must contain.
+        at: the time.
 
     Raises:
-        CertificateError: it cannot; with the reason.
+        CertificateError: it cannot be used; the error gives the reason.
     """
     try:
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
@@ -114,11 +114,11 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
     except (ValueError, TypeError) as exc:
         raise CertificateError(f"it cannot be read: {exc}") from exc
     if certificate.public_key() != key.public_key():
-        raise CertificateError("its key is another one's")
+        raise CertificateError("its key belongs to another certificate")
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise CertificateError(f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}")
     if not any(has_signed(each, certificate, at) for each in authorities):
-        raise CertificateError("none of the authorities has signed it")
+        raise CertificateError("none of the trusted authorities has signed it")
     _check_purpose(certificate, name, names)
 
 
@@ -139,7 +139,7 @@ def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str
 def check_given(
     ca: bytes, server: KeyPair | None, client: KeyPair, spec: CertificateSpec
 ) -> dict[str, dict[str, bytes]]:
-    """Check certificates that somebody else issued; return the Secrets' data of those that are to be stored.
+    """Check certificates from another issuer; return the data of the Secrets to store.
 
     Raises:
         ConfigurationError: one of them cannot be used.
@@ -156,21 +156,21 @@ def check_given(
     if not list_client_names(client.certificate):
         raise ConfigurationError(
             f"the given certificate for {CLIENT} cannot be used: it has no common name and no DNS name",
-            next_step="issue it with one, since the extender knows its clients by their names",
+            next_step="issue it with one of them, because the extender identifies its clients by these names",
         )
     return data
 
 
 def list_client_names(certificate: bytes) -> list[str]:
-    """Return the common names and DNS names of a certificate in PEM, by which the extender knows its holder.
+    """Return the common names and DNS names of a certificate in PEM, by which the extender identifies its holder.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the certificate cannot be read.
     """
     try:
         found = x509.load_pem_x509_certificate(certificate)
     except ValueError as exc:
-        raise ConfigurationError(f"the client's certificate cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read the client's certificate: {exc}") from exc
     names = {str(each.value) for each in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)}
     with suppress(x509.ExtensionNotFound):
         alternatives = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -179,12 +179,12 @@ def list_client_names(certificate: bytes) -> list[str]:
 
 
 def format_not_after(certificate: bytes) -> str:
-    """Return the end of a certificate's validity, RFC 3339."""
+    """Return the end of a certificate's validity in RFC 3339."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
-    """Return a sentence for each Secret whose certificate is to be renewed by now, or has ended."""
+    """Return a sentence for each Secret whose certificate is due for renewal or has expired."""
     ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
     return [
         f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
@@ -194,10 +194,11 @@ def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
 
 
 async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, bytes]]:
-    """Return the data of those of the Secrets that exist.
+    """Return the data of the Secrets that exist.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
+        ConfigurationError: the data of a Secret is not base64.
     """
     found: dict[str, dict[str, bytes]] = {}
     for name in (AUTHORITY, SERVER, CLIENT, WEBHOOK):
@@ -208,7 +209,7 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
         try:
             found[name] = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
         except binascii.Error as exc:
-            raise ConfigurationError(f"Secret {namespace}/{name} cannot be read: {exc}") from exc
+            raise ConfigurationError(f"cannot read Secret {namespace}/{name}: {exc}") from exc
     return found
 
 
@@ -216,7 +217,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
     """Create or replace Secrets.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     for name, content in data.items():
         secret = {
@@ -230,7 +231,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
 
 
 def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:
-    """Return the authority that signs, and the bundle of those that are trusted, the newest first."""
+    """Return the signing authority, and the bundle of the trusted ones, the newest first."""
     if not stored:
         created = _create_authority(now)
         return created, created.certificate
@@ -239,17 +240,17 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
         trusted = x509.load_pem_x509_certificates(stored.get(_CA) or stored[_CERT])
     except (ValueError, TypeError, KeyError) as exc:
         raise ConfigurationError(
-            f"the authority in Secret {AUTHORITY} cannot be read: {exc}",
-            next_step="restore that Secret, or delete it to begin with a new authority",
+            f"cannot read the authority in Secret {AUTHORITY}: {exc}",
+            next_step="restore that Secret, or delete it to start with a new authority",
         ) from exc
     ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
     if not spec.rotate_ca and now + spec.renew_before < ends:
-        still = [each for each in trusted if each.not_valid_after_utc > now]
-        if len(still) == len(trusted) and stored.get(_CA):
+        valid = [each for each in trusted if each.not_valid_after_utc > now]
+        if len(valid) == len(trusted) and stored.get(_CA):
             return authority, stored[_CA]
-        return authority, b"".join(_encode(each) for each in still)
+        return authority, b"".join(_encode(each) for each in valid)
     created = _create_authority(now)
-    # The one before the former leaves: whoever was to learn of its successor has had a whole rotation for it.
+    # The authority before the former one is removed, because clients had a whole rotation to read its successor.
     return created, created.certificate + authority.certificate
 
 

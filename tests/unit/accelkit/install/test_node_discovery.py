@@ -134,12 +134,12 @@ async def test_a_node_without_the_handler_is_told_and_its_cards_count():
 @pytest.mark.parametrize(
     ("log", "status", "sentence"),
     [
-        ("Traceback", None, "its pod gave no list of cards: Traceback"),
-        ("", None, "its pod gave no list of cards: it printed nothing"),
+        ("Traceback", None, "its pod printed no list of cards: Traceback"),
+        ("", None, "its pod printed no list of cards: its log is empty"),
         (
             "",
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}}]},
-            "its pod cannot have its image: not there",
+            "its pod cannot pull its image: not there",
         ),
         ("", {"phase": "Pending"}, "its pod did not end in time: Pending"),
     ],
@@ -165,7 +165,7 @@ async def test_a_pod_that_its_kubelet_refuses_is_told_beside_the_others(status, 
     api.fail(ApiError("the container has not started", status=400), "GET", f"{name}/log")
     found = await find_cards(api, ["a", "b"], POD, seconds=5)
     assert found.counts == {"b": 1}
-    assert found.problems["a"].startswith("its pod said nothing: ")
+    assert found.problems["a"].startswith("its pod has no log: ")
     assert sentence in found.problems["a"]
 
 
@@ -183,7 +183,7 @@ async def test_a_refused_pod_is_an_error_and_nothing_stays():
         (
             403,
             ConfigurationError,
-            'as node agents do are refused: RuntimeClass "nvidia" not found; name a RuntimeClass',
+            'as node agents do: RuntimeClass "nvidia" not found; name an existing RuntimeClass',
         ),
         (500, ApiError, 'RuntimeClass "nvidia" not found'),
     ],

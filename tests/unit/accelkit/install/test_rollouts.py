@@ -59,7 +59,7 @@ async def test_pods_that_are_old_or_not_ready_are_waited_for_by_their_nodes(api,
     pod(api, "p-3", "", ready=False)
     error = await fail(api, "DaemonSet")
     assert error.waiting.endswith("of 3 pods of DaemonSet ns/w: n-1, p-3 (no node yet)")
-    assert str(error) == "after 0 s DaemonSet ns/w is not rolled out; look at its pods and their events"
+    assert str(error) == "after 0 s DaemonSet ns/w is not rolled out; check its pods and their events"
 
 
 @pytest.mark.parametrize("lease", ["", "l"])
@@ -100,7 +100,7 @@ async def test_a_lease_that_no_pod_of_the_workload_holds_is_waited_for(api, hold
         hold(api, holder)
     error = await fail(api, lease="l")
     assert error.waiting == "a pod of Deployment ns/w to hold Lease ns/l"
-    assert str(error) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; look at the logs of its pods"
+    assert str(error) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; check the logs of its pods"
 
 
 async def test_a_lease_that_is_taken_in_time_ends_the_wait(api, monkeypatch):

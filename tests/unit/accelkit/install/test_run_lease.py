@@ -20,7 +20,7 @@ LEASE = build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch):
     monkeypatch.setattr(run_lease, "_RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(run_lease, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(run_lease, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

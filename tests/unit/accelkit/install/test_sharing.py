@@ -130,7 +130,7 @@ SILENT = "library libnvidia-ml.so.1 of nvidia is silent: it has no device nodes"
 
 
 UNKNOWN_SAID = (
-    r"a: card GPU-1 \(NVIDIA B200\) and 1 more of unknown memory: {}; mend that, or list the cards in /etc/acc"
+    r"a: card GPU-1 \(NVIDIA B200\) and 1 more of unknown memory: {}; repair that, or list the cards in /etc/acc"
 )
 
 
@@ -141,7 +141,7 @@ UNKNOWN_SAID = (
         (
             Inventory(2**30, UNKNOWN),
             NO_MEMORY,
-            UNKNOWN_SAID.format("neither its driver nor the table of models tells it"),
+            UNKNOWN_SAID.format("neither its driver nor the table of models gives it"),
         ),
         (Inventory(2**30, (*UNKNOWN, KNOWN)), None, r"a: its kubelet has no allocatable accelkit\.io/memory"),
         (
@@ -171,7 +171,7 @@ async def test_a_library_of_no_use_is_told_of_a_node_that_offers_its_cards():
 
 
 async def test_agents_that_go_by_another_unit_are_waited_for():
-    with pytest.raises(ServiceError, match="a: its agent still goes by the unit 1GiB"):
+    with pytest.raises(ServiceError, match="a: its agent still uses the unit 1GiB"):
         await share(cluster(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
     assert (await share(cluster(shared("a", OFFER)), wait_seconds=1, unit_bytes=2**30)).nodes == ("a",)
 
@@ -207,7 +207,9 @@ async def test_keys_that_a_kubelet_already_set_to_zero_go_at_once():
 
 async def test_a_kubelet_that_keeps_offering_is_an_error_after_the_grace():
     api = cluster(shared("a", OFFER))
-    with pytest.raises(ServiceError, match=r"1 of 1 nodes still offer our resources: a: .*accelkit.io/memory: 16"):
+    with pytest.raises(
+        ServiceError, match=r"1 of 1 nodes still offer accelkit's resources: a: .*accelkit.io/memory: 16"
+    ):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert api.objects[A]["status"]["capacity"]["accelkit.io/memory"] == "16"
 
@@ -217,7 +219,7 @@ async def test_keys_that_come_back_are_an_error():
         nodes[A]["status"]["capacity"].update(OFFER)
 
     api = cluster(shared("a", GONE), polls=[offers("0"), back])
-    with pytest.raises(ServiceError, match="came back on a"):
+    with pytest.raises(ServiceError, match="returned on a"):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
 
 
@@ -389,7 +391,7 @@ async def test_withdrawn_nodes_lose_the_label_and_keep_the_rest_until_pods_are_o
 
 
 async def test_a_kubelet_that_keeps_offering_shares_to_pods_is_named():
-    with pytest.raises(ServiceError, match=r"1 of 2 nodes still offer our resources to pods: a: .*/memory: 16"):
+    with pytest.raises(ServiceError, match=r"1 of 2 nodes still offer accelkit's resources to pods: a: .*/memory: 16"):
         await withdraw(cluster(shared("a", OFFER), node("b")), grace_seconds=0)
 
 

@@ -94,10 +94,10 @@ def test_given_certificates_are_checked():
     server, client = ours.issue_server("s", NAMES), ours.issue_client("c")
     assert set(check_given(ours.certificate, server, client, SPEC)) == {SERVER, CLIENT}
     for wrong, sentence in [
-        (others.issue_server("s", NAMES), "none of the authorities has signed it"),
+        (others.issue_server("s", NAMES), "none of the trusted authorities has signed it"),
         (ours.issue_server("s", ("other",)), "it is not for accelkit-extender.accelkit.svc, 10.96.0.20"),
         (ours.issue_client("s"), "it is not for a server"),
-        (KeyPair(server.certificate, client.key), "its key is another one's"),
+        (KeyPair(server.certificate, client.key), "its key belongs to another certificate"),
         (KeyPair(b"", b""), "it cannot be read"),
     ]:
         with pytest.raises(ConfigurationError, match=sentence):
@@ -120,5 +120,5 @@ async def test_a_secret_that_is_there_is_replaced(api, made):
 
 async def test_a_secret_that_cannot_be_read_is_named(api):
     api.store(build_secrets_path("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
-    with pytest.raises(ConfigurationError, match="Secret ours/accelkit-scheduler-client cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot read Secret ours/accelkit-scheduler-client"):
         await read_secrets(api, "ours")

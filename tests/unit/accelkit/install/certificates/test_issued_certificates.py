@@ -94,11 +94,11 @@ def test_a_stored_authority_goes_on_issuing(authority):
 
 
 def test_a_key_that_is_another_s_is_refused(authority):
-    with pytest.raises(ValueError, match="the key is not that of the certificate"):
+    with pytest.raises(ValueError, match="the key does not belong to the certificate"):
         StoredAuthority(KeyPair(authority.certificate, Authority("other").pair.key))
     curve = ec.generate_private_key(ec.SECP384R1())
     key = curve.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with pytest.raises(ValueError, match="the key is not that of the certificate"):
+    with pytest.raises(ValueError, match="the key does not belong to the certificate"):
         StoredAuthority(KeyPair(authority.certificate, key))
