@@ -1,1 +1,1 @@
-"""From a bare node to a watched one: stages, the checks that do work, the report, drivers, and who owns a node."""
+"""Enablement of a node, from bare to monitored: stages, check pods, the report, drivers, and owners of nodes."""

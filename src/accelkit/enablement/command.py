@@ -21,9 +21,9 @@ from accelkit.output import print_value
 
 @click.command(
     "verify",
-    short_help="Report which stage each node has reached, from bare to watched.",
-    epilog="Exit codes: 0 all stages passed or are not wanted, 1 an error that the message explains, 2 wrong usage, "
-    "3 something is stale or not known, 4 something failed or the accounting differs.",
+    short_help="Report which stage each node has reached.",
+    epilog="Exit codes: 0 all stages passed or are not needed, 1 an error that the message explains, 2 wrong usage, "
+    "3 a result is stale or unknown, 4 a stage failed or the accounting differs.",
 )
 @click.argument("nodes", nargs=-1)
 @kubeconfig_option
@@ -33,16 +33,16 @@ from accelkit.output import print_value
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="Seconds that a fault must last: what is on its way is none.",
+    help="Seconds that a fault must last, because shorter ones are changes in progress.",
 )
 @click.option(
     *("-o", "--output"),
     type=click.Choice([each.value for each in ReportFormat]),
     default="text",
     show_default=True,
-    help="How to write it.",
+    help="Format of the report.",
 )
-@click.option("--output-file", type=FILE, help="Write it there, and print the text.")
+@click.option("--output-file", type=FILE, help="Write the report to this file, and print it as text.")
 def verify(  # noqa: PLR0917 - click passes options by name
     nodes: tuple[str, ...],
     kubeconfig: Path | None,
@@ -51,19 +51,19 @@ def verify(  # noqa: PLR0917 - click passes options by name
     output: str,
     output_file: Path | None,
 ) -> None:
-    """Judge the stages of NODES, else of all that are shared or have cards, and audit their cards; changes nothing.
+    """Judge the stages of NODES, else of all nodes that are shared or have cards, and audit their cards.
 
-    All are judged before it ends. A difference of the accounting counts that lasts for 20 seconds. The checks that
-    place pods are run by playbooks/verify.yml; here their last results are shown.
+    The command changes nothing. A difference in the accounting counts if it lasts for 20 seconds. The command reports
+    the last results of the checks with pods, which playbooks/verify.yml runs.
     """
     report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
-    wanted = ReportFormat(output)
+    requested = ReportFormat(output)
     if output_file is not None:
-        _write(output_file, write_report(report, wanted))
-    if output_file is not None or wanted is ReportFormat.TEXT:
+        _write(output_file, write_report(report, requested))
+    if output_file is not None or requested is ReportFormat.TEXT:
         print_value(report, "table", lambda: build_table(report))
     else:
-        click.echo(write_report(report, wanted), nl=False)
+        click.echo(write_report(report, requested), nl=False)
     sys.exit(report.exit_code)
 
 
@@ -79,5 +79,5 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise ConfigurationError(
-            f"{path} cannot be written: {exc.strerror or exc}", next_step="name another file with --output-file"
+            f"cannot write {path}: {exc.strerror or exc}", next_step="name another file with --output-file"
         ) from exc

@@ -1,6 +1,6 @@
-"""Reads from the API server what stages are judged from: four lists, whatever the number of nodes.
+"""Reader of the data for stages from the API server: four lists, regardless of the number of nodes.
 
-One that the API server does not give leaves unknown what rests on it, and nothing else.
+A list that cannot be read makes only the results that depend on it unknown.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVE
 
 
 async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
-    """Return what the lists say of the named nodes, else of all that are shared or have cards.
+    """Return the data of the named nodes, else of all that are shared or have cards.
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        named: names of nodes; empty for nobody's.
+        namespace: the namespace of accelkit.
+        named: names of nodes; empty for none.
 
     Raises:
-        ApiError: the API server gave no nodes, and none are named.
+        ApiError: the nodes cannot be listed, and none are named.
         ServiceError: no node is shared, and none are named.
     """
     nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
@@ -81,7 +81,7 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
         try:
             found += (await list_all(api, path, CacheNode))[0]
         except ApiError as exc:
-            # Who has no right to list a kind is not told whether it is defined.
+            # Without the right to list a kind, the API server does not report whether it is defined.
             used = isinstance(pods, Unread) or any(pod.component == CACHE_COMPONENT for pod in pods)
             if exc.not_found or (exc.forbidden and not used):
                 return None
@@ -90,5 +90,5 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
 
 
 def _trim(node: NodeDetails) -> None:
-    """Forget the annotations of other programs, of which a node may have megabytes."""
+    """Remove the annotations of other programs, of which a node may have megabytes."""
     node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

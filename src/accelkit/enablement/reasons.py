@@ -1,6 +1,6 @@
-"""Why a stage did not pass, as codes that stay, and what a person does about each; docs/stage-reasons.md explains them.
+"""Reasons why a stage did not pass, as stable codes, and the next action for each; docs/stage-reasons.md explains them.
 
-A code names what is the case, not who is to blame. What follows from a stage before is told by that stage alone.
+A code names a fact, not its cause. A problem is reported only by the first stage that it affects.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 
 
 class StageReason(StrEnum):
-    """Closed set of reasons; a stage that passed has none."""
+    """The reasons; a stage that passed has none."""
 
-    # Of any stage.
+    # Any stage.
     NEED_NOT_PASSED = "NeedNotPassed"
     STATE_CHANGED = "StateChanged"
     NOT_INSTALLED = "NotInstalled"
@@ -64,54 +64,54 @@ class StageReason(StrEnum):
 _ASK_AGAIN: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
 _CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY"
 
-# With {node} and {namespace}.
+# The placeholders are {node} and {namespace}.
 NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
     {
-        StageReason.NEED_NOT_PASSED: "See the stage that is named",
+        StageReason.NEED_NOT_PASSED: "Read the result of the named stage",
         StageReason.STATE_CHANGED: _CHECK_AGAIN,
-        StageReason.NOT_INSTALLED: "None, unless you want it: see docs/installation.md",
+        StageReason.NOT_INSTALLED: "No action is needed; to install it, read docs/installation.md",
         StageReason.NODES_UNREAD: _ASK_AGAIN,
         StageReason.NODE_MISSING: "Compare the name with `kubectl get nodes`",
-        StageReason.NODE_NOT_READY: "Look at its kubelet: kubectl describe node {node}",
-        StageReason.NOT_SHARED: "Where its cards are to be shared, run site.yml",
-        StageReason.INVENTORY_MISSING: "See the agent's log: kubectl -n {namespace} logs -l "
+        StageReason.NODE_NOT_READY: "Check its kubelet: kubectl describe node {node}",
+        StageReason.NOT_SHARED: "To share its cards, run site.yml",
+        StageReason.INVENTORY_MISSING: "Read the agent's log: kubectl -n {namespace} logs -l "
         "app.kubernetes.io/component=node-agent --prefix",
-        StageReason.INVENTORY_UNREADABLE: "Bring agent and package to one version: run site.yml",
+        StageReason.INVENTORY_UNREADABLE: "Install the same version of agent and package: run site.yml",
         StageReason.NO_CARDS: "Compare `lspci` on the node with docs/hardware.md",
         StageReason.CARDS_MISSING: "Compare `lspci` on the node with `accelkit inspect {node}`; a card that is split "
         "(MIG) counts as several for its vendor",
-        StageReason.DRIVER_MISSING: "Load the vendor's driver on the node, and see `dmesg` where it takes no card",
-        StageReason.KERNEL_DRIVER_MISMATCH: "Install the driver for the kernel that runs, or start the former kernel",
-        StageReason.DRIVER_VERSION_UNKNOWN: "See why the vendor's library does not answer: docs/hardware.md",
-        StageReason.CARD_LOST: "Start the node anew; where the card stays away, have it looked at",
-        StageReason.CARD_UNHEALTHY: "See docs/health.md; drain the node before a reset",
-        StageReason.CARD_HEALTH_UNKNOWN: "See why the agent cannot read it, in its log and in docs/health.md",
-        StageReason.RUNTIME_WITHOUT_CDI: "Upgrade the container runtime, or take the specification out of /etc/cdi and "
+        StageReason.DRIVER_MISSING: "Load the vendor's driver on the node; if it rejects a card, read `dmesg`",
+        StageReason.KERNEL_DRIVER_MISMATCH: "Install the driver for the running kernel, or boot the former kernel",
+        StageReason.DRIVER_VERSION_UNKNOWN: "Find out why the vendor's library does not answer: docs/hardware.md",
+        StageReason.CARD_LOST: "Reboot the node; if the card is still missing, have it inspected",
+        StageReason.CARD_UNHEALTHY: "Read docs/health.md; drain the node before a reset",
+        StageReason.CARD_HEALTH_UNKNOWN: "Find out why the agent cannot read it, from its log and docs/health.md",
+        StageReason.RUNTIME_WITHOUT_CDI: "Upgrade the container runtime, or remove the specification from /etc/cdi and "
         "/var/run/cdi",
         StageReason.PODS_UNREAD: _ASK_AGAIN,
-        StageReason.AGENT_MISSING: "See why no pod comes: kubectl -n {namespace} describe daemonset -l "
+        StageReason.AGENT_MISSING: "Find out why no pod is created: kubectl -n {namespace} describe daemonset -l "
         "app.kubernetes.io/component=node-agent",
-        StageReason.AGENT_CRASHES: "See its last words: kubectl -n {namespace} logs --previous, with the pod's name",
-        StageReason.AGENT_NOT_READY: "See what it waits for: kubectl -n {namespace} describe pod, with the pod's name",
-        StageReason.NOT_ADVERTISED: "See why the device plugin is not registered, in the agent's log: "
+        StageReason.AGENT_CRASHES: "Read its last log: kubectl -n {namespace} logs --previous, with the pod's name",
+        StageReason.AGENT_NOT_READY: "Find out why it waits: kubectl -n {namespace} describe pod, with the pod's name",
+        StageReason.NOT_ADVERTISED: "Find out from the agent's log why the device plugin is not registered: "
         "kubectl -n {namespace} logs -l app.kubernetes.io/component=node-agent --prefix",
-        StageReason.NOTHING_ALLOCATABLE: "See the agent's log and the kubelet's, and whether another device plugin has "
+        StageReason.NOTHING_ALLOCATABLE: "Read the logs of agent and kubelet; check whether another device plugin uses "
         "the name",
         StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/memory-unit.md",
         StageReason.NEVER_CHECKED: _CHECK_AGAIN,
         StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection that is in use, "
-        "which writes the annotation accelkit.io/stages anew: ansible-playbook playbooks/verify.yml -i INVENTORY",
+        "which rewrites the annotation accelkit.io/stages: ansible-playbook playbooks/verify.yml -i INVENTORY",
         StageReason.CACHES_UNREAD: _ASK_AGAIN,
-        StageReason.CACHE_AGENT_NOT_READY: "See its log: kubectl -n {namespace} logs, with the pod's name",
-        StageReason.CACHE_NOT_READY: "See its conditions: kubectl describe clustergkmcache, with the cache's name",
+        StageReason.CACHE_AGENT_NOT_READY: "Read its log: kubectl -n {namespace} logs, with the pod's name",
+        StageReason.CACHE_NOT_READY: "Read its conditions: kubectl describe clustergkmcache, with the cache's name",
         StageReason.MONITORING_UNREAD: "Let the user list podmonitors.monitoring.coreos.com and configmaps there",
-        StageReason.METRICS_OFF: "None, unless you want them: set accelkit_metrics_port and run site.yml",
+        StageReason.METRICS_OFF: "No action is needed; for metrics, set accelkit_metrics_port and run site.yml",
         StageReason.METRICS_UNREAD: "Let the user get pods/proxy in {namespace}, and the API server reach the port "
         "metrics of its pods",
-        StageReason.METRICS_MISSING: "See the agent's log: kubectl -n {namespace} logs -l "
+        StageReason.METRICS_MISSING: "Read the agent's log: kubectl -n {namespace} logs -l "
         "app.kubernetes.io/component=node-agent --prefix",
-        StageReason.LABEL_MISSING: "Find out which program takes it away, and let only one of both write it; the agent "
+        StageReason.LABEL_MISSING: "Find out which program removes it, and let only one of the two write it; the agent "
         "writes it again within a minute",
-        StageReason.LABELS_UNREADABLE: "Take the annotation accelkit.io/labels off the node; its agent writes it anew",
+        StageReason.LABELS_UNREADABLE: "Remove the annotation accelkit.io/labels from the node; its agent rewrites it",
     }
 )

@@ -1,4 +1,4 @@
-"""Makes the report of a cluster with all that there is to see: its nodes, its monitoring, and who else owns them."""
+"""Report of a cluster with all its data: its nodes, its monitoring, and other owners of its nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 from accelkit.audit.evidence import ask_if_possible, audit_cluster
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import Watched
+from accelkit.enablement.facts.watched import Monitoring
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.enablement.reading import read_cluster
 from accelkit.enablement.report.make import add_accounting, make_report
 from accelkit.enablement.report.values import Accounting, StageReport
-from accelkit.enablement.watching import look_at_monitoring
+from accelkit.enablement.watching import read_monitoring
 from accelkit.errors import ApiError
 from accelkit.inspection.extender_client import EXTENDER_SERVICE, SHOW_FREE
 from accelkit.inspection.service_proxy import ProxiedExtender
@@ -26,7 +26,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
 
 _AGAIN_SECONDS: Final = 1.0
-# By then the node agents have corrected what was on its way.
+# Within this time the node agents have applied corrections in progress.
 SETTLE_SECONDS: Final = 20.0
 
 
@@ -37,13 +37,13 @@ async def verify_cluster(
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        nodes: names.
-        seconds: a fault that is gone sooner was on its way, and is none.
-        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
+        namespace: the namespace of accelkit.
+        nodes: names of nodes.
+        seconds: how long a fault must last; a shorter one is a change in progress.
+        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
 
     Raises:
-        ApiError: the API server gave no nodes, and none are named.
+        ApiError: the nodes cannot be listed, and none are named.
         ServiceError: no node is shared, and none are named.
     """
     stages, accounting = await asyncio.gather(
@@ -52,7 +52,7 @@ async def verify_cluster(
             namespace=namespace,
             nodes=nodes,
             seconds=seconds,
-            watched=await look_at_monitoring(api, namespace, nodes),
+            monitoring=await read_monitoring(api, namespace, nodes),
             holders=await _find_holders(api),
             driver_mode=driver_mode,
         ),
@@ -64,7 +64,7 @@ async def verify_cluster(
 async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
-    """Return the audit of the named nodes, else of all with cards; without the rights for it, why it is not known."""
+    """Return the audit of the named nodes, else of all with cards; without the rights for it, the reason."""
     ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=SHOW_FREE))
     try:
         found = await audit_cluster(
@@ -88,7 +88,7 @@ async def verify_stages(
     namespace: str,
     nodes: Collection[str] = (),
     seconds: float = 0.0,
-    watched: Watched | Unread | None = None,
+    monitoring: Monitoring | Unread | None = None,
     holders: Mapping[str, Holders] | None = None,
     driver_mode: str = "",
 ) -> StageReport:
@@ -96,21 +96,21 @@ async def verify_stages(
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        nodes: names.
-        seconds: a fault that is gone sooner was on its way, and is none.
-        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
-        holders: who else holds something of a node.
-        driver_mode: how accelkit brings drivers to nodes; empty where nobody says it.
+        namespace: the namespace of accelkit.
+        nodes: names of nodes.
+        seconds: how long a fault must last; a shorter one is a change in progress.
+        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
+        holders: the other owners of each node.
+        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
 
     Raises:
-        ApiError: the API server gave no nodes, and none are named.
+        ApiError: the nodes cannot be listed, and none are named.
         ServiceError: no node is shared, and none are named.
     """
     deadline = time.monotonic() + seconds
     while True:
         read = await read_cluster(api, namespace, frozenset(nodes))
-        facts = replace(read, watched=watched, holders=holders or {}, driver_mode=driver_mode)
+        facts = replace(read, monitoring=monitoring, holders=holders or {}, driver_mode=driver_mode)
         report = make_report(facts, server=api.server, now=time.time())
         if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
             return report
@@ -119,17 +119,17 @@ async def verify_stages(
 
 async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:
     try:
-        look = await survey_owners(api)
+        survey = await survey_owners(api)
     except ApiError:
-        # Of whom the nodes are is told beside what they are, which then is not read either.
+        # Owners are best effort: without access, the report omits them.
         return {}
-    return {node: name_holders(owners) for node, owners in look.owners.items()}
+    return {node: name_holders(owners) for node, owners in survey.owners.items()}
 
 
 def name_holders(owners: Iterable[NodeOwner]) -> Holders:
-    """Return the titles of those who hold something of a node now."""
-    there = [each for each in owners if each.state is OwnerState.OWNER]
+    """Return the titles of the current owners of parts of a node."""
+    current = [each for each in owners if each.state is OwnerState.OWNER]
     return Holders(
-        cards=", ".join(dict.fromkeys(each.title for each in there)),
-        driver=", ".join(dict.fromkeys(each.title for each in there if each.drives)),
+        cards=", ".join(dict.fromkeys(each.title for each in current)),
+        driver=", ".join(dict.fromkeys(each.title for each in current if each.drives)),
     )

@@ -1,7 +1,7 @@
-"""Looks at the monitoring of a cluster: what has accelkit's services scraped, and what the agent of each node shows.
+"""Reader of the monitoring of a cluster: the scraper of accelkit's services, and the metrics of each node's agent.
 
-An agent is asked through the API server, which takes the right to `get` `pods/proxy`. Where the user lacks it, or no
-answer comes in time, what an agent shows is unknown, and nothing else is.
+The agents are read through the API server, which requires the right to `get` `pods/proxy`. Without it, or without an
+answer in time, only the metrics of the agent are unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from accelkit.enablement.facts.objects import OwnPod
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import NotServed, Shown, Watched
+from accelkit.enablement.facts.watched import AgentMetrics, Monitoring, NotServed
 from accelkit.enablement.stages.device_plugin import AGENT_COMPONENT
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -26,23 +26,23 @@ from accelkit.model.object_meta import ObjectMeta
 
 _MONITORING: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=monitoring"}
 _AGENTS: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
-# Key of the ConfigMap of those who have no Prometheus operator; dashboards are ConfigMaps, too.
+# Key of the ConfigMap for clusters without the Prometheus operator. Dashboards are ConfigMaps too.
 _SCRAPE: Final = "scrape.yml"
 _PORT: Final = "metrics"
 _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
 # A card has at most 20 series, and a container one for each card that it holds.
 _MOST_BYTES: Final = 2 << 20
-# The time to parse a series grows with the square of its length, and nobody else is heard meanwhile.
+# The time to parse a series grows with the square of its length and blocks the event loop.
 _MOST_OF_LINE: Final = 4096
 _AT_ONCE: Final = 16
 _FEWEST_REFUSALS: Final = 2
-# Of all agents together.
+# For all agents together.
 ASK_SECONDS: Final = 30.0
 
 
 class _Forbidden(Unread):
-    """What the user may not ask for, of any agent."""
+    """A request that the API server denied to the user."""
 
 
 class _Named(msgspec.Struct):
@@ -54,16 +54,16 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
-async def look_at_monitoring(
+async def read_monitoring(
     api: ApiClient, namespace: str, nodes: Collection[str] = (), *, seconds: float = ASK_SECONDS
-) -> Watched | Unread | None:
-    """Return what has metrics collected, and what agents show; None where monitoring is not installed.
+) -> Monitoring | Unread | None:
+    """Return the monitoring of the cluster and the agents' metrics; None if monitoring is not installed.
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        nodes: names of those whose agents are asked; empty for all.
-        seconds: for all agents together; of those that have not answered by then nobody knows.
+        namespace: the namespace of accelkit.
+        nodes: names of the nodes whose agents are read; empty for all.
+        seconds: the time limit for all agents together; agents that have not answered by then are unknown.
     """
     try:
         by = await _find_scraper(api, namespace)
@@ -74,21 +74,21 @@ async def look_at_monitoring(
         return Unread(str(exc))
     agents = {pod.spec.node_name: pod for pod in pods if pod.of_daemon_set and pod.current and pod.ready}
     asked = {node: pod for node, pod in agents.items() if not nodes or node in nodes}
-    return Watched(by, await _ask_all(api, asked, seconds))
+    return Monitoring(by, await _ask_all(api, asked, seconds))
 
 
 async def _find_scraper(api: ApiClient, namespace: str) -> str:
-    """Return what has the services scraped, empty for nothing.
+    """Return the object that makes Prometheus scrape the services; empty if there is none.
 
     Raises:
-        ApiError: it cannot be read.
+        ApiError: the objects cannot be read.
     """
     refused: ApiError | None = None
     try:
         path = build_collection_path("monitoring.coreos.com/v1", "podmonitors", namespace)
         monitors: Sequence[_Named] = (await list_all(api, path, _Named, query=_MONITORING))[0]
     except ApiError as exc:
-        # Who has no right to list a kind is not told whether it is defined.
+        # Without the right to list a kind, the API server does not report whether it is defined.
         refused, monitors = (None if exc.not_found else exc), ()
     if monitors:
         return f"PodMonitor {namespace}/{monitors[0].metadata.name}"
@@ -105,8 +105,10 @@ def _trim(found: _ConfigMap) -> None:
     found.data = dict.fromkeys(found.data or {}, "")
 
 
-async def _ask_all(api: ApiClient, agents: dict[str, OwnPod], seconds: float) -> dict[str, Shown | NotServed | Unread]:
-    shown: dict[str, Shown | NotServed | Unread] = {
+async def _ask_all(
+    api: ApiClient, agents: dict[str, OwnPod], seconds: float
+) -> dict[str, AgentMetrics | NotServed | Unread]:
+    results: dict[str, AgentMetrics | NotServed | Unread] = {
         node: Unread(f"it did not answer in {seconds:g} s") for node in agents
     }
     refusals: list[_Forbidden] = []
@@ -114,20 +116,20 @@ async def _ask_all(api: ApiClient, agents: dict[str, OwnPod], seconds: float) ->
 
     async def ask(node: str) -> None:
         nonlocal others
-        # Who may not ask several may ask none. One of them may say so himself, as what he answers comes as it is.
+        # After several denials the right is missing for all agents. A single agent may forge such an answer.
         general = len(refusals) >= _FEWEST_REFUSALS and not others
-        found = shown[node] = refusals[0] if general else await _ask(api, agents[node])
+        found = results[node] = refusals[0] if general else await _ask(api, agents[node])
         if isinstance(found, _Forbidden):
             refusals.append(found)
         else:
             others = True
 
-    # What was not answered in time stands as such.
+    # Each entry keeps its initial value until its agent answers.
     await ask_all(agents, ask, at_once=_AT_ONCE, seconds=seconds)
-    return shown
+    return results
 
 
-async def _ask(api: ApiClient, pod: OwnPod) -> Shown | NotServed | Unread:
+async def _ask(api: ApiClient, pod: OwnPod) -> AgentMetrics | NotServed | Unread:
     port = pod.find_port(_PORT)
     if port is None:
         return NotServed()
@@ -136,17 +138,17 @@ async def _ask(api: ApiClient, pod: OwnPod) -> Shown | NotServed | Unread:
         answer = await api.get_page(path, query={}, max_bytes=_MOST_BYTES)
     except ApiError as exc:
         return _Forbidden(str(exc)) if exc.forbidden else Unread(str(exc))
-    return read_shown(bytes(answer))
+    return parse_agent_metrics(bytes(answer))
 
 
-def read_shown(answer: bytes) -> Shown | Unread:
-    """Return of which cards an agent shows series, from its answer in Prometheus' text format."""
+def parse_agent_metrics(answer: bytes) -> AgentMetrics | Unread:
+    """Return the cards for which an agent serves series, from its answer in Prometheus' text format."""
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
         if any(len(line) > _MOST_OF_LINE for line in own):
-            return Unread(f"it shows a series of more than {_MOST_OF_LINE} characters")
+            return Unread(f"it serves a series of more than {_MOST_OF_LINE} characters")
         families = list(text_string_to_metric_families("\n".join([*own, ""])))
     except (ValueError, KeyError, IndexError) as exc:
-        return Unread(f"what it answers is not in Prometheus' format: {exc}")
+        return Unread(f"its answer is not in Prometheus' format: {exc}")
     samples = [sample for family in families for sample in family.samples]
-    return Shown(frozenset(each.labels.get("card", "") for each in samples if each.name == _INFO), len(samples))
+    return AgentMetrics(frozenset(each.labels.get("card", "") for each in samples if each.name == _INFO), len(samples))

@@ -1,1 +1,1 @@
-"""What is known of nodes, put together from lists that were read before: no I/O."""
+"""Facts about nodes, derived from lists without I/O."""

@@ -1,4 +1,4 @@
-"""What is known of each node, put together from lists: of nodes, of accelkit's pods, of reports of kernel caches."""
+"""Facts about each node, derived from lists of nodes, of accelkit's pods, and of reports of kernel caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.enablement.facts.objects import NodeDetails, OwnPod
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import Watched
+from accelkit.enablement.facts.watched import Monitoring
 from accelkit.errors import InventoryError
 from accelkit.gkm.objects import CacheNode
 from accelkit.model.inventory import Inventory
@@ -20,18 +20,18 @@ from accelkit.model.stage import NodeState, StageRecord, read_record
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holders:
-    """Who else holds something of a node, by titles for people; empty for nobody.
+    """Other owners of parts of a node, by their titles; empty for none.
 
     Attributes:
-        cards: who owns its cards, or manages it.
-        driver: who loads the driver of its cards.
+        cards: the owners of its cards, or the managers of the node.
+        driver: the owners of the driver of its cards.
     """
 
     cards: str = ""
     driver: str = ""
 
 
-NOBODY: Final = Holders()
+NO_HOLDERS: Final = Holders()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,21 +39,21 @@ class ClusterFacts:
     """The lists.
 
     Attributes:
-        namespace: where accelkit runs.
-        nodes: those to judge.
-        pods: accelkit's own.
-        caches: what the agents of kernel caches report; None where the API server does not define it.
-        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
-        holders: who else holds something of a node, by its name.
-        driver_mode: how accelkit brings drivers to nodes, where somebody said it; empty where nobody did.
-        named: names of nodes that somebody asked for.
+        namespace: the namespace of accelkit.
+        nodes: the nodes to judge.
+        pods: accelkit's own pods.
+        caches: the reports of the cache agents; None if the API server does not define them.
+        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
+        holders: the other owners of each node, by its name.
+        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        named: names of nodes that the user requested.
     """
 
     namespace: str
     nodes: Sequence[NodeDetails] | Unread
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None = None
-    watched: Watched | Unread | None = None
+    monitoring: Monitoring | Unread | None = None
     holders: Mapping[str, Holders] = field(default_factory=dict)
     driver_mode: str = ""
     named: frozenset[str] = frozenset()
@@ -61,20 +61,20 @@ class ClusterFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """What is known of one node.
+    """The facts about one node.
 
     Attributes:
-        namespace: where accelkit runs.
-        node: as the API server has it.
-        inventory: of its cards; why it cannot be read; None where there is none.
-        state: the one it is in.
-        record: results of the checks that did work there; None where they cannot be read.
-        pods: accelkit's own on the node.
-        caches: reports of kernel caches of the node; None where these are not installed.
-        watched: what has metrics collected, and what the agents show; None where monitoring is not installed.
-        holders: who else holds something of the node.
-        driver_mode: how accelkit brings drivers to nodes; empty where nobody said it.
-        named: whether somebody asked for this very node.
+        namespace: the namespace of accelkit.
+        node: the Node object.
+        inventory: the inventory of its cards, or the error that it causes; None if there is none.
+        state: its current state.
+        record: results of the checks with pods; None if they cannot be read.
+        pods: accelkit's own pods on the node.
+        caches: the reports of the node's kernel caches; None if these are not installed.
+        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
+        holders: the other owners of parts of the node.
+        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        named: whether the user requested this node by name.
     """
 
     namespace: str
@@ -84,7 +84,7 @@ class NodeFacts:
     record: StageRecord | None
     pods: Sequence[OwnPod] | Unread
     caches: Sequence[CacheNode] | Unread | None
-    watched: Watched | Unread | None
+    monitoring: Monitoring | Unread | None
     holders: Holders
     driver_mode: str
     named: bool
@@ -99,21 +99,21 @@ class NodeFacts:
         """The inventory of a node that has been discovered.
 
         Raises:
-            InventoryError: it has none that can be read, so that no stage but the first may ask.
+            InventoryError: it has no readable inventory. Only the first stage handles this case.
         """
         if isinstance(self.inventory, Inventory):
             return self.inventory
         raise self.inventory or InventoryError(f"node {self.name} has no inventory")
 
     def find_pods(self, component: str) -> Sequence[OwnPod] | Unread:
-        """Return the pods of a program that runs on each node, on this one."""
+        """Return the pods of a DaemonSet of accelkit on this node."""
         if isinstance(self.pods, Unread):
             return self.pods
         return [pod for pod in self.pods if pod.component == component and pod.of_daemon_set and pod.current]
 
 
 def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
-    """Yield what is known of each node, by name."""
+    """Yield the facts about each node, by name."""
     pods = _group_pods(cluster.pods)
     caches = _group_caches(cluster.caches)
     nodes = () if isinstance(cluster.nodes, Unread) else cluster.nodes
@@ -128,8 +128,8 @@ def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
             record=read_record(node.find_annotation(STAGES_ANNOTATION)),
             pods=pods if isinstance(pods, Unread) else pods.get(name, []),
             caches=caches if isinstance(caches, Unread | None) else caches.get(name, []),
-            watched=cluster.watched,
-            holders=cluster.holders.get(name, NOBODY),
+            monitoring=cluster.monitoring,
+            holders=cluster.holders.get(name, NO_HOLDERS),
             driver_mode=cluster.driver_mode,
             named=name in cluster.named,
         )
@@ -149,6 +149,6 @@ def _group_caches(caches: Sequence[CacheNode] | Unread | None) -> Mapping[str, S
         return caches
     found: defaultdict[str, list[CacheNode]] = defaultdict(list)
     for each in caches:
-        # Its name is the node's, and only that node's agent may write it.
+        # The report has the name of its node, and only that node's agent may write it.
         found[each.metadata.name].append(each)
     return found

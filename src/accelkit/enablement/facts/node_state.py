@@ -11,7 +11,7 @@ from accelkit.model.stage import NodeState
 
 
 def read_inventory(node: Node) -> Inventory | InventoryError | None:
-    """Return a node's inventory, why it cannot be read, or None where there is none."""
+    """Return a node's inventory, or the error that it causes; None if there is none."""
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
         return None
@@ -22,6 +22,6 @@ def read_inventory(node: Node) -> Inventory | InventoryError | None:
 
 
 def build_state(node: Node, inventory: Inventory | InventoryError | None) -> NodeState:
-    """Return the state that a node with this inventory is in now; what is not known of it is empty."""
+    """Return the current state of a node with this inventory; unknown parts are empty."""
     info, cards = node.status.node_info, inventory.cards if isinstance(inventory, Inventory) else None
     return describe_state(info.boot_id, info.kernel_version, cards)

@@ -1,6 +1,6 @@
-"""Nodes and accelkit's own pods with the fields by which stages are judged, under their wire names.
+"""Nodes and accelkit's own pods with the fields by which stages are judged, under their JSON names.
 
-The extender decodes nodes and pods by the thousand and needs none of these, so they are types of their own.
+These types are separate, because the extender decodes thousands of nodes and pods and needs none of these fields.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, NodeInfo, NodeStatus
 
-# What the controller of a Deployment puts on its pods, and that of a DaemonSet does not.
+# The label that the controller of a Deployment sets on its pods; that of a DaemonSet does not.
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 
 
 class NodeSystemInfo(NodeInfo, frozen=True, rename="camel"):
-    """What a kubelet says of its machine, and of its runtime."""
+    """The system information from the kubelet, with the container runtime."""
 
     container_runtime_version: str = ""
 
@@ -33,7 +33,7 @@ class NodeCondition(msgspec.Struct, frozen=True):
 
 
 class NodeDetailsStatus(NodeStatus, rename="camel"):
-    """status of a node."""
+    """The status of a node."""
 
     node_info: NodeSystemInfo = NodeSystemInfo()
     conditions: list[NodeCondition] | None = None
@@ -46,19 +46,19 @@ class NodeDetails(Node):
 
     @property
     def ready(self) -> NodeCondition | None:
-        """The condition Ready; None where its kubelet never wrote one."""
+        """The condition Ready; None if the kubelet never wrote it."""
         return next((each for each in self.status.conditions or () if each.type == "Ready"), None)
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Why a container does not run yet."""
+    """The reason why a container does not run yet."""
 
     reason: str = ""
     message: str = ""
 
 
 class Terminated(msgspec.Struct, frozen=True, rename="camel"):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int = 0
     reason: str = ""
@@ -66,14 +66,14 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """What a container does."""
+    """The state of a container."""
 
     waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """status of a container."""
+    """The status of a container."""
 
     name: str
     ready: bool = False
@@ -96,14 +96,14 @@ class OwnContainer(msgspec.Struct, frozen=True):
 
 
 class OwnPodSpec(msgspec.Struct, rename="camel"):
-    """spec of a pod."""
+    """The spec of a pod."""
 
     node_name: str = ""
     containers: list[OwnContainer] | None = None
 
 
 class OwnPodStatus(msgspec.Struct, rename="camel"):
-    """status of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     reason: str | None = None
@@ -113,7 +113,7 @@ class OwnPodStatus(msgspec.Struct, rename="camel"):
 
 
 class OwnPod(msgspec.Struct):
-    """A pod of accelkit's."""
+    """A pod of accelkit."""
 
     metadata: ObjectMeta
     spec: OwnPodSpec = msgspec.field(default_factory=OwnPodSpec)
@@ -121,22 +121,22 @@ class OwnPod(msgspec.Struct):
 
     @property
     def component(self) -> str:
-        """Which program of accelkit's it runs, as the roles name it."""
+        """The component of accelkit that the pod runs, as named by the roles."""
         return (self.metadata.labels or {}).get(COMPONENT_LABEL, "")
 
     def find_port(self, name: str) -> int | None:
-        """Return the number of a named port; None where no container has it."""
+        """Return the number of a named port; None if no container has it."""
         ports = (port for each in self.spec.containers or () for port in each.ports or ())
         return next((port.container_port for port in ports if port.name == name), None)
 
     @property
     def of_daemon_set(self) -> bool:
-        """Whether each node has one of its kind."""
+        """Whether the pod belongs to a DaemonSet."""
         return _OF_DEPLOYMENT not in (self.metadata.labels or {})
 
     @property
     def current(self) -> bool:
-        """Whether it has not ended, and is not on its way out."""
+        """Whether the pod has not ended and is not being deleted."""
         return self.metadata.deletion_timestamp is None and self.status.phase not in ("Succeeded", "Failed")
 
     @property

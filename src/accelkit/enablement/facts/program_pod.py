@@ -1,4 +1,4 @@
-"""Judges whether a program of accelkit's runs on a node, by its pod there."""
+"""State of a program of accelkit on a node, judged by its pod there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.enablement.facts.objects import ContainerStatus, OwnPod
 
 
 class PodState(Enum):
-    """How it is with the pod of a program on a node."""
+    """States of a program's pod on a node."""
 
     READY = auto()
     MISSING = auto()
@@ -20,14 +20,14 @@ class PodState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramPod:
-    """How it is, and what was seen, as a part of a sentence."""
+    """The state of a program's pod, with its description as a part of a sentence."""
 
     state: PodState
-    seen: str
+    description: str
 
 
 def find_program_pod(pods: Sequence[OwnPod]) -> ProgramPod:
-    """Return how it is with the pods of a program on one node; while it is replaced there may be two."""
+    """Return the state of a program's pods on one node. During a replacement there may be two."""
     if not pods:
         return ProgramPod(PodState.MISSING, "no pod of it is on the node")
     if ready := next((pod for pod in pods if pod.ready), None):
@@ -45,14 +45,14 @@ def _describe_crash(container: ContainerStatus) -> str:
     if ended is None:
         return ""
     times = f" after {container.restart_count} restarts" if container.restart_count else ""
-    why = ": ".join(filter(None, (ended.reason, ended.message)))
-    return f"ended with {ended.exit_code}{times}{f' ({why})' if why else ''}"
+    cause = ": ".join(filter(None, (ended.reason, ended.message)))
+    return f"ended with {ended.exit_code}{times}{f' ({cause})' if cause else ''}"
 
 
 def _describe_wait(pod: OwnPod) -> str:
     for container in pod.status.container_statuses or ():
         if not container.ready and (waiting := container.state.waiting) is not None and waiting.reason:
-            said = f": {waiting.message}" if waiting.message else ""
-            return f"waiting, container {container.name}: {waiting.reason}{said}"
-    why = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
-    return f"{pod.status.phase or 'without a phase'} and not ready{f' ({why})' if why else ''}"
+            message = f": {waiting.message}" if waiting.message else ""
+            return f"waiting, container {container.name}: {waiting.reason}{message}"
+    cause = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
+    return f"{pod.status.phase or 'without a phase'} and not ready{f' ({cause})' if cause else ''}"

@@ -1,4 +1,4 @@
-"""What could not be read, and why."""
+"""Data that could not be read, with the reason."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Something that the API server did not give; `why` is its sentence."""
+    """Data that the API server did not return; `why` is the error as a sentence."""
 
     why: str

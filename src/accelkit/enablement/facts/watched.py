@@ -1,4 +1,4 @@
-"""What is known of the monitoring of a cluster: what has the agents scraped, and what each agent showed when asked."""
+"""Monitoring of a cluster: the object that configures scraping, and the metrics that each agent served."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from accelkit.enablement.facts.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What an agent showed at `/metrics`: the identities of the cards of which it has series, and how many series."""
+class AgentMetrics:
+    """The metrics that an agent served: the IDs of the cards that have series, and the number of series."""
 
     cards: frozenset[str]
     series: int
@@ -18,17 +18,17 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """An agent that serves no metrics, since its port is 0."""
+    """An agent that serves no metrics, because its port is 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """A cluster where something has accelkit's services scraped.
+class Monitoring:
+    """A cluster in which accelkit's services are scraped.
 
     Attributes:
-        by: what does, as a part of a sentence.
-        agents: what the agent of each node showed, or why nobody knows; a node without a ready agent is not there.
+        by: the object that configures this, as a part of a sentence.
+        agents: by node, the metrics of its agent, or why they are unknown; without nodes that have no ready agent.
     """
 
     by: str
-    agents: Mapping[str, Shown | NotServed | Unread] = field(default_factory=dict)
+    agents: Mapping[str, AgentMetrics | NotServed | Unread] = field(default_factory=dict)

@@ -86,11 +86,11 @@ def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
         sorted({*(key for key in owned_taints if key in desired.taints), *added}),
     )
     patch = _build_patch(node, patched, wanted, record)
-    watched = {*desired.labels, *owned_labels}
+    affected = {*desired.labels, *owned_labels}
     return Change(
         patch,
-        before=_list(present, watched, taints, {*desired.taints, *owned_taints}),
-        after=_list(after_labels, watched, wanted, {*desired.taints, *owned_taints}),
+        before=_list(present, affected, taints, {*desired.taints, *owned_taints}),
+        after=_list(after_labels, affected, wanted, {*desired.taints, *owned_taints}),
         conflicts=tuple(conflicts),
     )
 

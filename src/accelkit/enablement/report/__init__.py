@@ -1,1 +1,1 @@
-"""The stage report: one value, and the texts, files and exit code that are made of it."""
+"""The stage report: one value, and its texts, files and exit code."""

@@ -1,6 +1,6 @@
 """The report in the Common Test Report Format (CTRF), JSON: a test for each stage on each node; schema at ctrf.io.
 
-Stale and unknown are `other`, since CTRF has no word for them; the words of ours stand in `rawStatus`.
+Stale and unknown are `other`, because CTRF has no status for them; `rawStatus` has the original outcome.
 """
 
 from __future__ import annotations

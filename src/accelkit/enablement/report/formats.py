@@ -1,4 +1,4 @@
-"""The formats in which the report is written, by the names that options give them."""
+"""Formats of the report, by the names of the options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelkit.enablement.report.values import StageReport
 
 
 class ReportFormat(StrEnum):
-    """How the report is written."""
+    """Formats of the report."""
 
     TEXT = "text"
     JSON = "json"
@@ -26,7 +26,7 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-# Names under which CI systems look for them.
+# Names that CI systems expect.
 FILE_NAMES: Final = {
     ReportFormat.TEXT: "stages.txt",
     ReportFormat.JSON: "stages.json",
@@ -36,9 +36,9 @@ FILE_NAMES: Final = {
 }
 
 
-def write_report(report: StageReport, wanted: ReportFormat) -> str:
-    """Return the report as a text that ends with a new line; without colours."""
-    match wanted:
+def write_report(report: StageReport, format_: ReportFormat) -> str:
+    """Return the report as a text that ends with a line break, without colours."""
+    match format_:
         case ReportFormat.TEXT:
             stream = io.StringIO()
             Console(file=stream, highlight=False, soft_wrap=True, color_system=None).print(build_table(report))

@@ -1,7 +1,7 @@
-"""The report as one page that needs no other file and no host: for mail, for artefacts of CI, for a gap of air.
+"""The report as one self-contained page: for mail, for artifacts of CI, and for air-gapped networks.
 
-Everything that others may have written is escaped, and a policy in the page lets nothing run and nothing load but the
-style and the script that stand there, by their hashes.
+All texts from other sources are escaped. A content security policy in the page allows only its own style and script,
+by their hashes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _draw_to_do(report: StageReport) -> str:
         if each.outcome is not Outcome.SKIPPED
     )
     drawn += "".join(f"<li>{escape(sentence)}</li>" for sentence in describe_accounting(report))
-    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or is not wanted.</p>"
+    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or is not needed.</p>"
 
 
 def _draw_nodes(problem: StageProblem, numbers: Mapping[str, int]) -> str:

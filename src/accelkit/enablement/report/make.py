@@ -1,7 +1,7 @@
-"""Makes the report of a cluster from what is known of its nodes.
+"""Creation of the report of a cluster from the facts about its nodes.
 
-Texts of results come from annotations, pods and objects that others write, so they are cut and cleaned here, once for
-all formats; each format escapes what it must.
+Texts of results come from annotations, pods and objects of other writers, so they are shortened and cleaned here, once
+for all formats. Each format escapes its special characters.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _LONGEST_SECONDS: Final = 86400.0
 
 
 def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageReport:
-    """Judge every node, and return what was found.
+    """Judge every node, and return the report.
 
     Args:
-        cluster: what was read of it.
+        cluster: the facts about the cluster.
         server: URL of the API server.
         now: Unix seconds.
     """
@@ -61,7 +61,7 @@ def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageRepor
 
 
 def add_accounting(report: StageReport, found: Accounting) -> StageReport:
-    """Return a report that counts what the audit of the nodes' cards found."""
+    """Return a report that includes the result of the audit of the nodes' cards."""
     outcome = find_worst((report.outcome, found.outcome))
     clean = Accounting(
         found.outcome,
@@ -77,7 +77,7 @@ def _judge_all(cluster: ClusterFacts, now: float) -> list[NodeReport]:
 
 
 def _report_absent(name: str, cluster: ClusterFacts, now: float) -> NodeReport:
-    """Report a node that somebody named and the API server does not show."""
+    """Return the report of a named node that the API server does not return."""
     if isinstance(cluster.nodes, Unread):
         outcome, reason = Outcome.UNKNOWN, StageReason.NODES_UNREAD
         evidence = f"the nodes cannot be listed: {cluster.nodes.why}"
@@ -97,16 +97,16 @@ def _report_node(name: str, state: NodeState, results: Mapping[Stage, StageResul
 
 
 def _make_cell(stage: Stage, result: StageResult, because: Stage | None) -> Cell:
-    # Whoever may write the annotation may leave the reason out, or make a poem of it.
-    named = result.reason if _REASON.fullmatch(result.reason) else _UNNAMED
+    # A writer of the annotation may omit the reason, or write any text.
+    reason = result.reason if _REASON.fullmatch(result.reason) else _UNNAMED
     return Cell(
         stage=stage,
         outcome=result.outcome,
-        reason="" if result.outcome is Outcome.PASS else named,
+        reason="" if result.outcome is Outcome.PASS else reason,
         evidence=shorten(result.evidence, MAX_EVIDENCE),
         next_action="" if result.outcome is Outcome.PASS else shorten(result.next_action, MAX_EVIDENCE),
         because=because,
-        # No clock says more, and formats that write dates cannot.
+        # Dates outside this range cannot be formatted.
         found_at=result.found_at if 0.0 <= result.found_at <= _LATEST else 0.0,
         seconds=min(max(0.0, result.seconds), _LONGEST_SECONDS),
         state=None if result.state is None else _clean_state(result.state),

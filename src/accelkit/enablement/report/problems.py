@@ -26,7 +26,7 @@ class StageProblem(msgspec.Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The first of its nodes, and how many more there are."""
+        """The first of its nodes, and the number of others."""
         return list_some(self.nodes, most=SHOWN_NODES)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class StageProblem(msgspec.Struct, frozen=True):
 
 
 ACCOUNTING_STEP: Final = (
-    "`accelkit audit` says whether it lasts; the runbook of AccelkitLedgerDivergence says what to do"
+    "check with `accelkit audit` whether it lasts; the runbook of AccelkitLedgerDivergence lists the next steps"
 )
 
 
@@ -48,7 +48,7 @@ def describe_accounting(report: StageReport) -> list[str]:
 
 
 def list_problems(report: StageReport) -> list[StageProblem]:
-    """Return the results that are not a pass: worst outcome first, then by stage."""
+    """Return the results that are not a pass: the worst outcome first, then by stage."""
     found: defaultdict[tuple[Stage, Outcome, str, str, str], list[str]] = defaultdict(list)
     for node in report.nodes:
         for cell in node.stages:

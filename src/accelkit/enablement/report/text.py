@@ -1,4 +1,4 @@
-"""The report for a terminal: counts by stage first, then a row for each node, then each fault once with its nodes."""
+"""The report for a terminal: counts by stage, then a row for each node, then each fault once with its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.enablement.report.problems import ACCOUNTING_STEP, list_problems
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
-# Words tell without colours; that of what failed is found at a glance.
+# The words are sufficient without colours. Capitals mark failures.
 _WORDS: Final = {
     Outcome.PASS: "pass",
     Outcome.SKIPPED: "skip",
@@ -31,7 +31,7 @@ _WIDTH: Final = 8
 
 
 def build_table(report: StageReport) -> RenderableType:
-    """Return what a person reads."""
+    """Return the report as lines for a terminal."""
     parts = [*_draw_summary(report), Text(""), *_draw_nodes(report)]
     if problems := list(_draw_problems(report)):
         parts += [Text(""), *problems]
@@ -78,11 +78,11 @@ def _draw_accounting(found: Accounting) -> Iterator[Text]:
         yield Text(f"      {ACCOUNTING_STEP}", style="bright_black")
     if found.notes:
         count = len(found.notes)
-        noted = f"{count} note{'' if count == 1 else 's'} on what was not compared: see `accelkit audit`"
+        noted = f"{count} note{'' if count == 1 else 's'} on comparisons that were not possible: see `accelkit audit`"
         yield Text(f"      {noted}", style="bright_black")
 
 
 def _draw_end(report: StageReport) -> Text:
     passed = sum(node.outcome in (Outcome.PASS, Outcome.SKIPPED) for node in report.nodes)
     count = len(report.nodes)
-    return Text(f"{passed} of {count} node{'' if count == 1 else 's'} in order; worst: {report.outcome}", style="bold")
+    return Text(f"{passed} of {count} node{'' if count == 1 else 's'} passed; worst: {report.outcome}", style="bold")

@@ -1,4 +1,4 @@
-"""The stage report as a value: what each stage found on each node, and what that comes to."""
+"""The stage report as a value: the result of each stage on each node, and the summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.audit.comparison import AuditFinding
 from accelkit.model.stage import NodeState, Outcome, Stage
 
 REPORT_VERSION: Final = 1
-# The best first. Left out is as good as passed: what it was left out for is told by the stage that is to blame.
+# The best first. A skipped stage counts as passed, because the stage that caused this reports the problem.
 _EXIT_CODES: Final = {Outcome.PASS: 0, Outcome.SKIPPED: 0, Outcome.STALE: 3, Outcome.UNKNOWN: 3, Outcome.FAIL: 4}
 _ORDER: Final = tuple(Outcome)
 
@@ -20,10 +20,10 @@ class Cell(msgspec.Struct, frozen=True):
     """One stage on one node.
 
     Attributes:
-        because: the stage that is to blame, where this one was left out for it; else None.
+        because: the stage that caused this one to be skipped; else None.
         found_at: Unix seconds.
-        seconds: how long the check took.
-        state: the one it holds for; None where it was judged from what is there now.
+        seconds: the duration of the check.
+        state: the state of the node for which the result holds; None if it was judged from current facts.
     """
 
     stage: Stage
@@ -38,7 +38,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """One node; `stages` in their order."""
+    """One node, with its stages in order."""
 
     name: str
     state: NodeState
@@ -51,7 +51,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 
 class StageSummary(msgspec.Struct, frozen=True):
-    """How many nodes a stage ended how on; every outcome is there."""
+    """The number of nodes for each outcome of a stage, including outcomes without nodes."""
 
     stage: Stage
     counts: dict[Outcome, int]
@@ -61,10 +61,10 @@ class Accounting(msgspec.Struct, frozen=True):
     """The audit of the nodes' cards.
 
     Attributes:
-        outcome: `fail` where something differs, `unknown` where nothing could be compared.
-        differences: between ledger, assignments, kubelets and cards.
-        notes: what could not be compared.
-        problem: why nothing could be compared.
+        outcome: `fail` if there are differences, `unknown` if no comparison was possible.
+        differences: the differences between ledger, assignments, kubelets and cards.
+        notes: the comparisons that were not possible.
+        problem: why no comparison was possible.
     """
 
     outcome: Outcome
@@ -74,24 +74,24 @@ class Accounting(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is not in order, each with its kind."""
+        """The differences, each with its kind; or the problem."""
         if self.problem:
             return (f"unknown: {self.problem}",)
         return tuple(f"{each.kind}: {each.message}" for each in self.differences)
 
 
 class StageReport(msgspec.Struct, frozen=True):
-    """A cluster.
+    """The report of a cluster.
 
     Attributes:
         server: URL of the API server.
-        accelkit: the version that made it.
+        accelkit: the version of accelkit that created it.
         made_at: Unix seconds.
-        outcome: the worst of all.
+        outcome: the worst outcome.
         exit_code: 0, 3 or 4.
-        summary: by stage, in their order.
-        nodes: by name.
-        accounting: the audit of their cards; None where it was not asked for.
+        summary: the stages in order.
+        nodes: the nodes by name.
+        accounting: the audit of their cards; None if it was not requested.
     """
 
     server: str
@@ -106,12 +106,12 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; what was left out beside what passed makes nothing worse, and of none it is `pass`."""
+    """Return the worst outcome; `pass` for none, and for a mix of passed and skipped."""
     found = set(outcomes)
     worst = max(found, key=_ORDER.index, default=Outcome.PASS)
     return Outcome.PASS if worst is Outcome.SKIPPED and Outcome.PASS in found else worst
 
 
 def find_exit_code(outcome: Outcome) -> int:
-    """Return with what a program ends that has found this."""
+    """Return the exit code of a program with this outcome."""
     return _EXIT_CODES[outcome]

@@ -1,1 +1,1 @@
-"""Judges the stages of enablement from lists that were read before: no I/O."""
+"""Judgement of the stages of enablement from facts, without I/O."""

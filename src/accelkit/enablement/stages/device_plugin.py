@@ -1,6 +1,6 @@
-"""The stage `device-plugin`: the agent runs on the node, and its kubelet gives what it advertises.
+"""The stage `device-plugin`: the agent runs on the node, and its kubelet offers the advertised resources.
 
-It goes by what is allocatable. Capacity stays for minutes after a plugin has gone, and counts unhealthy devices.
+Allocatable resources decide. Capacity stays for minutes after a plugin has stopped, and includes unhealthy devices.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _REASONS: Final = {
 
 
 def judge_device_plugin(facts: NodeFacts) -> StageResult:
-    """Judge whether pods can be given the node's cards."""
+    """Judge whether pods can get the node's cards."""
     pods = facts.find_pods(AGENT_COMPONENT)
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
     agent = find_program_pod(pods)
     if agent.state is not PodState.READY:
-        return failed(facts, _REASONS[agent.state], f"the node agent: {agent.seen}")
+        return failed(facts, _REASONS[agent.state], f"the node agent: {agent.description}")
     if problem := facts.cards.problem:
         return failed(facts, StageReason.UNIT_REFUSED, problem)
     offered, absent = _split_offers(facts)
@@ -42,31 +42,31 @@ def judge_device_plugin(facts: NodeFacts) -> StageResult:
         known = (facts.node.status.capacity or {}).keys() & set(absent)
         reason = StageReason.NOTHING_ALLOCATABLE if known else StageReason.NOT_ADVERTISED
         return failed(facts, reason, _describe_absent(facts, absent))
-    waits = facts.cards.next_unit_bytes
-    later = f"; it waits for pods to end before it counts in {format_unit(waits)}" if waits else ""
-    return passed(f"{agent.seen}; allocatable: {', '.join(offered)}{later}")
+    next_unit = facts.cards.next_unit_bytes
+    later = f"; it waits for pods to end before it uses the unit {format_unit(next_unit)}" if next_unit else ""
+    return passed(f"{agent.description}; allocatable: {', '.join(offered)}{later}")
 
 
 def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
-    """Return what the kubelet gives, as `NAME: AMOUNT`, and the resources that it should give and does not."""
+    """Return the resources that the kubelet offers, as `NAME: AMOUNT`, and those that are missing."""
     allocatable = facts.node.status.allocatable or {}
     native = load_own_dialect("native").resources
     advertised = read_advertised(facts.node)
     names = sorted({native.memory, native.cards, *advertised})
     offered = [f"{name}: {allocatable[name]}" for name in names if allocatable.get(name, "0") != "0"]
     if advertised:
-        # An agent serves one dialect, and those that it served before stay listed while the node has them.
+        # An agent serves one dialect. Dialects that it served before stay listed while the node has their resources.
         return offered, [] if offered else sorted(advertised)
-    wanted = [native.cards]
+    expected = [native.cards]
     if any(card.memory_bytes is not None for card in facts.cards.cards):
-        wanted.append(native.memory)
-    return offered, [name for name in sorted(wanted) if allocatable.get(name, "0") == "0"]
+        expected.append(native.memory)
+    return offered, [name for name in sorted(expected) if allocatable.get(name, "0") == "0"]
 
 
 def _describe_absent(facts: NodeFacts, absent: list[str]) -> str:
     capacity, withheld = facts.node.status.capacity or {}, facts.cards.withheld or ()
-    said = dict.fromkeys(absent, "is not registered")
-    said |= {name: f"is allocatable 0 of a capacity of {capacity[name]}" for name in absent if name in capacity}
+    problems = dict.fromkeys(absent, "is not registered")
+    problems |= {name: f"is allocatable 0 of a capacity of {capacity[name]}" for name in absent if name in capacity}
     because = f"is withheld, because the ConfigMap {MANAGED_RESOURCES_NAME} does not list it; run site.yml"
-    said |= {name: because for name in absent if name in withheld}
-    return "; ".join(f"{name} {what}" for name, what in said.items())
+    problems |= {name: because for name in absent if name in withheld}
+    return "; ".join(f"{name} {problem}" for name, problem in problems.items())

@@ -1,4 +1,4 @@
-"""The stage `discover`: the node is there and its kubelet reports, and its agent has published the cards it found."""
+"""The stage `discover`: the node exists, its kubelet reports, and its agent has published the cards it found."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def judge_discover(facts: NodeFacts) -> StageResult:
         return left_out
     ready = facts.node.ready
     if ready is None or ready.status != "True":
-        said = "never said whether it is ready" if ready is None else f"is not ready: {ready.message or ready.reason}"
+        problem = "never reported readiness" if ready is None else f"is not ready: {ready.message or ready.reason}"
         return unknown(
-            facts, StageReason.NODE_NOT_READY, f"its kubelet {said.rstrip('.')}; what else is known of it may be old"
+            facts, StageReason.NODE_NOT_READY, f"its kubelet {problem.rstrip('.')}; other data about it may be old"
         )
     return _judge_inventory(facts, facts.inventory)
 
@@ -47,18 +47,20 @@ def _judge_sharing(facts: NodeFacts) -> StageResult | None:
     label = read_share_label(facts.node)
     if label == SHARED:
         return None
-    said = "is not there" if label is None else f"is {label!r}"
+    state = "is missing" if label is None else f"is {label!r}"
     owner = f"; {facts.holders.cards} manages the node" if facts.holders.cards else ""
-    evidence = f"its label accelkit.io/share {said}{owner}"
-    # Who names a node wants it shared, unless somebody said that it shall not be.
-    wanted = facts.named and label is None
+    evidence = f"its label accelkit.io/share {state}{owner}"
+    # A user who names a node wants it shared, unless its label forbids that.
+    required = facts.named and label is None
     return (
-        failed(facts, StageReason.NOT_SHARED, evidence) if wanted else skipped(facts, StageReason.NOT_SHARED, evidence)
+        failed(facts, StageReason.NOT_SHARED, evidence)
+        if required
+        else skipped(facts, StageReason.NOT_SHARED, evidence)
     )
 
 
 def _list_higher_counts(facts: NodeFacts, inventory: Inventory) -> Iterator[str]:
-    """Yield where another program counts more cards of a vendor, by the vendor's own label, than the inventory has."""
+    """Yield the vendors for which another program's label counts more cards than the inventory."""
     ours = read_label_record(facts.node)
     labels = facts.node.metadata.labels or {}
     counts = Counter(card.vendor for card in inventory.cards)
@@ -74,5 +76,5 @@ def _list_higher_counts(facts: NodeFacts, inventory: Inventory) -> Iterator[str]
 def _describe_cards(inventory: Inventory) -> str:
     kinds = Counter((card.vendor, card.model) for card in inventory.cards)
     listed = ", ".join(f"{count} x {model} ({vendor})" for (vendor, model), count in sorted(kinds.items()))
-    out = sum(card.cordoned for card in inventory.cards)
-    return f"{listed}{f'; {out} taken out of placement' if out else ''}"
+    cordoned = sum(card.cordoned for card in inventory.cards)
+    return f"{listed}{f'; {cordoned} excluded from placement' if cordoned else ''}"

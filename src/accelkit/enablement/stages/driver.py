@@ -1,4 +1,4 @@
-"""The stages `driver` and `driver-check`: every card has its vendor's driver, for this kernel, and is well."""
+"""The stages `driver` and `driver-check`: each card has its vendor's driver for this kernel, and is healthy."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from accelkit.texts import count_cards
 
 
 def judge_driver(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards have their vendors' driver, and whose it is."""
+    """Judge whether the cards have their vendors' driver; the evidence names its source."""
     fault = find_driver_fault(facts.cards)
-    return passed(describe_source(facts)) if fault is None else _tell(facts, fault)
+    return passed(describe_source(facts)) if fault is None else _build_result(facts, fault)
 
 
 def judge_driver_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards answer, and under the driver that belongs to the kernel."""
+    """Judge whether the cards work under the driver for the running kernel."""
     kernel = facts.state.kernel
     fault = find_card_fault(facts.cards, kernel=kernel, chosen=read_chosen_kernel(facts.node))
     if fault is not None:
-        return _tell(facts, fault)
+        return _build_result(facts, fault)
     drivers = describe_drivers(facts.cards, facts.state.drivers, kernel=kernel)
     number = len(facts.cards.cards)
-    return passed(f"{count_cards(number)} {'is' if number == 1 else 'are'} well; {drivers}")
+    return passed(f"{count_cards(number)} {'is' if number == 1 else 'are'} healthy; {drivers}")
 
 
-def _tell(facts: NodeFacts, fault: CardFault) -> StageResult:
-    tell = failed if fault.known else unknown
-    return tell(facts, StageReason(fault.code), fault.evidence)
+def _build_result(facts: NodeFacts, fault: CardFault) -> StageResult:
+    build = failed if fault.known else unknown
+    return build(facts, StageReason(fault.code), fault.evidence)

@@ -1,4 +1,4 @@
-"""Where the driver of a node comes from: by which of accelkit's modes, or from whom else."""
+"""Source of the driver of a node: one of accelkit's modes, or another owner."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PACKAGE: Final = "package"
 
 
 def describe_source(facts: NodeFacts) -> str:
-    """Return the mode and who gives the driver, as a sentence.
+    """Return the mode and the source of the driver, as a sentence.
 
-    Packages leave no trace in the cluster, so they are told where somebody said that accelkit installs them.
+    Packages leave no trace in the cluster, so they are reported only if `driver_mode` names them.
     """
     if chosen := read_chosen_kernel(facts.node):
         pods = facts.find_pods(COMPONENT)
-        seen = "its pods cannot be listed" if isinstance(pods, Unread) else find_program_pod(pods).seen
-        return f"container: accelkit gives it, for kernel {chosen}; {seen}"
+        state = "its pods cannot be listed" if isinstance(pods, Unread) else find_program_pod(pods).description
+        return f"container: accelkit installs it, for kernel {chosen}; {state}"
     if module := find_module(facts.node, facts.namespace):
         return f"kmm: Kernel Module Management loads accelkit's module {module}"
     if facts.holders.driver:
-        return f"preinstalled: {facts.holders.driver} gives it"
+        return f"preinstalled: {facts.holders.driver} installs it"
     if facts.driver_mode == _PACKAGE:
         return f"{_PACKAGE}: accelkit installs the packages of the host"
-    return "preinstalled: the node has its own, which accelkit did not install"
+    return "preinstalled: the node has its own driver, which accelkit did not install"

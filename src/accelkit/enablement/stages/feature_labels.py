@@ -1,4 +1,4 @@
-"""The stage `feature-labels`: the node has the labels that its agent wrote, and no other program takes them away."""
+"""The stage `feature-labels`: the node has the labels that its agent wrote, and no other program removes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.texts import list_some
 
 
 def judge_feature_labels(facts: NodeFacts) -> StageResult:
-    """Judge whether pods that select nodes by their cards find this one."""
+    """Judge whether pods that select nodes by their cards find this node."""
     present = facts.node.metadata.labels or {}
     written = read_label_record(facts.node)
     if not written and facts.node.find_annotation(LABELS_ANNOTATION) not in (None, "{}"):
@@ -21,5 +21,5 @@ def judge_feature_labels(facts: NodeFacts) -> StageResult:
     if missing := sorted(expected - present.keys()):
         return failed(facts, StageReason.LABEL_MISSING, f"of {len(expected)} labels it lacks {list_some(missing)}")
     others = sorted(key for key, value in written.items() if present[key] != value)
-    also = f"; another program gave {list_some(others, most=3)} another value" if others else ""
+    also = f"; another program changed the value of {list_some(others, most=3)}" if others else ""
     return passed(f"it has all {len(expected)} labels{also}")

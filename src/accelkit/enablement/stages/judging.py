@@ -1,4 +1,4 @@
-"""Judges all stages of a node: each only where those that it needs passed there."""
+"""Judgement of all stages of a node. A stage is judged only if the stages that it needs passed."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
     """Return the result of every stage, in their order.
 
     Args:
-        facts: of the node.
-        now: Unix seconds, at which what is judged from what is there was found.
+        facts: the facts about the node.
+        now: Unix seconds, as the time of results from current facts.
     """
     results: dict[Stage, StageResult] = {}
     for stage in Stage:
@@ -53,7 +53,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
 
 
 def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | None:
-    """Return the first stage, of those that this one needs, that did not pass by itself; None where all passed."""
+    """Return the first stage that this one needs and that did not pass by itself; None if all passed."""
     for need in NEEDS[stage]:
         if (cause := find_cause(need, results)) is not None:
             return cause
@@ -63,7 +63,7 @@ def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | No
 
 
 def skip_for(cause: Stage, result: StageResult) -> StageResult:
-    """Return that a stage was left out because of what another one found."""
+    """Return the result of a stage that was skipped because of another stage."""
     evidence = f"{cause} did not pass: it is {result.outcome}{f' ({result.reason})' if result.reason else ''}"
     reason = StageReason.NEED_NOT_PASSED
     return StageResult(Outcome.SKIPPED, reason, shorten(evidence, MAX_EVIDENCE), NEXT_ACTIONS[reason])

@@ -1,7 +1,7 @@
 """The stage `kernel-cache-check`: the cache agent runs on the node, and the administrator's caches are ready there.
 
-Who may edit a namespace may name an image that nobody can use. So caches of namespaces are counted and nothing more:
-one of them can make no node fail.
+A user who may edit a namespace can name an unusable image. So caches of namespaces are only counted: they cannot make
+a node fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CACHE_COMPONENT: Final = "kernel-caches"
 
 
 def judge_kernel_caches(facts: NodeFacts) -> StageResult:
-    """Judge whether kernel caches come to the node."""
+    """Judge whether kernel caches are available on the node."""
     if facts.caches is None:
         return skipped(facts, StageReason.NOT_INSTALLED, "kernel caches are not installed in this cluster")
     if isinstance(facts.caches, Unread):
@@ -32,21 +32,21 @@ def judge_kernel_caches(facts: NodeFacts) -> StageResult:
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
     agent = find_program_pod(pods)
-    # The definitions alone are another system's, or are left from former days.
+    # The definitions alone belong to another system, or are left from an earlier installation.
     if agent.state is PodState.MISSING and not facts.caches:
         return skipped(facts, StageReason.NOT_INSTALLED, "no agent of kernel caches is on this node")
     if agent.state is not PodState.READY:
-        return failed(facts, StageReason.CACHE_AGENT_NOT_READY, f"the cache agent: {agent.seen}")
-    return _judge_reports(facts, facts.caches, agent.seen)
+        return failed(facts, StageReason.CACHE_AGENT_NOT_READY, f"the cache agent: {agent.description}")
+    return _judge_reports(facts, facts.caches, agent.description)
 
 
-def _judge_reports(facts: NodeFacts, caches: Sequence[CacheNode], seen: str) -> StageResult:
+def _judge_reports(facts: NodeFacts, caches: Sequence[CacheNode], agent: str) -> StageResult:
     reports = [each for each in caches if not each.metadata.namespace]
     if faults := list(_list_faults(reports)):
         return failed(facts, StageReason.CACHE_NOT_READY, list_some(faults, most=3))
     others = sum(len(each.status.caches) for each in caches if each.metadata.namespace)
     own = sum(len(each.status.caches) for each in reports)
-    return passed(f"{seen}; {own} caches of the cluster failed nowhere here, {others} of namespaces are not judged")
+    return passed(f"{agent}; none of {own} caches of the cluster failed, {others} of namespaces are not judged")
 
 
 def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
 
 
 def _find_fault(conditions: Sequence[Condition]) -> Condition | None:
-    """Return why one digest is not ready for good; what is on its way, or is for other cards, is no fault."""
+    """Return the permanent failure of a digest. A digest in progress, or for other cards, has not failed."""
     for each in conditions:
         if each.type == ConditionType.DEGRADED and each.status == "True":
             return each

@@ -1,6 +1,6 @@
-"""The stages `plugin-check` and `extender-check`, which do work: their last results are read from the node.
+"""The stages `plugin-check` and `extender-check`, which run check pods: their last results are read from the node.
 
-Only the API server's node object is asked. A result without the state that it was found in proves nothing.
+Only the Node object is read. A result without the state for which it holds proves nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def _judge(facts: NodeFacts, stage: Stage) -> StageResult:
     if result is None:
         return unknown(facts, StageReason.NEVER_CHECKED, "no check has run on this node")
     if result.outcome is Outcome.SKIPPED:
-        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check left it out: {result.evidence}")
+        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check skipped it: {result.evidence}")
     if result.state is None:
         return stale(
-            facts, StageReason.STATE_CHANGED, f"nobody knows for which state of the node it was {result.outcome}"
+            facts, StageReason.STATE_CHANGED, f"the state of the node for which it was {result.outcome} is unknown"
         )
     return judge_recorded(result, facts.state)

@@ -1,4 +1,4 @@
-"""Makes the results of stages: one way to say that one passed, failed, was left out, or is not known."""
+"""Constructors of stage results."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from accelkit.texts import shorten
 
 
 def passed(evidence: str) -> StageResult:
-    """Return that a stage passed, and what was seen."""
+    """Return the result of a stage that passed, with its evidence."""
     return StageResult(Outcome.PASS, evidence=shorten(evidence, MAX_EVIDENCE))
 
 
 def failed(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult:
-    """Return that a stage failed on a node."""
+    """Return the result of a stage that failed on a node."""
     return _explain(Outcome.FAIL, facts, reason, evidence)
 
 
 def unknown(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult:
-    """Return that nobody knows how it is with a stage on a node."""
+    """Return the result of a stage whose outcome on a node is unknown."""
     return _explain(Outcome.UNKNOWN, facts, reason, evidence)
 
 
 def stale(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult:
-    """Return that what is known of a stage is about another state of the node."""
+    """Return a result that holds for an earlier state of the node."""
     return _explain(Outcome.STALE, facts, reason, evidence)
 
 
 def skipped(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult:
-    """Return that a stage was left out on a node."""
+    """Return the result of a stage that was skipped on a node."""
     return _explain(Outcome.SKIPPED, facts, reason, evidence)
 
 

@@ -1,7 +1,7 @@
-"""The stage `runtime-hook`: the container runtime can give containers what the agent tells it to.
+"""The stage `runtime-hook`: the container runtime supports the answers of the agent.
 
-The agent answers with plain device nodes, which every runtime takes, or, where the host describes its cards by the
-Container Device Interface (CDI), with their CDI names, which old runtimes do not know.
+The agent answers with plain device nodes, which every runtime supports. If the host describes its cards by the
+Container Device Interface (CDI), it answers with their CDI names, which old runtimes do not support.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from accelkit.enablement.stages.results import failed, passed
 from accelkit.model.stage import StageResult
 from accelkit.texts import list_some
 
-# The first releases that know CDI names, and of containerd the first that knows them unless it is told not to.
+# The first releases that support CDI names, and the first in which that is the default.
 _FIRST: Final = {"containerd": (1, 7), "cri-o": (1, 23)}
 _BY_DEFAULT: Final = {"containerd": (2, 0), "cri-o": (1, 23)}
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d{1,9})\.(\d{1,9})")
 
 
 def judge_runtime_hook(facts: NodeFacts) -> StageResult:
-    """Judge whether the runtime takes what the agent gives."""
+    """Judge whether the runtime supports the answers of the agent."""
     described, runtime = facts.cards.cdi, facts.node.status.node_info.container_runtime_version
     if not described:
-        return passed("containers get plain device nodes, which every runtime takes")
+        return passed("containers get plain device nodes, which every runtime supports")
     listed = list_some(described)
     found = _RUNTIME.match(runtime)
     if found is None or found[1] not in _FIRST:
         return passed(f"containers get {listed} by CDI from {runtime or 'a runtime that its kubelet does not name'}")
     version = int(found[2]), int(found[3])
     if version < _FIRST[found[1]]:
-        evidence = f"the host describes {listed}, and {runtime} does not know CDI names"
+        evidence = f"the host describes {listed}, but {runtime} does not support CDI names"
         return failed(facts, StageReason.RUNTIME_WITHOUT_CDI, evidence)
-    option = "" if version >= _BY_DEFAULT[found[1]] else ", where its option enable_cdi is true"
+    option = "" if version >= _BY_DEFAULT[found[1]] else ", if its option enable_cdi is true"
     return passed(f"containers get {listed} by CDI from {runtime}{option}")

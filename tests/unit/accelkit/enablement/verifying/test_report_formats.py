@@ -81,7 +81,7 @@ def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for
     told = [str(each) for each in list_problems(mixed) if each.outcome is not Outcome.SKIPPED]
     assert told[0] == (
         "stage driver-check: fail (CardLost) on b: card GPU-b-0: the card is gone from the PCI bus; "
-        "Start the node anew; where the card stays away, have it looked at"
+        "Reboot the node; if the card is still missing, have it inspected"
     )
     assert told[1].startswith("stage plugin-check: stale (StateChanged) on c: boot boot-1 is boot-2 now")
     assert len(told) == 2
@@ -94,7 +94,7 @@ def test_the_text_has_counts_first_then_nodes_then_each_fault_once(mixed):
     assert lines[12].split() == ["node", *map(str, range(1, 11))]
     assert lines[14].split() == ["b", "pass", "pass", "FAIL", *["skip"] * 7]
     assert lines[17] == "FAIL  driver-check CardLost: card GPU-b-0: the card is gone from the PCI bus [b]"
-    assert lines[-1] == "1 of 3 nodes in order; worst: fail"
+    assert lines[-1] == "1 of 3 nodes passed; worst: fail"
 
 
 def test_a_fault_of_two_hundred_nodes_is_told_once(enabled):
@@ -128,7 +128,7 @@ def test_junit_is_read_by_a_parser_with_the_counts_of_its_cases(mixed):
         assert {kind: int(each.get(kind)) for kind in TAGS} == counted
     (failure,) = root.iter("failure")
     assert failure.get("type") == "CardLost"
-    assert failure.text.startswith("fail: card GPU-b-0: the card is gone from the PCI bus\nNext: Start the node anew")
+    assert failure.text.startswith("fail: card GPU-b-0: the card is gone from the PCI bus\nNext: Reboot the node")
     (error,) = root.iter("error")
     assert error.get("message").startswith("StateChanged: boot boot-1 is boot-2 now")
     case = root.find("testsuite[@name='a']/testcase[@name='plugin-check']")

@@ -96,7 +96,7 @@ async def test_the_text_names_each_difference_and_the_next_step(over):
     assert "accounting  FAIL" in text
     assert f"      over_capacity: {MESSAGE}\n" in text
     assert "`accelkit audit`" in text
-    assert text.rstrip().endswith("1 of 1 node in order; worst: fail")
+    assert text.rstrip().endswith("1 of 1 node passed; worst: fail")
 
 
 async def test_each_document_has_it(over):

@@ -14,9 +14,9 @@ HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN
     ("runtime", "outcome", "end"),
     [
         ("containerd://2.1.0", "pass", "containerd://2.1.0"),
-        ("containerd://1.7.27", "pass", "where its option enable_cdi is true"),
-        ("containerd://1.6.8", "fail", "does not know CDI names"),
-        ("cri-o://1.22.1", "fail", "does not know CDI names"),
+        ("containerd://1.7.27", "pass", "if its option enable_cdi is true"),
+        ("containerd://1.6.8", "fail", "does not support CDI names"),
+        ("cri-o://1.22.1", "fail", "does not support CDI names"),
         ("cri-o://1.34.0", "pass", "cri-o://1.34.0"),
         ("simulated://1", "pass", "simulated://1"),
         (f"containerd://{'9' * 5000}.0", "pass", "…"),
@@ -34,7 +34,7 @@ def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(clu
 def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
     cluster.node.info["containerRuntimeVersion"] = "containerd://1.6.8"
     result = cluster.judge()[HOOK]
-    assert (result.outcome, result.evidence) == ("pass", "containers get plain device nodes, which every runtime takes")
+    assert (result.outcome, result.evidence) == ("pass", "containers get plain device nodes, which every runtime supports")
 
 
 def test_what_pods_can_be_given_is_told(cluster):
@@ -54,7 +54,7 @@ def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
         "the node agent: pod node-agent-n: container node-agent ended with 1 after 7 restarts "
         "(Error: no cluster is configured)"
     )
-    assert results[PLUGIN].next_action.startswith("See its last words: kubectl -n accelkit logs --previous")
+    assert results[PLUGIN].next_action.startswith("Read its last log: kubectl -n accelkit logs --previous")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_unit_that_the_kubelet_does_not_take_is_a_fault(cluster, told):
 
 def test_a_unit_that_waits_for_pods_is_none(cluster):
     cluster.node.inventory["next_unit_bytes"] = 2**31
-    assert cluster.judge()[PLUGIN].evidence.endswith("; it waits for pods to end before it counts in 2 GiB")
+    assert cluster.judge()[PLUGIN].evidence.endswith("; it waits for pods to end before it uses the unit 2 GiB")
 
 
 def test_where_pods_cannot_be_listed_nobody_knows(cluster, told):

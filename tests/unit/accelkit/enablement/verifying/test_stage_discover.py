@@ -13,7 +13,7 @@ DISCOVER = Stage.DISCOVER
 
 def test_what_the_node_has_is_told(cluster):
     cluster.node.change_card(cordoned=True)
-    assert cluster.judge()[DISCOVER].evidence == "2 x H100 (nvidia); 1 taken out of placement"
+    assert cluster.judge()[DISCOVER].evidence == "2 x H100 (nvidia); 1 excluded from placement"
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_what_the_node_has_is_told(cluster):
             "is not ready: Ku",
         ),
         ([{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}], "is not ready: KubeletNotReady"),
-        ([{"type": "MemoryPressure", "status": "False"}], "never said whether it is ready"),
-        (None, "never said whether it is ready"),
+        ([{"type": "MemoryPressure", "status": "False"}], "never reported readiness"),
+        (None, "never reported readiness"),
     ],
 )
 def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_believed(cluster, told, conditions, evidence):

@@ -102,7 +102,7 @@ def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, t
 def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster, kernel, reason):
     cluster.node.labels["accelkit.io/driver-kernel"] = kernel
     results = cluster.judge()
-    assert results[DRIVER].evidence.startswith(f"container: accelkit gives it, for kernel {kernel}; ")
+    assert results[DRIVER].evidence.startswith(f"container: accelkit installs it, for kernel {kernel}; ")
     assert results[CHECK].reason == reason
     if reason:
         assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, and 6.8.0-45 runs"
@@ -133,7 +133,7 @@ def test_two_versions_of_one_vendors_driver_are_one_too_many(cluster, told):
 def test_a_driver_that_comes_with_the_kernel_has_no_version_and_is_in_order(cluster):
     for index in range(2):
         cluster.node.change_card(index, driver_version="")
-    assert cluster.judge()[CHECK].evidence == "2 cards are well; driver as old as the kernel 6.8.0-45"
+    assert cluster.judge()[CHECK].evidence == "2 cards are healthy; driver as old as the kernel 6.8.0-45"
 
 
 def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
@@ -154,7 +154,7 @@ def test_cards_that_work_without_their_vendors_library_pass_and_that_is_told(clu
     result = cluster.judge()[CHECK]
     assert result.outcome == "pass"
     assert result.evidence == (
-        "2 cards are well; driver not named (library libnvidia-ml.so.1 of nvidia is missing: nowhere)"
+        "2 cards are healthy; driver not named (library libnvidia-ml.so.1 of nvidia is missing: nowhere)"
     )
 
 
@@ -171,10 +171,10 @@ OPERATOR = {"n": Holders(cards="HAMi, the operator", driver="the operator")}
     ("given", "whose"),
     [
         ({}, "preinstalled: the node has its own"),
-        ({"holders": OPERATOR}, "preinstalled: the operator gives it"),
+        ({"holders": OPERATOR}, "preinstalled: the operator installs it"),
         ({"holders": {"n": Holders(cards="HAMi")}}, "preinstalled: the node has its own"),
         ({"driver_mode": "package"}, "package: accelkit installs the packages of the host"),
-        ({"driver_mode": "package", "holders": OPERATOR}, "preinstalled: the operator gives it"),
+        ({"driver_mode": "package", "holders": OPERATOR}, "preinstalled: the operator installs it"),
         ({"driver_mode": "container"}, "preinstalled: the node has its own"),
     ],
 )
@@ -185,7 +185,7 @@ def test_whose_driver_it_is_is_told(cluster, given, whose):
 def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
     cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
     assert cluster.judge(holders=OPERATOR)[DRIVER].evidence == (
-        "container: accelkit gives it, for kernel 6.8.0-45; no pod of it is on the node"
+        "container: accelkit installs it, for kernel 6.8.0-45; no pod of it is on the node"
     )
     cluster.node.pods.append(cluster.node.build_pod("driver-container"))
     assert cluster.judge()[DRIVER].evidence.endswith("; pod driver-container-n is ready")

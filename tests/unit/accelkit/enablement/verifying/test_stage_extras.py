@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import NotServed, Shown, Watched
+from accelkit.enablement.facts.watched import AgentMetrics, Monitoring, NotServed
 from accelkit.model.stage import Outcome, Stage
 
 CACHES, MONITORING, LABELS = Stage.KERNEL_CACHE_CHECK, Stage.MONITORING, Stage.FEATURE_LABELS
@@ -37,7 +37,7 @@ def test_caches_that_are_ready_pass(cluster):
     result = cluster.judge()[CACHES]
     assert result.outcome is Outcome.PASS
     assert result.evidence == (
-        "pod kernel-caches-n is ready; 1 caches of the cluster failed nowhere here, 1 of namespaces are not judged"
+        "pod kernel-caches-n is ready; none of 1 caches of the cluster failed, 1 of namespaces are not judged"
     )
 
 
@@ -77,31 +77,35 @@ BOTH = frozenset({"GPU-n-0", "GPU-n-1"})
 
 
 @pytest.mark.parametrize(
-    ("watched", "outcome", "reason"),
+    ("monitoring", "outcome", "reason"),
     [
         (None, "skipped", "NotInstalled"),
         (Unread("it is forbidden"), "unknown", "MonitoringUnread"),
-        (Watched("PodMonitor accelkit/m", {"n": Shown(BOTH, 20)}), "pass", ""),
-        (Watched("PodMonitor accelkit/m", {"n": Shown(frozenset({"GPU-n-0"}), 10)}), "fail", "MetricsMissing"),
-        (Watched("PodMonitor accelkit/m", {"n": Unread("no answer")}), "unknown", "MetricsUnread"),
-        (Watched("PodMonitor accelkit/m", {"n": NotServed()}), "skipped", "MetricsOff"),
-        (Watched("PodMonitor accelkit/m", {"other": Shown(BOTH, 20)}), "unknown", "MetricsUnread"),
+        (Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(BOTH, 20)}), "pass", ""),
+        (
+            Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(frozenset({"GPU-n-0"}), 10)}),
+            "fail",
+            "MetricsMissing",
+        ),
+        (Monitoring("PodMonitor accelkit/m", {"n": Unread("no answer")}), "unknown", "MetricsUnread"),
+        (Monitoring("PodMonitor accelkit/m", {"n": NotServed()}), "skipped", "MetricsOff"),
+        (Monitoring("PodMonitor accelkit/m", {"other": AgentMetrics(BOTH, 20)}), "unknown", "MetricsUnread"),
     ],
 )
 def test_a_node_is_watched_where_its_metrics_are_collected_and_tell_of_each_card(
-    cluster, told, watched, outcome, reason
+    cluster, told, monitoring, outcome, reason
 ):
-    assert told(cluster.judge(watched=watched), MONITORING) == (outcome, reason)
+    assert told(cluster.judge(monitoring=monitoring), MONITORING) == (outcome, reason)
 
 
 def test_what_has_the_agent_scraped_and_what_it_shows_is_told(cluster):
-    watched = Watched("PodMonitor accelkit/m", {"n": Shown(BOTH, 20)})
-    assert cluster.judge(watched=watched)[MONITORING].evidence == (
-        "PodMonitor accelkit/m has its agent scraped, which shows 20 series of 2 cards"
+    monitoring = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(BOTH, 20)})
+    assert cluster.judge(monitoring=monitoring)[MONITORING].evidence == (
+        "PodMonitor accelkit/m configures scraping; its agent serves 20 series of 2 cards"
     )
-    less = Watched("PodMonitor accelkit/m", {"n": Shown(frozenset(), 0)})
-    evidence = cluster.judge(watched=less)[MONITORING].evidence
-    assert evidence == "its agent shows 0 series, and none of GPU-n-0, GPU-n-1"
+    less = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(frozenset(), 0)})
+    evidence = cluster.judge(monitoring=less)[MONITORING].evidence
+    assert evidence == "its agent serves 0 series, but none of GPU-n-0, GPU-n-1"
 
 
 @pytest.mark.parametrize("key", ["accelkit.io/cards.count", "nvidia.com/gpu.count"])
@@ -125,4 +129,4 @@ def test_a_label_to_which_another_program_gave_its_own_value_is_told(cluster):
     cluster.node.labels["nvidia.com/gpu.count"] = "1"
     result = cluster.judge()[LABELS]
     assert result.outcome is Outcome.PASS
-    assert result.evidence == "it has all 2 labels; another program gave nvidia.com/gpu.count another value"
+    assert result.evidence == "it has all 2 labels; another program changed the value of nvidia.com/gpu.count"

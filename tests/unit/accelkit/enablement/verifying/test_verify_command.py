@@ -28,7 +28,7 @@ def verify(cluster, monkeypatch):
 def test_a_sound_cluster_ends_with_0(verify):
     result = verify()
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "1 of 1 node in order; worst: pass"
+    assert result.stdout.splitlines()[-1] == "1 of 1 node passed; worst: pass"
 
 
 def test_an_error_ends_with_1_and_wrong_usage_with_2(cluster, verify):
@@ -63,4 +63,4 @@ def test_a_file_gets_the_document_and_the_terminal_the_text(cluster, verify, tmp
 def test_a_file_that_cannot_be_written_is_an_error_with_a_next_step(verify, tmp_path):
     result = verify("--output-file", str(tmp_path / "none" / "report"))
     assert result.exit_code == 1
-    assert "cannot be written: No such file or directory; name another file with --output-file" in result.stderr
+    assert ": No such file or directory; name another file with --output-file" in result.stderr

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
-from accelkit.enablement.facts.watched import NotServed, Shown, Watched
+from accelkit.enablement.facts.watched import AgentMetrics, Monitoring, NotServed
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.owners import Hold
 from accelkit.enablement.verifying import name_holders, verify_cluster
-from accelkit.enablement.watching import look_at_monitoring, read_shown
+from accelkit.enablement.watching import parse_agent_metrics, read_monitoring
 from accelkit.errors import ApiError
 from accelkit.model.card import Card
 from accelkit.model.stage import Stage
@@ -60,9 +60,9 @@ def serve_metrics(cluster, answer=None):
 
 async def test_a_cluster_without_monitoring_asks_no_agent(cluster):
     api = serve_metrics(cluster)
-    assert await look_at_monitoring(api, "accelkit") is None
+    assert await read_monitoring(api, "accelkit") is None
     install(api, operator=False, **{"board.json": "{}"})
-    assert await look_at_monitoring(api, "accelkit") is None
+    assert await read_monitoring(api, "accelkit") is None
     assert not any("proxy" in request.path for request in api.requests)
 
 
@@ -70,7 +70,7 @@ async def test_a_cluster_without_monitoring_asks_no_agent(cluster):
 async def test_agents_are_asked_once_each_where_something_has_them_scraped(enabled, operator):
     api = serve_metrics(enabled("a", "b"))
     install(api, operator=operator, **{"scrape.yml": "scrape_configs: []"})
-    found = await look_at_monitoring(api, "accelkit")
+    found = await read_monitoring(api, "accelkit")
     kind = "PodMonitor" if operator else "ConfigMap"
     assert found.by == f"{kind} accelkit/accelkit-monitoring"
     assert {node: shown.cards for node, shown in found.agents.items()} == {
@@ -84,19 +84,19 @@ async def test_the_report_says_that_the_nodes_are_watched(cluster):
     install(api)
     cell = (await verify_cluster(api, namespace="accelkit")).nodes[0].stages[list(Stage).index(Stage.MONITORING)]
     assert cell.outcome == "pass"
-    assert cell.evidence.startswith("PodMonitor accelkit/accelkit-monitoring has its agent scraped")
+    assert cell.evidence.startswith("PodMonitor accelkit/accelkit-monitoring configures scraping")
 
 
 async def test_named_nodes_alone_are_asked(enabled):
     api = serve_metrics(enabled("a", "b"))
     install(api)
-    assert set((await look_at_monitoring(api, "accelkit", ["b"])).agents) == {"b"}
+    assert set((await read_monitoring(api, "accelkit", ["b"])).agents) == {"b"}
 
 
 async def test_an_agent_without_the_port_serves_no_metrics(cluster):
     api = cluster.serve()
     install(api)
-    assert (await look_at_monitoring(api, "accelkit")).agents == {"n": NotServed()}
+    assert (await read_monitoring(api, "accelkit")).agents == {"n": NotServed()}
 
 
 async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
@@ -104,7 +104,7 @@ async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
     api = serve_metrics(enabled(*names))
     install(api)
     api.fail(ApiError("pods/proxy is forbidden", status=403), path="/proxy/", times=None)
-    found = await look_at_monitoring(api, "accelkit")
+    found = await read_monitoring(api, "accelkit")
     assert {shown.why for shown in found.agents.values()} == {"pods/proxy is forbidden"}
     assert sum("/proxy/" in request.path for request in api.requests) <= 16
 
@@ -114,9 +114,9 @@ async def test_an_agent_that_says_that_it_may_not_be_asked_speaks_for_no_other(e
     api = serve_metrics(enabled(*names))
     install(api)
     api.fail(ApiError("forbidden", status=403), path="node-agent-node-00:", times=None)
-    found = await look_at_monitoring(api, "accelkit")
+    found = await read_monitoring(api, "accelkit")
     assert found.agents["node-00"].why == "forbidden"
-    assert [name for name in names[1:] if not isinstance(found.agents[name], Shown)] == []
+    assert [name for name in names[1:] if not isinstance(found.agents[name], AgentMetrics)] == []
 
 
 async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled):
@@ -128,31 +128,31 @@ async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled)
             await asyncio.Event().wait()
 
     api.before.append(hang)
-    found = await look_at_monitoring(api, "accelkit", seconds=0.05)
+    found = await read_monitoring(api, "accelkit", seconds=0.05)
     assert found.agents["a"] == Unread("it did not answer in 0.05 s")
-    assert isinstance(found.agents["b"], Shown)
+    assert isinstance(found.agents["b"], AgentMetrics)
 
 
 @pytest.mark.parametrize("status", [0, 403, 503])
 async def test_lists_that_are_refused_leave_it_unknown(cluster, status):
     api = serve_metrics(cluster)
     api.fail(ApiError("it is not to be had", status=status), path="podmonitors", times=None)
-    assert await look_at_monitoring(api, "accelkit") == Unread("it is not to be had")
+    assert await read_monitoring(api, "accelkit") == Unread("it is not to be had")
     install(api, operator=False, **{"scrape.yml": "scrape_configs: []"})
-    assert isinstance(await look_at_monitoring(api, "accelkit"), Watched)
+    assert isinstance(await read_monitoring(api, "accelkit"), Monitoring)
 
 
 def test_what_is_no_metrics_is_not_read():
-    assert isinstance(read_shown(b"accelerator_info{card= 1"), Unread)
-    assert isinstance(read_shown(b"\xff\xfe"), Unread)
-    assert read_shown(b"<html>") == Shown(frozenset(), 0)
-    assert read_shown(metrics("a", "b")).cards == {"a", "b"}
+    assert isinstance(parse_agent_metrics(b"accelerator_info{card= 1"), Unread)
+    assert isinstance(parse_agent_metrics(b"\xff\xfe"), Unread)
+    assert parse_agent_metrics(b"<html>") == AgentMetrics(frozenset(), 0)
+    assert parse_agent_metrics(metrics("a", "b")).cards == {"a", "b"}
 
 
 def test_a_series_that_takes_minutes_to_parse_is_not_read():
     labels = ",".join(f'l{number}="x"' for number in range(150_000))
     began_at = time.process_time()
-    assert isinstance(read_shown(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
+    assert isinstance(parse_agent_metrics(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
     assert time.process_time() - began_at < 5
 
 
