@@ -1,5 +1,5 @@
-"""The checks of enablement that do work: a pod on each node that computes by a share, and what is read off it.
+"""Checks of enablement by work: a pod on each node that computes with a share, and the judgement of its results.
 
-One check pod answers for two stages. What its container read and computed, and what its kubelet holds, is the device
-plugin's; that kube-scheduler placed it with an assignment, and that the ledger counts it, is the extender's.
+One check pod serves two stages. The evidence of its container and the devices that its kubelet allocated belong to the
+device plugin's stage. Its placement with an assignment and its entry in the ledger belong to the extender's.
 """

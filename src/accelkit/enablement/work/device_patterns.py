@@ -1,7 +1,7 @@
-"""Which device nodes and variables tell the cards of a container, by the vendors' profiles.
+"""Device nodes and variables that identify the cards of a container, by the vendors' profiles.
 
-Profiles have patterns as `/dev/nvidia{minor}`. The container reads by them what it sees, and whoever judges it what it
-should have seen.
+Profiles have patterns such as `/dev/nvidia{minor}`. The container uses them to find its device nodes, and the judgement
+to derive the expected ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accelkit.model.card import Card
 from accelkit.vendors.profiles import FileDiscovery, Profile
 
 _DEV: Final = "/dev/"
-# The container runtime's own word in a variable that its hook has answered.
+# The value of a variable after the container runtime's hook has processed it.
 _ANSWERED: Final = frozenset({"void"})
 
 
@@ -26,7 +26,7 @@ def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ..
 
     Args:
         devices: the container's `/dev`.
-        profiles: of the vendors.
+        profiles: the profiles of the vendors.
     """
     patterns = {pattern for profile in profiles for pattern in profile.card_nodes if pattern.startswith(_DEV)}
     return tuple(sorted({f"{_DEV}{name}" for pattern in patterns for name in _find(devices, pattern)}))
@@ -39,26 +39,26 @@ def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str,
 
 
 def find_wrong_variable(profile: Profile, card: Card, seen: Mapping[str, str]) -> str:
-    """Return what a container was told of its one card, where that is another one, as a sentence; else nothing.
+    """Return a sentence if a variable of a container names another card than its own; else an empty string.
 
-    A variable that needs what nobody knows of the card here is left aside.
+    A variable that requires unknown properties of the card is ignored.
     """
     known = {"ids": card.id, "minors": card.minor, "indices": card.index, "ordinals": 0}
     facts = {name: str(value) for name, value in known.items() if value is not None}
     for name, pattern in sorted(profile.environment.items()):
         if not _list_fields(pattern) <= facts.keys():
             continue
-        wanted, told = pattern.format_map(facts), seen.get(name)
-        if told is None:
-            return f"it has no {name}, which names card {card.id} as {wanted}"
-        if told not in _ANSWERED and told != wanted:
-            return f"its {name} is {told}, and that of card {card.id} is {wanted}"
+        expected, actual = pattern.format_map(facts), seen.get(name)
+        if actual is None:
+            return f"it has no {name}, which names card {card.id} as {expected}"
+        if actual not in _ANSWERED and actual != expected:
+            return f"its {name} is {actual}, and that of card {card.id} is {expected}"
     return ""
 
 
 def find_wrong_node(profile: Profile, card: Card, seen: Iterable[str]) -> str:
-    """Return which device nodes of a vendor are not those of the container's one card, as a sentence; else nothing."""
-    # Simulated cards have none; and a file of the host may give nodes other names.
+    """Return a sentence if device nodes of a vendor are not those of the container's one card; else an empty string."""
+    # Simulated cards have no device nodes, and a file of the host may give them other names.
     if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
         return ""
     facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
@@ -66,15 +66,15 @@ def find_wrong_node(profile: Profile, card: Card, seen: Iterable[str]) -> str:
     for pattern in profile.card_nodes:
         found = [path for path in nodes if _compile(pattern).fullmatch(path)]
         if not _list_fields(pattern) <= facts.keys():
-            # Whose node it is cannot be told: that there is one can.
+            # The card of the node is unknown, but the number of nodes is known.
             if len(found) != 1:
-                return f"it sees {len(found)} device nodes like {pattern}, and one card has one"
+                return f"it has {len(found)} device nodes like {pattern}, and one card has one"
             continue
-        wanted = pattern.format_map(facts)
-        if wanted not in found:
-            return f"it does not see {wanted} of card {card.id}"
-        if others := [path for path in found if path != wanted]:
-            return f"it sees {', '.join(others)} beside {wanted} of card {card.id}"
+        expected = pattern.format_map(facts)
+        if expected not in found:
+            return f"it does not have {expected} of card {card.id}"
+        if others := [path for path in found if path != expected]:
+            return f"it has {', '.join(others)} in addition to {expected} of card {card.id}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What a judgement comes to, and the result of a stage that is made of it."""
+"""Findings of a judgement, and the stage results that are built from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.texts import shorten
 
 @dataclass(frozen=True)
 class Finding:
-    """How a stage ended, why, and what was seen, as a sentence."""
+    """The outcome of a stage, its reason, and its evidence as a sentence."""
 
     outcome: Outcome
     reason: str
@@ -20,34 +20,34 @@ class Finding:
 
 
 def passed(evidence: str) -> Finding:
-    """Return that of a stage that passed."""
+    """Return the finding for a stage that passed."""
     return Finding(Outcome.PASS, "", evidence)
 
 
 def failed(reason: str, evidence: str) -> Finding:
-    """Return that of a stage whose subject is at fault."""
+    """Return the finding for a stage that failed."""
     return Finding(Outcome.FAIL, reason, evidence)
 
 
 def unknown(reason: str, evidence: str) -> Finding:
-    """Return that of a stage of which nothing could be learnt."""
+    """Return the finding for a stage whose outcome is unknown."""
     return Finding(Outcome.UNKNOWN, reason, evidence)
 
 
 def skip_for(need: Finding) -> Finding:
-    """Return that of the extender's check where the device plugin's did not pass."""
+    """Return the finding for the extender's check if the device plugin's did not pass."""
     return Finding(Outcome.SKIPPED, "NeedNotPassed", f"plugin-check did not pass: {need.evidence}")
 
 
 def build_result(finding: Finding, state: NodeState, seconds: float, *, node: str, namespace: str) -> StageResult:
-    """Return the result of a stage that was found so just now.
+    """Return the stage result for a current finding.
 
     Args:
-        finding: what was found.
-        state: of the node.
-        seconds: how long it took.
-        node: its name.
-        namespace: where accelkit runs.
+        finding: the finding.
+        state: the state of the node.
+        seconds: the duration of the check.
+        node: the name of the node.
+        namespace: the namespace of accelkit.
     """
     next_action = REASONS[finding.reason].format(node=node, namespace=namespace) if finding.reason else ""
     return StageResult(

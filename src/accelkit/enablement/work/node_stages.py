@@ -1,4 +1,4 @@
-"""The checks of a cluster's nodes as an installation runs, reads and removes them."""
+"""Checks of a cluster's nodes, as an installation runs, reads and removes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.enablement.work.findings import Finding, build_result, unknown
 from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
 from accelkit.enablement.work.pod_life import count_pods, delete_all
 from accelkit.enablement.work.pods import CheckPods
-from accelkit.enablement.work.record import WORK_STAGES, Recorded, erase_record, find_believed, record_results
+from accelkit.enablement.work.record import WORK_STAGES, Recorded, erase_record, find_valid, record_results
 from accelkit.enablement.work.run import AT_ONCE, Results, check_nodes
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
@@ -27,15 +27,15 @@ _MAX_REASON: Final = 64
 
 @dataclass(frozen=True)
 class StageRun:
-    """What is known of the nodes.
+    """The state of the checks.
 
     Attributes:
-        results: of both checks, by node, sorted.
-        worked: the nodes on which work was done, or would be.
-        written: the nodes on which another result was written, or all taken away; in check mode, would be for certain.
+        results: the results of both checks, by node, sorted.
+        worked: the nodes on which a check pod ran, or would run.
+        written: the nodes whose record changed or was removed; in check mode, those whose record is certain to change.
         problems: by node, why its results could not be written.
-        pods: how many check pods a removal has deleted, or would delete.
-        left: why check pods are there still after a removal; empty where none is.
+        pods: the number of check pods that a removal has deleted, or would delete.
+        left: why check pods still exist after a removal; empty if none does.
     """
 
     results: Mapping[str, Results] = field(default_factory=dict)
@@ -56,36 +56,37 @@ async def run_stages(
     at_once: int = AT_ONCE,
     check: bool = False,
 ) -> StageRun:
-    """Check the nodes whose recorded results cannot be believed, and record what was found.
+    """Check the nodes without valid recorded results, and record the new results.
 
     Args:
         api: an open client.
-        names: of the nodes; empty for all that are shared.
-        pods: what check pods are made of.
-        ledger: asks the extender, or says why it does not answer.
-        max_age_seconds: for how long results of the same state are believed.
-        at_once: how many pods there may be at one time.
-        check: do no work and write nothing; say of which nodes it would be done.
+        names: names of nodes; empty for all that are shared.
+        pods: the template of check pods.
+        ledger: returns the extender's ledger, or the reason why it is unreadable.
+        max_age_seconds: how long results for the same state are valid.
+        at_once: the most pods at one time.
+        check: run no pods and write nothing; return the nodes that would be checked.
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server refused or did not answer; of a refusal to write one node's results, its problem tells.
+        ApiError: the API server did not answer, or refused a request. A refused write of one node's results is not an
+            error but that node's problem.
         ServiceError: check pods could not be listed in time.
     """
     nodes = await _choose(api, names)
     now = time.time()
-    believed = {
+    valid = {
         name: found
         for name, node in nodes.items()
-        if (found := find_believed(node.recorded, node.state, now=now, max_age_seconds=max_age_seconds)) is not None
+        if (found := find_valid(node.recorded, node.state, now=now, max_age_seconds=max_age_seconds)) is not None
     }
-    worked = tuple(name for name in nodes if name not in believed)
+    worked = tuple(name for name in nodes if name not in valid)
     if check:
         recorded = {name: read_results(node, pods.namespace) for name, node in nodes.items()}
         outdated = tuple(name for name in worked if _is_outdated(recorded[name], nodes[name].state))
         return StageRun(recorded, worked, outdated)
     if not worked:
-        return StageRun(believed)
+        return StageRun(valid)
     checks = await check_nodes(api, worked, pods, ledger=ledger, at_once=at_once)
     written, problems = list[str](), dict[str, str]()
 
@@ -95,7 +96,7 @@ async def run_stages(
         except ApiError as exc:
             if exc.away:
                 raise
-            # As that of a node that has no room left, which its kubelet can see to.
+            # For example, the node has reached its size limit, which its kubelet can cause.
             done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)
@@ -103,14 +104,14 @@ async def run_stages(
             problems[name] = done.problem
 
     await for_each_node(worked, record)
-    results = {name: checks[name] if name in checks else believed[name] for name in nodes}
+    results = {name: checks[name] if name in checks else valid[name] for name in nodes}
     return StageRun(results, worked, tuple(sorted(written)), problems)
 
 
 async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:
-    """Delete all check pods, and take the results off all nodes.
+    """Delete all check pods, and remove the results from all nodes.
 
-    A pod whose kubelet does not say that it has ended keeps nothing else from being removed.
+    A pod whose kubelet does not report its end does not block the rest of the removal.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -121,23 +122,23 @@ async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) 
     if check:
         return StageRun(written=recorded, pods=await count_pods(api, namespace))
     await for_each_node(recorded, lambda name: erase_record(api, name))
-    there = await count_pods(api, namespace)
+    present = await count_pods(api, namespace)
     try:
         deleted = await delete_all(api, namespace)
     except ServiceError as exc:
-        return StageRun(written=recorded, pods=there, left=str(exc))
+        return StageRun(written=recorded, pods=present, left=str(exc))
     return StageRun(written=recorded, pods=deleted)
 
 
 def read_results(node: CheckedNode, namespace: str) -> Results:
-    """Return the recorded results of both checks of a node; what was never found, or cannot be read, is unknown."""
+    """Return the recorded results of both checks of a node; missing and unreadable ones are unknown."""
 
     def build(finding: Finding) -> StageResult:
         return build_result(finding, node.state, 0.0, node=node.name, namespace=namespace)
 
     record = read_record(node.recorded)
     if record is None:
-        problem = unknown("RecordUnreadable", f"the results that {node.name} has cannot be read")
+        problem = unknown("RecordUnreadable", f"the recorded results of {node.name} cannot be read")
         return dict.fromkeys(WORK_STAGES, build(problem))
     never = build(unknown("NeverChecked", f"{node.name} was never checked"))
     found = {stage: record.results.get(stage, never) for stage in WORK_STAGES}
@@ -145,7 +146,7 @@ def read_results(node: CheckedNode, namespace: str) -> Results:
 
 
 def _clean(result: StageResult) -> StageResult:
-    """Return a result as it may be shown: whoever may write the node may have written it past `write_record`."""
+    """Return a result with shortened texts, because a writer of the node can bypass `write_record`."""
     return msgspec.structs.replace(
         result,
         reason=shorten(result.reason, _MAX_REASON),
@@ -155,7 +156,7 @@ def _clean(result: StageResult) -> StageResult:
 
 
 def _is_outdated(results: Results, state: NodeState) -> bool:
-    """Tell whether a check finds another result than what is recorded, whatever it finds."""
+    """Return whether a new check is certain to change the recorded results."""
     return any(
         result.state != state or result.reason in {"NeverChecked", "RecordUnreadable"} for result in results.values()
     )
@@ -165,8 +166,8 @@ async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNo
     nodes = await list_checked_nodes(api)
     if unknown_names := sorted(set(names) - nodes.keys()):
         raise ConfigurationError(
-            f"the cluster has no node {', '.join(unknown_names)}", next_step="`kubectl get nodes` lists its nodes"
+            f"the cluster has no node {', '.join(unknown_names)}", next_step="list its nodes by `kubectl get nodes`"
         )
-    # One that has no cards has nothing to check; one whose cards are not known has.
+    # A node without cards has nothing to check. A node with unknown cards has.
     chosen = names or [name for name, node in nodes.items() if node.shared and (node.cards or node.problem)]
     return {name: nodes[name] for name in sorted(chosen)}

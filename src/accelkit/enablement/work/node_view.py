@@ -1,4 +1,4 @@
-"""What a check has to know of a node, read from its Node object: its state, its cards, and what it offers."""
+"""Data of a Node object that a check needs: its state, its cards, and the resources that it offers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
 @dataclass(frozen=True)
 class CheckedNode:
-    """A node as a check sees it.
+    """A node to check.
 
     Attributes:
-        state: what the results of its checks hold for.
-        shared: whether somebody has labelled it to be shared.
+        state: the state for which the results of its checks hold.
+        shared: whether its label says that it is shared.
         resource: the extended resource of memory that its agent advertises.
-        capacity: of it; None where the kubelet knows no such resource.
-        allocatable: of it.
-        unit_bytes: what one of it is worth; 0 where that is not known.
-        cards: by their identities.
-        problem: why its cards are not known; empty where they are.
-        recorded: the annotation with the results of its stages; None without one.
+        capacity: its capacity of that resource; None if the kubelet does not report it.
+        allocatable: its allocatable amount of that resource.
+        unit_bytes: the size of one unit of the resource; 0 if it is unknown.
+        cards: the cards by ID.
+        problem: why its cards are unknown; empty if they are known.
+        recorded: the annotation with the results of its stages; None if there is none.
     """
 
     name: str
@@ -49,7 +49,7 @@ class CheckedNode:
 
 
 async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
-    """Return all nodes by their names, from one list.
+    """Return all nodes by name, from one list.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -59,7 +59,7 @@ async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
 
 
 def view_node(node: Node) -> CheckedNode:
-    """Return what a check has to know of a node."""
+    """Return the data of a node that a check needs."""
     read = read_inventory(node)
     inventory = read if isinstance(read, Inventory) else None
     unknown = read.message if isinstance(read, InventoryError) else "its agent has published no inventory"
@@ -79,7 +79,7 @@ def view_node(node: Node) -> CheckedNode:
 
 
 def find_resource(advertised: str) -> str:
-    """Return the extended resource by which a node's memory is asked for.
+    """Return the extended resource by which pods request a node's memory.
 
     Args:
         advertised: the resources that its agent advertises, separated by commas; empty for accelkit's own.

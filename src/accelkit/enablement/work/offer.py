@@ -1,4 +1,4 @@
-"""Whether a node offers a share that a check pod could get, as is told before one is created."""
+"""Judgement whether a node offers a share for a check pod, before the pod is created."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from accelkit.model.card import Health
 
 
 def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
-    """Return why no pod need be created on a node; None where one can get a share there.
+    """Return why a check pod has no use on a node; None if one can get a share there.
 
-    What counts is what is allocatable: capacity counts devices that are not healthy.
+    Allocatable resources decide, because capacity includes unhealthy devices.
 
     Args:
-        node: as it is.
-        counted: what the ledger holds of it; None where that is not known.
+        node: the node.
+        counted: the ledger's view of the node; None if it is unknown.
     """
     if node.problem:
-        return unknown("CardsUnknown", f"the cards of {node.name} are not known: {node.problem}")
+        return unknown("CardsUnknown", f"the cards of {node.name} are unknown: {node.problem}")
     if node.capacity is None:
         return failed("NotAdvertised", f"the kubelet of {node.name} offers no {node.resource}")
     if node.allocatable < 1:
@@ -29,7 +29,7 @@ def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
 
 
 def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
-    """Tell whether no card takes another smallest share, as the ledger counts."""
+    """Return whether no card has another smallest share free, according to the ledger."""
     unit_bytes = counted.unit_bytes or node.unit_bytes
     return not any(
         card.known

@@ -1,4 +1,4 @@
-"""What the way of a check pod says of kube-scheduler and the extender."""
+"""Judgement of kube-scheduler and the extender by the placement of a check pod."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from accelkit.enablement.work.findings import Finding, failed, passed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
 from accelkit.enablement.work.offer import has_no_free_share
-from accelkit.enablement.work.pod_board import Sight
+from accelkit.enablement.work.pod_board import PodSnapshot
 from accelkit.enablement.work.pods import CHECK, CheckPod
 from accelkit.enablement.work.sides import View
 from accelkit.errors import AssignmentError, ServiceError
@@ -17,29 +17,29 @@ from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
 
-# What kube-scheduler says where the host is full, and not its cards.
+# The messages of kube-scheduler if the host is full, and not its cards.
 _HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
 
 
-def judge_placement(node: CheckedNode, sight: Sight, counted: NodeView | None) -> Finding | None:
-    """Return what is wrong with how a pod was placed; None where it was placed, with an assignment that can be read.
+def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView | None) -> Finding | None:
+    """Return the fault in the placement of a pod; None if it was placed with a readable assignment.
 
     Args:
-        node: where it belongs.
-        sight: what was seen of it.
-        counted: what the ledger holds of the node; None where that is not known.
+        node: the node to check.
+        snapshot: the last observed state of the pod.
+        counted: the ledger's view of the node; None if it is unknown.
     """
-    pod = sight.pod
-    if pod is None or (sight.gone and not pod.spec.node_name):
-        return unknown("PodGone", f"the check pod of {node.name} went before it was placed")
+    pod = snapshot.pod
+    if pod is None or (snapshot.gone and not pod.spec.node_name):
+        return unknown("PodGone", f"the check pod of {node.name} was deleted before it was placed")
     if not pod.spec.node_name:
         return _judge_waiting(node, pod, counted)
-    if sight.bound_with is None:
+    if snapshot.bound_with is None:
         return failed("NoAssignment", f"the pod was bound to {node.name} without {ASSIGNMENT_ANNOTATION}")
     try:
-        read_share(pod, sight)
+        read_share(pod, snapshot)
     except AssignmentError as exc:
-        return failed("AssignmentUnreadable", f"the assignment of the pod on {node.name} is of no use: {exc.message}")
+        return failed("AssignmentUnreadable", f"the assignment of the pod on {node.name} is invalid: {exc.message}")
     return None
 
 
@@ -55,13 +55,13 @@ def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> 
     return passed(f"kube-scheduler placed a pod with {assigned}, and the ledger counts it")
 
 
-def read_share(pod: CheckPod, sight: Sight) -> Share:
-    """Return the one share of the pod that works; what its agent has corrected since counts.
+def read_share(pod: CheckPod, snapshot: PodSnapshot) -> Share:
+    """Return the one share of the working container; a correction by its agent counts.
 
     Raises:
-        AssignmentError: it cannot be read, or is not one share of one card.
+        AssignmentError: the assignment is unreadable, or is not one share of one card.
     """
-    text = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION) or sight.bound_with or ""
+    text = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION) or snapshot.bound_with or ""
     assignment: Assignment = decode_assignment(text)
     shares = assignment.containers.get(CHECK, ())
     if len(shares) != 1 or shares[0].whole:
@@ -70,13 +70,14 @@ def read_share(pod: CheckPod, sight: Sight) -> Share:
 
 
 def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -> Finding:
-    said = pod.scheduling
-    if said is None or said.status != "False":
-        return unknown("NotTried", f"nobody has tried to place the check pod of {node.name}")
-    words = f"kube-scheduler does not place the check pod of {node.name}: {said.message or said.reason}"
-    if said.reason == "SchedulerError":
+    condition = pod.scheduling
+    if condition is None or condition.status != "False":
+        return unknown("NotTried", f"no scheduler has tried to place the check pod of {node.name}")
+    message = condition.message or condition.reason
+    words = f"kube-scheduler does not place the check pod of {node.name}: {message}"
+    if condition.reason == "SchedulerError":
         return failed("SchedulerError", words)
-    if _HOST_FULL.search(said.message):
+    if _HOST_FULL.search(condition.message):
         return unknown("HostFull", words)
     if counted is not None and has_no_free_share(node, counted):
         return unknown("NoFreeShare", words)
@@ -84,7 +85,7 @@ def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -
 
 
 def _find_counted(node: NodeView | None, pod: CheckPod) -> dict[str, int]:
-    """Return what the ledger counts of each card for the container that works."""
+    """Return the ledger's amounts of each card for the working container."""
     return {
         card.id: share.memory_bytes for card in (node.cards if node else ()) for share in card.shares if _is(share, pod)
     }

@@ -1,4 +1,4 @@
-"""What the end of a check pod's container, and its kubelet, say of the device plugin."""
+"""Judgement of the device plugin by the end of a check pod's container and by its kubelet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from accelkit.enablement.work.device_patterns import find_wrong_node, find_wrong_variable
 from accelkit.enablement.work.findings import Finding, failed, passed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
-from accelkit.enablement.work.pod_board import Sight
+from accelkit.enablement.work.pod_board import PodSnapshot
 from accelkit.enablement.work.pods import CHECK, CheckPod, Terminated
 from accelkit.enablement.work.reasons import REASONS
 from accelkit.enablement.work.share_check.evidence import ShareEvidence, decode_evidence
@@ -20,23 +20,23 @@ from accelkit.model.units import format_bytes
 from accelkit.vendors.profiles import Profile, load_usable_profiles
 
 NO_IMAGE: Final = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
-# How kubelets call it when a device plugin refuses, or its devices are gone.
+# The reason that kubelets set if a device plugin refuses, or its devices are missing.
 _NOT_ADMITTED: Final = "UnexpectedAdmissionError"
 _NVIDIA_IDENTITY: Final = "GPU-"
 
 
-def judge_container(node: CheckedNode, sight: Sight, share: Share) -> Finding:
-    """Return what a placed pod's container came to.
+def judge_container(node: CheckedNode, snapshot: PodSnapshot, share: Share) -> Finding:
+    """Return the result of a placed pod's container.
 
     Args:
-        node: where it is.
-        sight: what was seen of it last.
-        share: what it is assigned.
+        node: the node of the pod.
+        snapshot: the last observed state of the pod.
+        share: the assigned share.
     """
-    pod = sight.pod
+    pod = snapshot.pod
     ended = pod.check.terminated if pod else None
     if pod is None or ended is None:
-        return _judge_unended(node, sight)
+        return _judge_unended(node, snapshot)
     try:
         evidence = decode_evidence(ended.message)
     except ServiceError as exc:
@@ -48,24 +48,24 @@ def judge_container(node: CheckedNode, sight: Sight, share: Share) -> Finding:
 
 
 def judge_kubelet(node: CheckedNode, pod: CheckPod, share: Share, view: View, work: Finding) -> Finding:
-    """Compare what the kubelet gave a pod with its assignment; where they agree, the work stands.
+    """Compare the devices that the kubelet allocated with the assignment; if they agree, return the container's result.
 
     Args:
-        node: where the pod is.
+        node: the node of the pod.
         pod: the check pod.
-        share: what it is assigned.
-        view: what agents pass on of their kubelets.
-        work: what the container came to.
+        share: the assigned share.
+        view: the allocations that the node agents publish.
+        work: the result of the container.
     """
     if isinstance(view.held, ApiError):
-        return unknown("NotObserved", f"what the kubelet of {node.name} holds is not known: {view.held}")
-    held = view.held.get(node.name, AssignmentError("its agent passes nothing on"))
+        return unknown("NotObserved", f"the allocations of the kubelet of {node.name} are unknown: {view.held}")
+    held = view.held.get(node.name, AssignmentError("its agent publishes no allocations"))
     if isinstance(held, AssignmentError):
-        return unknown("NotObserved", f"what the kubelet of {node.name} holds is not known: {held.message}")
+        return unknown("NotObserved", f"the allocations of the kubelet of {node.name} are unknown: {held.message}")
     name = (pod.metadata.namespace, pod.metadata.name)
     found = next((each for each in held.pods if (each.namespace, each.name) == name), None)
     if found is None:
-        return unknown("NotObserved", f"the agent of {node.name} does not show what its kubelet holds for the pod")
+        return unknown("NotObserved", f"the agent of {node.name} publishes no allocation of its kubelet for the pod")
     devices = found.containers.get(CHECK)
     if devices is None or devices.whole or dict(devices.memory) != {share.card: 1}:
         gave = ", ".join(f"{count} of {card}" for card, count in sorted((devices.memory if devices else {}).items()))
@@ -77,8 +77,8 @@ def _judge_evidence(
     node: CheckedNode, evidence: ShareEvidence, share: Share, profiles: Mapping[str, Profile]
 ) -> Finding:
     if evidence.memory_bytes != share.memory_bytes:
-        told = "no limit" if evidence.memory_bytes is None else format_bytes(evidence.memory_bytes)
-        words = f"the container on {node.name} was told {told}, and its share is {format_bytes(share.memory_bytes)}"
+        limit = "no limit" if evidence.memory_bytes is None else format_bytes(evidence.memory_bytes)
+        words = f"the container on {node.name} has {limit}, and its share is {format_bytes(share.memory_bytes)}"
         return failed("WrongLimit", words)
     card = node.cards.get(share.card)
     if card is None:
@@ -91,20 +91,20 @@ def _judge_evidence(
             return failed(reason, f"the container on {node.name}: {wrong}")
     if wrong := _find_wrong_identity(card, evidence):
         return failed("WrongDevice", f"the container on {node.name}: {wrong}")
-    closed = f"; {', '.join(evidence.closed)} not opened, as another user's" if evidence.closed else ""
+    closed = f"; {', '.join(evidence.closed)} not opened (files of another user)" if evidence.closed else ""
     return passed(f"{format_bytes(share.memory_bytes)} of {card.id} ({card.model}): {evidence.work}{closed}")
 
 
 def _find_wrong_identity(card: Card, evidence: ShareEvidence) -> str:
     if not evidence.identities or not card.id.startswith(_NVIDIA_IDENTITY) or evidence.identities == (card.id,):
         return ""
-    return f"its driver shows {', '.join(evidence.identities)}, and it is assigned {card.id}"
+    return f"its driver reports {', '.join(evidence.identities)}, and it is assigned {card.id}"
 
 
-def _judge_unended(node: CheckedNode, sight: Sight) -> Finding:
+def _judge_unended(node: CheckedNode, snapshot: PodSnapshot) -> Finding:
     """Return why the container of a placed pod has not ended by itself."""
-    pod = sight.pod
-    if pod is None or (sight.gone and not pod.terminal):
+    pod = snapshot.pod
+    if pod is None or (snapshot.gone and not pod.terminal):
         return unknown("PodGone", f"the check pod of {node.name} was deleted before it had ended")
     status = pod.status
     if status.phase == "Failed":
@@ -113,12 +113,12 @@ def _judge_unended(node: CheckedNode, sight: Sight) -> Finding:
         return failed("NotAdmitted", words) if refused else unknown("KubeletRefused", words)
     waiting = pod.check.waiting
     if waiting is not None and waiting.reason in NO_IMAGE:
-        return unknown("NoImage", f"{node.name} cannot have the image: {waiting.reason}: {waiting.message}")
+        return unknown("NoImage", f"{node.name} cannot pull the image: {waiting.reason}: {waiting.message}")
     if waiting is not None and waiting.reason.endswith("Error"):
         words = f"the container does not start on {node.name}: {waiting.reason}: {waiting.message}"
         return failed("ContainerNotStarted", words)
-    said = f": {waiting.reason} {waiting.message}".rstrip() if waiting is not None else ""
-    return unknown("NotEnded", f"the check pod on {node.name} did not end in time ({status.phase}{said})")
+    detail = f": {waiting.reason} {waiting.message}".rstrip() if waiting is not None else ""
+    return unknown("NotEnded", f"the check pod on {node.name} did not end in time ({status.phase}{detail})")
 
 
 def _describe_end(ended: Terminated) -> str:

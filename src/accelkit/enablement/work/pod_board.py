@@ -1,4 +1,4 @@
-"""Where all check pods of a run are seen: one list and watch, and who waits for one of them is woken by its changes."""
+"""Board of all check pods of a run: one list and watch, whose changes wake the tasks that wait for a pod."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SYNC_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What was last seen of a pod.
+class PodSnapshot:
+    """The last observed state of a pod.
 
     Attributes:
-        pod: as it is, or was before it went; None where it was never seen.
-        gone: whether it is not there any more.
-        bound_with: the assignment that it had when it was first seen with a node: the extender's, since it comes with
-            the Binding. None where it had none then, or has no node.
+        pod: the pod, or its last state before its deletion; None if it was never observed.
+        gone: whether it was deleted.
+        bound_with: the assignment when the pod was first observed with a node. It is the extender's, because it is
+            written with the Binding. None if it had none then, or has no node.
     """
 
     pod: CheckPod | None = None
@@ -38,11 +38,11 @@ class PodBoard:
 
     Args:
         api: an open client.
-        namespace: of the pods.
+        namespace: the namespace of the pods.
     """
 
     def __init__(self, api: ApiClient, namespace: str) -> None:
-        self._sights: dict[str, Sight] = {}
+        self._snapshots: dict[str, PodSnapshot] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._reflector = Reflector(
             api,
@@ -58,7 +58,7 @@ class PodBoard:
         await self._reflector.run()
 
     async def sync(self) -> bool:
-        """Wait until the pods have been listed once; False where the API server does not let us in time."""
+        """Wait until the pods have been listed once; return False if that takes too long."""
         try:
             async with asyncio.timeout(_SYNC_SECONDS):
                 await self._reflector.synced.wait()
@@ -66,50 +66,50 @@ class PodBoard:
             return False
         return True
 
-    async def wait(self, uid: str, accept: Callable[[Sight], bool], deadline: float) -> Sight:
-        """Wait until what is seen of a pod is accepted; at the deadline, return what was seen last.
+    async def wait(self, uid: str, accept: Callable[[PodSnapshot], bool], deadline: float) -> PodSnapshot:
+        """Wait until the state of a pod is accepted; at the deadline, return the last state.
 
         Args:
-            uid: of the pod.
-            accept: told each sight.
+            uid: the UID of the pod.
+            accept: returns whether a state is accepted.
             deadline: on the clock of `time.monotonic`.
         """
         event = self._changed.setdefault(uid, asyncio.Event())
         while True:
             event.clear()
-            sight = self.see(uid)
-            if accept(sight):
-                return sight
+            snapshot = self.find(uid)
+            if accept(snapshot):
+                return snapshot
             left = deadline - time.monotonic()
             if left <= 0:
-                return sight
+                return snapshot
             try:
                 async with asyncio.timeout(left):
                     await event.wait()
             except TimeoutError:
-                return self.see(uid)
+                return self.find(uid)
 
-    def see(self, uid: str) -> Sight:
-        """Return what was last seen of a pod."""
-        return self._sights.get(uid, Sight())
+    def find(self, uid: str) -> PodSnapshot:
+        """Return the last observed state of a pod."""
+        return self._snapshots.get(uid, PodSnapshot())
 
     def _replace(self, pods: list[CheckPod]) -> None:
         listed = {pod.metadata.uid for pod in pods}
-        for uid, sight in list(self._sights.items()):
-            if uid not in listed and not sight.gone:
-                self._show(uid, Sight(sight.pod, gone=True, bound_with=sight.bound_with))
+        for uid, snapshot in list(self._snapshots.items()):
+            if uid not in listed and not snapshot.gone:
+                self._store(uid, PodSnapshot(snapshot.pod, gone=True, bound_with=snapshot.bound_with))
         for pod in pods:
             self._take("MODIFIED", pod)
 
     def _take(self, kind: str, pod: CheckPod) -> None:
         uid = pod.metadata.uid
-        before = self.see(uid)
+        before = self.find(uid)
         bound_with = before.bound_with
         if pod.spec.node_name and (before.pod is None or not before.pod.spec.node_name):
             bound_with = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION)
-        self._show(uid, Sight(pod, gone=kind == "DELETED", bound_with=bound_with))
+        self._store(uid, PodSnapshot(pod, gone=kind == "DELETED", bound_with=bound_with))
 
-    def _show(self, uid: str, sight: Sight) -> None:
-        self._sights[uid] = sight
+    def _store(self, uid: str, snapshot: PodSnapshot) -> None:
+        self._snapshots[uid] = snapshot
         if event := self._changed.get(uid):
             event.set()

@@ -1,4 +1,4 @@
-"""Creates check pods, and deletes them: those of a run, and what a run that was killed has left."""
+"""Creation and deletion of check pods: those of a run, and those that a killed run has left."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ T = TypeVar("T")
 async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
     """Create a check pod; return its UID.
 
-    An answer that is lost may be that of a pod that was created: asked again under the same name, the API server says
-    that it is there, and the annotation says whose it is. Where a kubelet has taken the name, it gets another one.
+    If the answer is lost, the pod may exist. A second request under the same name then fails, and the annotation of the
+    existing pod identifies its run. If a kubelet uses the name for a static pod, the pod gets another name.
 
     Args:
         api: an open client.
         body: the pod, whose name may be changed.
 
     Raises:
-        ApiError: the API server refused it, or did not answer; a pod of another run has its name.
+        ApiError: the API server refused it or did not answer, or a pod of another run has its name.
     """
     metadata = body["metadata"]
     collection = build_collection_path("v1", "pods", metadata["namespace"])
@@ -51,7 +51,7 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
             answer = await api.get(build_object_path(collection, metadata["name"]))
             found = msgspec.json.decode(answer, type=CheckPod)
             if found.mirror and metadata["name"] != own:
-                # One node's kubelet may mirror any name; that of a run, nobody knows beforehand.
+                # A node's kubelet may use any name for a mirror pod. It cannot predict the name of a run.
                 metadata["name"] = own
                 return await create()
             if found.run != run:
@@ -62,10 +62,10 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
 
 
 async def delete_own(api: ApiClient, path: str, run: str) -> None:
-    """Delete the pod that a run has created; one of another run, which has its name, stays.
+    """Delete the pod of a run; a pod of another run with the same name stays.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
 
     async def delete() -> None:
@@ -77,44 +77,44 @@ async def delete_own(api: ApiClient, path: str, run: str) -> None:
 
 
 async def delete_all(api: ApiClient, namespace: str) -> int:
-    """Delete all check pods of a namespace, and wait until they are gone; return how many there were.
+    """Delete all check pods of a namespace, and wait until they are deleted; return how many there were.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
-        ServiceError: some are there still.
+        ApiError: the API server refused or did not answer.
+        ServiceError: some pods still exist.
     """
     collection = build_collection_path("v1", "pods", namespace)
     deadline = time.monotonic() + _GONE_SECONDS
-    seen = set[str]()
+    deleted = set[str]()
     while True:
         pods = await _list(api, collection)
         if not pods:
-            return len(seen)
+            return len(deleted)
         for pod in pods:
-            if pod.metadata.uid not in seen:
+            if pod.metadata.uid not in deleted:
                 await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
-                seen.add(pod.metadata.uid)
+                deleted.add(pod.metadata.uid)
         if time.monotonic() > deadline:
             names = ", ".join(sorted(pod.metadata.name for pod in pods)[:5])
             raise ServiceError(
-                f"after {_GONE_SECONDS:.0f} s the check pods {names} in {namespace} are not gone",
-                next_step=f"look at `kubectl --namespace {namespace} describe pod`, and at the kubelets of their nodes",
+                f"the check pods {names} in {namespace} still exist after {_GONE_SECONDS:.0f} s",
+                next_step=f"check `kubectl --namespace {namespace} describe pod`, and the kubelets of their nodes",
             )
         await asyncio.sleep(POLL_SECONDS)
 
 
 async def count_pods(api: ApiClient, namespace: str) -> int:
-    """Return how many check pods a namespace has.
+    """Return the number of check pods in a namespace.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     collection = build_collection_path("v1", "pods", namespace)
     return len(await _list(api, collection))
 
 
 async def _list(api: ApiClient, collection: str) -> list[CheckPod]:
-    # Those of a kubelet are none of ours, and would be waited for in vain.
+    # Mirror pods are excluded, because the API server cannot delete them.
     found, _ = await list_all(api, collection, CheckPod, query={"labelSelector": SELECTOR})
     return [pod for pod in found if not pod.mirror]
 
@@ -123,13 +123,13 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}} if uid else None)
     except ApiError as exc:
-        # Another one has the name by now, or none.
+        # Another pod has the name now, or the pod does not exist any more.
         if not exc.not_found and not exc.conflict:
             raise
 
 
 async def _try_again(act: Callable[[], Awaitable[T]]) -> T:
-    """Do something up to three times, as long as the API server does not answer."""
+    """Call a function up to three times while the API server does not answer."""
     for left in range(TRIES - 1, -1, -1):
         try:
             return await act()

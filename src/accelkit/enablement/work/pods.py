@@ -1,8 +1,8 @@
-"""The check pod of a node: what it is made of, and what is read of it.
+"""The check pod of a node: its template, and the fields that are read of it.
 
-It goes through kube-scheduler, held to its node by its name, so that the extender decides as it does for everybody. Its
-first container asks for the smallest share and ends when it has worked. The second one asks for none and keeps the pod,
-whose devices and entry in the ledger are a pod's and not a container's, until it has been looked at.
+kube-scheduler places it, with an affinity to its node by name, so that the extender decides as for other pods. Its
+first container requests the smallest share and ends after its work. The second one requests none and keeps the pod
+running until it has been examined, because devices and the ledger's entry belong to a pod and not to a container.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ COMPONENT: Final = "share-check"
 RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
-# Beyond its deadline a pod ends by itself, where nobody is left to delete it.
+# The time after its deadline at which a pod ends by itself, if no run deletes it.
 _MARGIN_SECONDS: Final = 60
 _USER: Final = 65532
 
 
 @dataclass(frozen=True)
 class CheckPods:
-    """What the pods are made of.
+    """The template of the pods.
 
     Attributes:
-        namespace: of the pods; accelkit's.
-        image: accelkit's.
+        namespace: the namespace of the pods, which is accelkit's.
+        image: accelkit's image.
         pull_secrets: names of Secrets in the namespace.
-        runtime_class: of the pods; empty for none.
-        scheduler: schedulerName of the pods; empty for the cluster's own.
-        seconds: how long each may take, from its creation to its end.
+        runtime_class: RuntimeClass of the pods; empty for none.
+        scheduler: schedulerName of the pods; empty for the cluster's default.
+        seconds: the time limit for each, from its creation to its end.
     """
 
     namespace: str
@@ -51,7 +51,7 @@ class CheckPods:
 
 
 class Terminated(msgspec.Struct, rename="camel", omit_defaults=True):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int
     reason: str = ""
@@ -59,21 +59,21 @@ class Terminated(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Waiting(msgspec.Struct, omit_defaults=True):
-    """Why a container does not run yet."""
+    """The reason why a container does not run yet."""
 
     reason: str = ""
     message: str = ""
 
 
 class CheckState(msgspec.Struct, omit_defaults=True):
-    """What a container does."""
+    """The state of a container."""
 
     terminated: Terminated | None = None
     waiting: Waiting | None = None
 
 
 class CheckContainer(msgspec.Struct, omit_defaults=True):
-    """status of a container."""
+    """The status of a container."""
 
     name: str
     state: CheckState = msgspec.field(default_factory=CheckState)
@@ -89,7 +89,7 @@ class CheckCondition(msgspec.Struct, omit_defaults=True):
 
 
 class CheckStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a check pod."""
+    """The status of a check pod."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -100,13 +100,13 @@ class CheckStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CheckSpec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of a check pod."""
+    """The spec of a check pod."""
 
     node_name: str = ""
 
 
 class CheckPod(msgspec.Struct, omit_defaults=True):
-    """A check pod as the API server shows it."""
+    """A check pod from the API server."""
 
     metadata: ObjectMeta
     spec: CheckSpec = msgspec.field(default_factory=CheckSpec)
@@ -119,28 +119,28 @@ class CheckPod(msgspec.Struct, omit_defaults=True):
 
     @property
     def mirror(self) -> bool:
-        """Whether a kubelet made it of a file: under what name it likes, and anew whenever it is gone."""
+        """Whether it is the mirror of a static pod, which a kubelet may name freely and creates again if deleted."""
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def check(self) -> CheckState:
-        """The state of the container that works."""
+        """The state of the working container."""
         found = (each.state for each in self.status.container_statuses or () if each.name == CHECK)
         return next(found, CheckState())
 
     @property
     def scheduling(self) -> CheckCondition | None:
-        """What kube-scheduler says of it."""
+        """The condition PodScheduled from kube-scheduler."""
         return next((each for each in self.status.conditions or () if each.type == "PodScheduled"), None)
 
     @property
     def terminal(self) -> bool:
-        """Whether its containers have ended for good, so that it holds no card any more."""
+        """Whether its containers have ended permanently, so that it holds no card."""
         return self.status.phase in {"Succeeded", "Failed"}
 
 
 def name_pod(node: str) -> str:
-    """Return the name of the pod for a node, whose own may be too long."""
+    """Return the name of the pod for a node. The node's own name may be too long."""
     return f"accelkit-share-check-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
@@ -148,10 +148,10 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
     """Return the pod that checks a node.
 
     Args:
-        node: its name.
-        resource: the extended resource of memory, of which the pod asks for one.
-        pods: what pods are made of.
-        run: names who creates it.
+        node: the name of the node.
+        resource: the extended resource of memory, of which the pod requests one unit.
+        pods: the template of the pods.
+        run: the ID of the run that creates it.
     """
     work_seconds = max(1.0, pods.seconds / 2)
     check = [
@@ -179,7 +179,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
             "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # Nodes with cards are kept free of other pods by taints, and this one is as good as any that may come.
+            # Taints exclude other pods from nodes with cards. The check pod must run there like pods with cards.
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pods.pull_secrets],
             "securityContext": {
@@ -189,7 +189,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [
-                # Of NVIDIA's runtime, where it is in use, the library comes with this one.
+                # With these capabilities, NVIDIA's runtime adds its library, if it is in use.
                 _build_container(CHECK, pods.image, check, {**host, "limits": limits}, cuda=True),
                 _build_container(HOLD, pods.image, ["--hold", f"{pods.seconds + _MARGIN_SECONDS:g}"], idle),
             ],
@@ -213,7 +213,7 @@ def _build_container(
         **({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]} if cuda else {}),
         "resources": resources,
         "terminationMessagePath": _MESSAGE_FILE,
-        # What ended without a word of its own is told by the end of its log.
+        # If a container ends without a message, the end of its log is used.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

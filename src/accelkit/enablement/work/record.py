@@ -1,4 +1,4 @@
-"""Writes what was found into the annotation `accelkit.io/stages` of a node, beside the results of other stages."""
+"""Record of results in the annotation `accelkit.io/stages` of a node, together with the results of other stages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from accelkit.model.stage import (
 
 WORK_STAGES: Final[tuple[Stage, ...]] = (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK)
 _TRIES: Final = 5
-# Clocks of who records and who reads may differ by so much.
+# The allowed difference between the clocks of the machines that write and read.
 _AHEAD_SECONDS: Final = 120.0
-# Of texts of many bytes for each character.
+# Used if texts have many bytes per character.
 _SHORT_EVIDENCE: Final = 60
 
 
@@ -39,35 +39,35 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of the results of a node.
+    """The result of recording a node's results.
 
     Attributes:
-        changed: whether another outcome, reason or state was written; words and times alone are no change.
-        problem: why they were not written; empty where they were, or are.
+        changed: whether the outcome, reason or state changed; a change of texts and times alone does not count.
+        problem: why they were not written; empty if they were, or are recorded already.
     """
 
     changed: bool
     problem: str = ""
 
 
-def find_believed(
+def find_valid(
     text: str | None, state: NodeState, *, now: float, max_age_seconds: float
 ) -> Mapping[Stage, StageResult] | None:
-    """Return the recorded results of both checks where they can be believed; None where the work is to be done.
+    """Return the recorded results of both checks if they are valid; None if the checks must run.
 
-    They are believed if both passed, for the state that the node is in now, and not too long ago.
+    They are valid if both passed, for the current state of the node, and not too long ago.
     """
     record = read_record(text)
     found = {stage: record.results[stage] for stage in WORK_STAGES if stage in record.results} if record else {}
     if len(found) != len(WORK_STAGES):
         return None
-    believed = all(
+    valid = all(
         result.outcome is Outcome.PASS
         and result.state == state
         and -_AHEAD_SECONDS <= now - result.found_at <= max_age_seconds
         for result in found.values()
     )
-    return found if believed else None
+    return found if valid else None
 
 
 async def record_results(
@@ -75,13 +75,13 @@ async def record_results(
 ) -> Recorded:
     """Write the results of a node's checks; results of other stages stay.
 
-    Nothing is written where only times have changed, unless the recorded ones are too old to be believed any longer.
+    Nothing is written if only times have changed, unless the recorded results are too old to be valid.
 
     Args:
         api: an open client.
-        node: its name.
-        results: of the checks that were done.
-        max_age_seconds: for how long results are believed.
+        node: the name of the node.
+        results: the results of the checks that ran.
+        max_age_seconds: how long results are valid.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -91,7 +91,7 @@ async def record_results(
             found = msgspec.json.decode(await api.get(build_node_path(node)), type=Node)
         except ApiError as exc:
             if exc.not_found:
-                return Recorded(changed=False, problem="the node is gone")
+                return Recorded(changed=False, problem="the node does not exist any more")
             raise
         text = found.find_annotation(STAGES_ANNOTATION)
         try:
@@ -116,7 +116,7 @@ async def record_results(
 
 
 async def erase_record(api: ApiClient, node: str) -> None:
-    """Take the annotation off a node; one that is gone needs nothing.
+    """Remove the annotation from a node, if the node exists.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -138,10 +138,10 @@ def _read(text: str | None) -> StageRecord:
         version = 0
     if version > STAGES_VERSION:
         raise ServiceError(
-            f"the node's {STAGES_ANNOTATION} is of version {version}, and is left as it is",
-            next_step="run the collection's newer version",
+            f"the node's {STAGES_ANNOTATION} has the newer version {version}, and is left unchanged",
+            next_step="run the newer version of the collection",
         )
-    # Broken, so that nobody can read it: what is known now is better.
+    # The record is damaged and unreadable for every version, so it is replaced.
     return StageRecord({})
 
 

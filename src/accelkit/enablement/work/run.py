@@ -1,7 +1,7 @@
-"""Checks nodes by a pod on each: creates them, watches them, judges them, and deletes them whatever happens.
+"""Check of nodes by a pod on each, which is created, watched, judged, and always deleted.
 
-All nodes are checked side by side, so many at once. They share one list of nodes before and one after, one watch of
-pods, and the looks at ledger and kubelets. What one node's check runs into stops no other.
+Nodes are checked in parallel, up to a limit. They share one list of nodes before and one after, one watch of pods, and
+the readings of ledger and kubelets. An error in the check of one node does not stop the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
 from accelkit.enablement.work.offer import judge_offer
 from accelkit.enablement.work.placement_judgement import judge_ledger, judge_placement, read_share
 from accelkit.enablement.work.plugin_judgement import NO_IMAGE, judge_container, judge_kubelet
-from accelkit.enablement.work.pod_board import PodBoard, Sight
+from accelkit.enablement.work.pod_board import PodBoard, PodSnapshot
 from accelkit.enablement.work.pod_life import create_pod, delete_all, delete_own
 from accelkit.enablement.work.pods import CheckPods, build_pod
 from accelkit.enablement.work.sides import Sides, View
@@ -32,11 +32,11 @@ from accelkit.model.stage import NodeState, Outcome, Stage, StageResult
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 32
-# An agent that has just looked at its kubelet looks again after 15 s.
+# An agent that has just read its kubelet's allocations reads them again after 15 s.
 AGREE_SECONDS: Final = 30.0
-# What kube-scheduler cannot place now may have room in a moment, as when other pods end.
+# A pod that kube-scheduler cannot place now may fit soon, for example when other pods end.
 PATIENCE_SECONDS: Final = 30.0
-# What is counted of a node that nothing has been asked of yet may be so old.
+# The greatest age of the ledger's data for a node before its check begins.
 _FRESH_SECONDS: Final = 5.0
 _Findings = tuple[Finding, Finding]
 Results = Mapping[Stage, StageResult]
@@ -46,29 +46,29 @@ _ABSENT: Final = (unknown("NodeMissing", "the cluster has no node of this name")
 async def check_nodes(
     api: ApiClient, names: Collection[str], pods: CheckPods, *, ledger: Ledger, at_once: int = AT_ONCE
 ) -> dict[str, Results]:
-    """Check nodes whose device plugin runs, and return the results of both stages; the pods are gone afterwards.
+    """Check nodes on which the device plugin runs; return the results of both stages after all check pods are deleted.
 
     Args:
         api: an open client.
-        names: of the nodes.
-        pods: what the pods are made of, and how long each may take.
-        ledger: asks the extender for all nodes, or says why it does not answer.
-        at_once: how many pods there may be at one time.
+        names: names of the nodes.
+        pods: the template of the pods, with the time limit for each.
+        ledger: returns the extender's ledger for all nodes, or the reason why it is unreadable.
+        at_once: the most pods at one time.
 
     Raises:
-        ApiError: the API server lets us list no nodes or pods.
+        ApiError: the API server refuses to list nodes or pods.
         ServiceError: the pods could not be listed in time.
     """
     before = await list_checked_nodes(api)
-    # One on a node that is away stays until that comes back: then that node is not checked, and all others are.
+    # A pod on an unreachable node stays until the node returns. Then only that node is not checked.
     await _clear(api, pods.namespace)
     board, sides = PodBoard(api, pods.namespace), Sides(api, pods.namespace, ledger)
     checks = {name: _NodeCheck(api, before[name], pods, board, sides) for name in names if name in before}
     found: dict[str, tuple[_Findings, float]] = {}
-    turn = asyncio.Semaphore(at_once)
+    limit = asyncio.Semaphore(at_once)
 
     async def check(name: str) -> None:
-        async with turn:
+        async with limit:
             started = time.monotonic()
             findings = await checks[name].run()
             found[name] = findings, time.monotonic() - started
@@ -78,8 +78,8 @@ async def check_nodes(
             watching = group.create_task(board.run())
             if not await board.sync():
                 raise ServiceError(
-                    f"the pods of {pods.namespace} could not be listed in time",
-                    next_step="see that the user may list and watch pods there (playbooks/files/installer.yml)",
+                    f"cannot list the pods of {pods.namespace} in time",
+                    next_step="check that the user may list and watch pods there (playbooks/files/installer.yml)",
                 )
             async with asyncio.TaskGroup() as nodes:
                 for name in checks:
@@ -88,7 +88,7 @@ async def check_nodes(
     try:
         await _clear(api, pods.namespace)
     except ApiError as exc:
-        # What was found stands.
+        # The findings remain valid.
         log.warning("%s", exc)
     after = await list_checked_nodes(api)
     results: dict[str, Results] = {}
@@ -105,19 +105,17 @@ async def _clear(api: ApiClient, namespace: str) -> None:
     try:
         await delete_all(api, namespace)
     except ServiceError as exc:
-        # They were told to go, and end by themselves.
+        # The pods are being deleted, and end by themselves.
         log.warning("%s", exc)
 
 
 def _conclude(findings: _Findings, before: NodeState, after: CheckedNode | None) -> _Findings:
-    """Return what was found of a node, unless that is not the node it was any more."""
+    """Return the findings of a node, unless its state has changed during the check."""
     if after is None:
-        lost = unknown("NodeGone", "the node left the cluster while it was checked")
+        lost = unknown("NodeGone", "the node left the cluster during the check")
         return lost, lost
     if after.state != before:
-        changed = unknown(
-            "StateChanged", "the node was rebooted, or its drivers or cards changed, while it was checked"
-        )
+        changed = unknown("StateChanged", "the node was rebooted, or its drivers or cards changed, during the check")
         return changed, changed
     return findings
 
@@ -135,11 +133,11 @@ class _NodeCheck:
         self._run = uuid.uuid4().hex
 
     async def run(self) -> _Findings:
-        """Return what was found of the device plugin and of the extender; the pod is gone."""
-        view = await self._sides.look(time.monotonic() - _FRESH_SECONDS)
+        """Return the findings about the device plugin and the extender, after the pod is deleted."""
+        view = await self._sides.read(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:
-            # Of a node that is full nothing is known, and without devices there is nothing to place.
+            # A full node yields no result, and without devices the placement cannot be checked.
             return offer, offer if offer.outcome is Outcome.UNKNOWN else skip_for(offer)
         body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
         try:
@@ -156,50 +154,50 @@ class _NodeCheck:
         try:
             await delete_own(self._api, build_pod_path(self._pods.namespace, name), self._run)
         except ApiError as exc:
-            # What was found stands, and all that is left is deleted at the end.
-            log.warning("the check pod of %s is not deleted yet: %s", self._node.name, exc)
+            # The findings remain valid, and remaining pods are deleted at the end.
+            log.warning("cannot delete the check pod of %s yet: %s", self._node.name, exc)
 
     async def _judge(self, uid: str) -> _Findings:
         deadline = time.monotonic() + self._pods.seconds
-        sight = await self._wait_until_placed(uid, deadline)
+        snapshot = await self._wait_until_placed(uid, deadline)
         counted = None
-        if sight.pod is None or not sight.pod.spec.node_name:
-            counted = self._find_counted(await self._sides.look(time.monotonic()))
-        wrong = judge_placement(self._node, sight, counted)
+        if snapshot.pod is None or not snapshot.pod.spec.node_name:
+            counted = self._find_counted(await self._sides.read(time.monotonic()))
+        wrong = judge_placement(self._node, snapshot, counted)
         if wrong is not None:
             return wrong if wrong.outcome is Outcome.UNKNOWN else unknown("NotPlaced", wrong.evidence), wrong
-        sight = await self._board.wait(uid, _is_settled, deadline)
-        return await self._compare(uid, sight)
+        snapshot = await self._board.wait(uid, _is_settled, deadline)
+        return await self._compare(uid, snapshot)
 
-    async def _compare(self, uid: str, sight: Sight) -> _Findings:
-        """Compare all sides until they agree, or have had time enough to."""
+    async def _compare(self, uid: str, snapshot: PodSnapshot) -> _Findings:
+        """Compare all sides until they agree, or the time limit is reached."""
         until = time.monotonic() + AGREE_SECONDS
         since = time.monotonic()
         while True:
-            pod = sight.pod
+            pod = snapshot.pod
             if pod is None:
-                gone = unknown("PodGone", f"the check pod of {self._node.name} was not seen")
+                gone = unknown("PodGone", f"the check pod of {self._node.name} was not observed")
                 return gone, gone
             try:
-                share = read_share(pod, sight)
+                share = read_share(pod, snapshot)
             except AssignmentError as exc:
-                # Somebody has written it anew, which its agent will correct.
+                # Another client has overwritten it, and the node's agent will correct it.
                 broken = failed("AssignmentUnreadable", f"the assignment of {self._node.name}'s pod: {exc.message}")
                 return unknown("NotPlaced", broken.evidence), broken
-            work = judge_container(self._node, sight, share)
+            work = judge_container(self._node, snapshot, share)
             if work.outcome is not Outcome.PASS:
-                # What it was given is in doubt, and is gone from ledger and kubelet where the pod has ended.
+                # The allocation is doubtful, and ledger and kubelet have released it if the pod has ended.
                 return work, skip_for(work)
-            view = await self._sides.look(since)
+            view = await self._sides.read(since)
             plugin = judge_kubelet(self._node, pod, share, view, work)
             extender = judge_ledger(self._node, pod, share, view)
             settled = plugin.outcome is Outcome.PASS and extender.reason in {"", "LedgerUnread"}
             if settled or time.monotonic() >= until:
                 return plugin, extender
             since = time.monotonic()
-            sight = self._board.see(uid)
+            snapshot = self._board.find(uid)
 
-    async def _wait_until_placed(self, uid: str, deadline: float) -> Sight:
+    async def _wait_until_placed(self, uid: str, deadline: float) -> PodSnapshot:
         tried = await self._board.wait(uid, _is_tried, deadline)
         patience = min(deadline, time.monotonic() + PATIENCE_SECONDS)
         return await self._board.wait(uid, _is_placed, patience) if not _is_placed(tried) else tried
@@ -208,20 +206,22 @@ class _NodeCheck:
         return None if isinstance(view.counted, ServiceError) else view.counted.get(self._node.name)
 
 
-def _is_tried(sight: Sight) -> bool:
-    pod = sight.pod
-    return pod is not None and (_is_placed(sight) or (pod.scheduling is not None and pod.scheduling.status == "False"))
+def _is_tried(snapshot: PodSnapshot) -> bool:
+    pod = snapshot.pod
+    return pod is not None and (
+        _is_placed(snapshot) or (pod.scheduling is not None and pod.scheduling.status == "False")
+    )
 
 
-def _is_placed(sight: Sight) -> bool:
-    return sight.pod is not None and (sight.gone or bool(sight.pod.spec.node_name))
+def _is_placed(snapshot: PodSnapshot) -> bool:
+    return snapshot.pod is not None and (snapshot.gone or bool(snapshot.pod.spec.node_name))
 
 
-def _is_settled(sight: Sight) -> bool:
-    """Tell whether nothing more is to be waited for: the container has ended, or never will."""
-    pod = sight.pod
+def _is_settled(snapshot: PodSnapshot) -> bool:
+    """Return whether waiting has no more use: the container has ended, or never will."""
+    pod = snapshot.pod
     if pod is None:
         return False
     waiting = pod.check.waiting
     hopeless = waiting is not None and waiting.reason in NO_IMAGE
-    return sight.gone or pod.terminal or hopeless or pod.check.terminated is not None
+    return snapshot.gone or pod.terminal or hopeless or pod.check.terminated is not None

@@ -1,4 +1,4 @@
-"""What the extender counts and what kubelets hold, asked for once for all nodes that wait for it."""
+"""Ledger and kubelets' allocations, read once for all nodes that wait for them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ AGAIN_SECONDS: Final = 1.0
 
 
 def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> Ledger:
-    """Return who asks the extender: at its URL where that is given, else through the API server's proxy.
+    """Return a function that reads the ledger: at the extender's URL if it is given, else through the API server.
 
     Raises:
-        ConfigurationError: nothing can be made of the URL.
+        ConfigurationError: the URL cannot be used.
     """
     at = read_address(url or None, ca=None, cert=None, key=None, server_name=None)
     return ProxiedExtender(api, namespace, service).ask if at is None else partial(ask_extender, at, None)
@@ -35,9 +35,9 @@ class View:
     """All sides at one time.
 
     Attributes:
-        counted: by node, what the extender's ledger holds; why it does not tell.
-        held: by node, what its agent passes on of its kubelet; why nobody can tell.
-        began_at: when it was begun to ask, on the clock of `time.monotonic`.
+        counted: by node, the view of the extender's ledger; or why it is unknown.
+        held: by node, the allocations of its kubelet that its agent publishes; or why they are unknown.
+        began_at: the start of the reading, on the clock of `time.monotonic`.
     """
 
     counted: Mapping[str, NodeView] | ServiceError
@@ -46,12 +46,12 @@ class View:
 
 
 class Sides:
-    """Asks at most once in a second, however many wait.
+    """Reader of both sides, at most once a second for all waiting tasks.
 
     Args:
         api: an open client.
-        namespace: where accelkit runs.
-        ledger: asks the extender, or says why it does not answer.
+        namespace: the namespace of accelkit.
+        ledger: returns the extender's ledger, or the reason why it is unreadable.
     """
 
     def __init__(self, api: ApiClient, namespace: str, ledger: Ledger) -> None:
@@ -59,8 +59,8 @@ class Sides:
         self._turn = asyncio.Lock()
         self._view: View | None = None
 
-    async def look(self, since: float) -> View:
-        """Return what was asked for after a time, on the clock of `time.monotonic`."""
+    async def read(self, since: float) -> View:
+        """Return a view whose reading began after a time, on the clock of `time.monotonic`."""
         async with self._turn:
             view = self._view
             if view is not None and view.began_at >= since:

@@ -1,1 +1,1 @@
-"""What runs in the check pod: it reads the share that it was given, opens its devices and computes with them."""
+"""Program of the check pod: reads its share, opens its devices and computes with them."""

@@ -19,8 +19,8 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 @click.command(
     "share-check",
-    short_help="Work with the share that this container was given.",
-    epilog="Exit codes: 0 all went well, 1 something did not, as the line of JSON says, 2 wrong usage.",
+    short_help="Compute with the share of this container.",
+    epilog="Exit codes: 0 passed, 1 failed, as the line of JSON reports, 2 wrong usage.",
 )
 @click.option(
     "--devices",
@@ -32,22 +32,22 @@ from accelkit.vendors.profiles import load_usable_profiles
 @click.option(
     "--evidence",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File that the line is written to as well, such as the container's termination message.",
+    help="File to which the line is written too, such as the container's termination message.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="How long the work may take.",
+    help="Time limit for the work.",
 )
 @click.option(
     "--hold",
     type=click.FloatRange(min=0, min_open=True),
-    help="Do no work: wait for so many seconds, or for SIGTERM, so that the pod stays while it is looked at.",
+    help="Do no work: wait for this number of seconds, or for SIGTERM, so that the pod can be examined.",
 )
 def share_check(devices: Path, evidence: Path | None, seconds: float, hold: float | None) -> None:
-    """Open the devices, read the limit, add two vectors, and print one line of JSON with what was found."""
+    """Open the devices, read the limit, add two vectors, and print the findings as one line of JSON."""
     if hold is not None:
         _hold(hold)
         return
@@ -59,7 +59,7 @@ def share_check(devices: Path, evidence: Path | None, seconds: float, hold: floa
         try:
             evidence.write_bytes(line)
         except OSError as exc:
-            raise ConfigurationError(f"the evidence cannot be written to {evidence}: {exc}") from exc
+            raise ConfigurationError(f"cannot write the evidence to {evidence}: {exc}") from exc
     sys.exit(0 if found.passed else 1)
 
 
@@ -69,7 +69,7 @@ def _hold(seconds: float) -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         ended.set()
 
-    # As the first process of a container it would not be ended by SIGTERM otherwise.
+    # Without a handler, SIGTERM does not end the first process of a container.
     before = signal.signal(signal.SIGTERM, end)
     try:
         ended.wait(seconds)

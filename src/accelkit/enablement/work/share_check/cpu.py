@@ -1,4 +1,4 @@
-"""Adds two vectors on the processor, for cards whose vendor's library is not in the container."""
+"""Addition of two vectors on the processor, for cards whose vendor's library is not in the container."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import numpy as np
 
 from accelkit.enablement.work.share_check.evidence import WorkError
 
-# Of host memory, in all.
+# The total host memory.
 _MOST_BYTES: Final = 12 * 2**20
 _LEAST_COUNT: Final = 1024
 _FLOAT_BYTES: Final = 4
 
 
 def count_elements(memory_bytes: int, most_bytes: int = _MOST_BYTES) -> int:
-    """Return how many floats each of three vectors may have within a quarter of a share."""
+    """Return how many floats each of three vectors may have in a quarter of a share."""
     return max(_LEAST_COUNT, min(memory_bytes // 4, most_bytes) // (3 * _FLOAT_BYTES))
 
 
 def add_on_cpu(memory_bytes: int) -> str:
-    """Add two vectors and compare; return what was done.
+    """Add two vectors and check the sum; return a description.
 
     Raises:
-        WorkError: the memory or the sum is not what was written.
+        WorkError: the memory or the sum is wrong.
     """
     count = count_elements(memory_bytes)
-    # Whole numbers that floats of 32 bits have exactly.
+    # Floats of 32 bits represent these integers exactly.
     ones = np.arange(count, dtype=np.float32) % np.float32(4096)
     twos = ones * np.float32(2)
     if int(ones.astype(np.int64).sum()) != sum_of_numbers(count):
-        raise WorkError("WrongResult", f"memory of {count} numbers does not hold what was written")
+        raise WorkError("WrongResult", f"memory of {count} numbers does not hold the written values")
     if not np.array_equal(ones + twos, ones * np.float32(3)):
         raise WorkError("WrongResult", f"the sum of {count} numbers on the processor is wrong")
     return f"{count} numbers added on the processor"
 
 
 def sum_of_numbers(count: int) -> int:
-    """Return the sum of the first `count` numbers of 0…4095, over and over."""
+    """Return the sum of the first `count` numbers of the repeated sequence 0…4095."""
     rounds, rest = divmod(count, 4096)
     return rounds * (4096 * 4095 // 2) + rest * (rest - 1) // 2

@@ -1,7 +1,6 @@
-"""Adds two vectors on NVIDIA's cards, by the driver's own library: no toolkit and no vendor's image is needed.
+"""Addition of two vectors on NVIDIA's cards by the driver's own library, without a toolkit or a vendor's image.
 
-The kernel is PTX, which the driver compiles for the card that there is. Whatever fails is told with the name that the
-driver gives the error.
+The kernel is PTX, which the driver compiles for the card. Errors have the names that the driver gives them.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ DONE:
 
 
 class Driver(Protocol):
-    """NVIDIA's driver library: functions by their names, which return 0 or the number of an error."""
+    """NVIDIA's driver library: functions by their names, which return 0 or an error number."""
 
     def __getattr__(self, name: str) -> Any: ...
 
 
 def load_driver(name: str = LIBRARY) -> Driver | None:
-    """Return the library; None where the container has none."""
+    """Return the library; None if the container has none."""
     try:
         return ctypes.CDLL(name)
     except OSError:
@@ -76,16 +75,16 @@ def load_driver(name: str = LIBRARY) -> Driver | None:
 
 
 def add_on_cards(driver: Driver, memory_bytes: int) -> tuple[str, tuple[str, ...]]:
-    """Add two vectors on each card that the driver shows; return what was done, and the identities of the cards.
+    """Add two vectors on each card that the driver reports; return a description, and the identities of the cards.
 
     Raises:
-        WorkError: the driver refused something, shows no card, or a result is wrong.
+        WorkError: a call of the driver failed, it reports no card, or a result is wrong.
     """
     _call(driver, "cuInit", 0)
     count = ctypes.c_int()
     _call(driver, "cuDeviceGetCount", ctypes.byref(count))
     if count.value < 1:
-        raise WorkError(_REASON, "NVIDIA's driver shows this container no card")
+        raise WorkError(_REASON, "NVIDIA's driver reports no card in this container")
     done, identities = list[str](), list[str]()
     for number in range(count.value):
         device = ctypes.c_int()
@@ -109,8 +108,8 @@ def _add_on_card(driver: Driver, device: ctypes.c_int, memory_bytes: int) -> str
         _launch(driver, (a, b, c), count)
         if not np.array_equal(_read(driver, c, count), ones * np.float32(3)):
             raise WorkError("WrongResult", f"the sum on {name.value.decode(errors='replace')} is wrong")
-    shown = f"{total.value / 2**30:.1f} GiB shown"
-    return f"{count} numbers added on {name.value.decode(errors='replace')} by CUDA, {shown}"
+    memory = f"{total.value / 2**30:.1f} GiB reported"
+    return f"{count} numbers added on {name.value.decode(errors='replace')} by CUDA, {memory}"
 
 
 def _launch(driver: Driver, vectors: tuple[ctypes.c_uint64, ...], count: int) -> None:

@@ -1,4 +1,4 @@
-"""Opens the device nodes of a container, and lets go of them at once."""
+"""Test that the device nodes of a container can be opened."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 from accelkit.enablement.work.share_check.evidence import WorkError
 
 _DEV: Final = "/dev/"
-# Of a node whose group the container's user is not in. EPERM is another thing: the container was not given the device.
+# The container's user lacks the group of the node. EPERM differs: the container was not given the device.
 _NOT_OURS: Final = frozenset({errno.EACCES})
-# Somebody else has it for himself just now, which is the driver's right.
+# Another process has exclusive access, which drivers may allow.
 _BUSY: Final = frozenset({errno.EBUSY})
 
 
@@ -22,10 +22,10 @@ def open_devices(devices: Path, nodes: Iterable[str]) -> tuple[str, ...]:
 
     Args:
         devices: the container's `/dev`.
-        nodes: as `/dev/nvidia0`.
+        nodes: device nodes, for example `/dev/nvidia0`.
 
     Raises:
-        WorkError: one is not there, has no driver behind it, or was not given to this container.
+        WorkError: a node is missing, has no driver, or was not given to this container.
     """
     closed: list[str] = []
     for node in nodes:
@@ -34,6 +34,6 @@ def open_devices(devices: Path, nodes: Iterable[str]) -> tuple[str, ...]:
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as exc:
             if exc.errno not in _NOT_OURS | _BUSY:
-                raise WorkError("DeviceNotOpened", f"{node} cannot be opened: {exc.strerror or exc}") from exc
+                raise WorkError("DeviceNotOpened", f"cannot open {node}: {exc.strerror or exc}") from exc
             closed.append(node)
     return tuple(closed)

@@ -1,7 +1,7 @@
-"""The line of JSON by which a check pod tells what it found.
+"""Evidence of a check pod, as one line of JSON.
 
-It comes back as the container's termination message, in the pod's status: no log is asked for, and a kubelet keeps no
-more than 4096 bytes of it.
+The line is returned as the container's termination message in the pod's status, so no log is read. A kubelet keeps at
+most 4096 bytes of it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from accelkit.errors import AccelkitError, ServiceError
 from accelkit.texts import shorten
 
 EVIDENCE_VERSION: Final = 1
-# What a kubelet keeps of a termination message.
+# The size of a termination message that a kubelet keeps.
 MAX_MESSAGE_BYTES: Final = 4096
-# What is read at most, whatever a kubelet that is none hands on.
+# The most that is read, because a forged status may have a longer message.
 MAX_READ_CHARACTERS: Final = 16 * 1024
 _MAX_DETAIL: Final = 300
 _MAX_NAMES: Final = 16
@@ -24,19 +24,19 @@ _MAX_NAME: Final = 60
 
 
 class ShareEvidence(msgspec.Struct, frozen=True):
-    """What a container found of its share.
+    """The evidence of a container about its share.
 
     Attributes:
-        passed: whether all that could be tried went well.
-        reason: CamelCase code of what did not, one of `accelkit.enablement.work.reasons`; empty where all went well.
-        detail: the same as a sentence.
-        memory_bytes: the limit that it was told; None where it was told none.
-        variables: those by which vendors name the cards of a container, as it has them.
-        device_nodes: those of cards that it sees, as `/dev/nvidia0`.
-        closed: those that it may not open as its user, which says nothing of the card.
-        identities: of the cards that their driver's library shows it, as `GPU-…`.
-        work: what was computed, and where.
-        seconds: how long all of it took.
+        passed: whether all tests passed.
+        reason: CamelCase code of the failure, one of `accelkit.enablement.work.reasons`; empty if all passed.
+        detail: the failure as a sentence.
+        memory_bytes: its memory limit; None if it has none.
+        variables: the variables by which vendors name the cards of a container.
+        device_nodes: its device nodes of cards, for example `/dev/nvidia0`.
+        closed: the nodes that its user may not open, which is not a fault of the card.
+        identities: the identities of the cards that their driver's library reports, for example `GPU-…`.
+        work: the computation, and where it ran.
+        seconds: the total duration.
     """
 
     passed: bool
@@ -53,7 +53,7 @@ class ShareEvidence(msgspec.Struct, frozen=True):
 
 
 class WorkError(AccelkitError):
-    """Something that a check tried did not go well.
+    """A failed test of a check.
 
     Args:
         reason: its code.
@@ -70,7 +70,7 @@ class _Version(msgspec.Struct):
 
 
 def encode_evidence(evidence: ShareEvidence) -> bytes:
-    """Return the line, without its end; lists and texts are cut so that a kubelet keeps all of it."""
+    """Return the line without a line break; lists and texts are shortened so that a kubelet keeps all of it."""
     cut = msgspec.structs.replace(
         evidence,
         detail=shorten(evidence.detail, _MAX_DETAIL),
@@ -83,15 +83,15 @@ def encode_evidence(evidence: ShareEvidence) -> bytes:
     line = msgspec.json.encode(cut)
     if len(line) <= MAX_MESSAGE_BYTES:
         return line
-    # Only texts of many bytes for each character come here.
+    # Only texts with many bytes per character exceed the limit.
     return msgspec.json.encode(msgspec.structs.replace(cut, detail="", work="", variables={}, closed=()))
 
 
 def decode_evidence(text: str) -> ShareEvidence:
-    """Read the last line of a termination message.
+    """Return the evidence in the last line of a termination message.
 
     Raises:
-        ServiceError: it is none, too long, or of another version.
+        ServiceError: there is no such line, or it is too long or of another version.
     """
     if len(text) > MAX_READ_CHARACTERS:
         raise ServiceError(f"the evidence of {len(text)} characters is longer than a kubelet keeps")
@@ -99,11 +99,11 @@ def decode_evidence(text: str) -> ShareEvidence:
     try:
         version = msgspec.json.decode(line, type=_Version).version
         if version != EVIDENCE_VERSION:
-            raise ServiceError(f"evidence of version {version} is not known (this is version {EVIDENCE_VERSION})")
+            raise ServiceError(f"evidence of version {version} is not supported (this is version {EVIDENCE_VERSION})")
         return msgspec.json.decode(line, type=ShareEvidence)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        said = shorten(" ".join(text.split())[-200:]) or "nothing"
-        raise ServiceError(f"the container left no evidence; it said: {said}") from exc
+        output = shorten(" ".join(text.split())[-200:]) or "nothing"
+        raise ServiceError(f"the container left no evidence; it printed: {output}") from exc
 
 
 def _cut(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""All that a check does in its container, in order; whatever fails first is the reason."""
+"""The sequence of tests in the container of a check. The first failure is the reason."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check_share(
     *,
     load: Callable[[], Driver | None] = load_driver,
 ) -> ShareEvidence:
-    """Read what this container was given, and work with it.
+    """Read the share of this container, and compute with it.
 
     Args:
-        environ: of the container.
+        environ: the environment of the container.
         devices: its `/dev`.
-        profiles: of all vendors.
-        load: finds NVIDIA's driver library.
+        profiles: the profiles of all vendors.
+        load: loads NVIDIA's driver library.
     """
     started = time.monotonic()
     known = list(profiles)
@@ -54,36 +54,36 @@ def check_share(
 
 
 def run_with_deadline(work: Callable[[], ShareEvidence], seconds: float) -> ShareEvidence:
-    """Run the work in a thread; where it does not end in time, say so, since a driver's call cannot be broken off."""
+    """Run the work in a thread, because a driver's call cannot be interrupted; after the deadline, return a failure."""
     answers: queue.SimpleQueue[ShareEvidence] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             answers.put(work())
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the pod tells it
+        except Exception as exc:  # noqa: BLE001 - the pod reports every error
             answers.put(ShareEvidence(passed=False, reason="WorkFailed", detail=f"{type(exc).__name__}: {exc}"))
 
     threading.Thread(target=run, name="share-check", daemon=True).start()
     try:
         return answers.get(timeout=seconds)
     except queue.Empty:
-        detail = f"the work did not end within {seconds:g} s, as where a driver does not answer"
+        detail = f"the work did not end within {seconds:g} s; the driver may not answer"
         return ShareEvidence(passed=False, reason="TimedOut", detail=detail, seconds=seconds)
 
 
 def _read_limit(environ: Mapping[str, str]) -> int:
     text = environ.get(MEMORY_VARIABLE, "")
     if not text.isdecimal() or int(text) < 1:
-        raise WorkError("WrongLimit", f"{MEMORY_VARIABLE} is {text[:40]!r}, which is no amount of memory")
+        raise WorkError("WrongLimit", f"{MEMORY_VARIABLE} is {text[:40]!r}, which is not an amount of memory")
     return int(text)
 
 
 def _has_nvidia(nodes: Iterable[str]) -> bool:
-    # A card of another vendor says nothing of a library that an image may have by chance.
+    # With a card of another vendor, an image may contain the library without use.
     return any(node.startswith("/dev/nvidia") for node in nodes)
 
 
 def _compute(memory_bytes: int, driver: Driver | None) -> tuple[str, tuple[str, ...]]:
     if driver is not None:
         return add_on_cards(driver, memory_bytes)
-    return f"{add_on_cpu(memory_bytes)}, since {LIBRARY} is not here or no card of its vendor", ()
+    return f"{add_on_cpu(memory_bytes)}, because {LIBRARY} or a card of its vendor is missing", ()

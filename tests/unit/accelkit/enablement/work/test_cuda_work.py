@@ -128,7 +128,7 @@ def test_vectors_are_added_on_each_card_and_nothing_stays():
     driver = FakeDriver(cards=2)
     work, identities = add_on_cards(driver, SHARE)
     assert identities == (IDENTITY, IDENTITY)
-    assert work.count("numbers added on H100 by CUDA, 2.0 GiB shown") == 2
+    assert work.count("numbers added on H100 by CUDA, 2.0 GiB reported") == 2
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
 
 
@@ -166,7 +166,7 @@ def test_a_library_that_lacks_a_function_or_names_no_errors_is_told():
 
 
 def test_a_driver_without_cards_fails():
-    with pytest.raises(WorkError, match="shows this container no card"):
+    with pytest.raises(WorkError, match="reports no card in this container"):
         add_on_cards(FakeDriver(cards=0), SHARE)
 
 

@@ -9,7 +9,7 @@ import pytest
 from accelkit.enablement.work import pod_life
 from accelkit.enablement.work.node_stages import remove_stages, run_stages
 from accelkit.enablement.work.node_view import find_resource, view_node
-from accelkit.enablement.work.record import WORK_STAGES, find_believed, record_results
+from accelkit.enablement.work.record import WORK_STAGES, find_valid, record_results
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.model.pod import Node
 from accelkit.model.stage import (
@@ -136,7 +136,7 @@ async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, m
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.keep("p")
     did = await remove_stages(cluster, "accelkit")
-    assert (did.pods, "the check pods p in accelkit are not gone" in did.left) == (1, True)
+    assert (did.pods, "the check pods p in accelkit still exist" in did.left) == (1, True)
 
 
 async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
@@ -159,7 +159,7 @@ async def test_times_alone_are_no_reason_to_write_until_the_results_are_too_old(
     writes = len(cluster.writes)
     assert not (await record(later)).changed
     assert len(cluster.writes) == writes
-    # What is written anew so that it is believed for longer is no change.
+    # What is written anew so that it is valid for longer is no change.
     assert not (await record(later, max_age=50.0)).changed
     assert read_record(annotation(cluster)).results == later
 
@@ -236,7 +236,7 @@ async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
 
 async def test_a_node_that_is_gone_needs_no_record(cluster, record):
     del cluster.objects["/api/v1/nodes/a"]
-    assert (await record()).problem == "the node is gone"
+    assert (await record()).problem == "the node does not exist any more"
 
 
 async def test_the_annotation_stays_within_its_bound(cluster, record):
@@ -248,12 +248,12 @@ async def test_the_annotation_stays_within_its_bound(cluster, record):
 
 
 @pytest.mark.parametrize(
-    ("change", "now", "believed"),
+    ("change", "now", "valid"),
     [
         ({}, 100.0, True),
         ({}, 100.0 + AGE, True),
         ({}, 101.0 + AGE, False),
-        # A clock that is far ahead would have results believed for ever.
+        # A clock that is far ahead would have results valid for ever.
         ({}, 100.0 - 1000, False),
         ({}, 100.0 - 60, True),
         ({"outcome": Outcome.FAIL}, 100.0, False),
@@ -262,17 +262,17 @@ async def test_the_annotation_stays_within_its_bound(cluster, record):
         ({"state": None}, 100.0, False),
     ],
 )
-def test_which_results_are_believed(change, now, believed):
+def test_which_results_are_believed(change, now, valid):
     results = {**GOOD, Stage.EXTENDER_CHECK: msgspec.structs.replace(GOOD[Stage.EXTENDER_CHECK], **change)}
-    found = find_believed(write_record(StageRecord(results)), STATE, now=now, max_age_seconds=AGE)
-    assert (found is not None) is believed
+    found = find_valid(write_record(StageRecord(results)), STATE, now=now, max_age_seconds=AGE)
+    assert (found is not None) is valid
 
 
 def test_one_result_of_two_is_not_enough():
     one = {Stage.PLUGIN_CHECK: GOOD[Stage.PLUGIN_CHECK]}
-    assert find_believed(write_record(StageRecord(one)), STATE, now=100.0, max_age_seconds=AGE) is None
-    assert find_believed(None, STATE, now=100.0, max_age_seconds=AGE) is None
-    assert find_believed("{", STATE, now=100.0, max_age_seconds=AGE) is None
+    assert find_valid(write_record(StageRecord(one)), STATE, now=100.0, max_age_seconds=AGE) is None
+    assert find_valid(None, STATE, now=100.0, max_age_seconds=AGE) is None
+    assert find_valid("{", STATE, now=100.0, max_age_seconds=AGE) is None
 
 
 def test_the_state_follows_cards_and_drivers_and_not_their_order():

@@ -63,7 +63,7 @@ def test_a_device_that_is_gone_fails(tmp_path):
     (tmp_path / "nvidia0").symlink_to(tmp_path / "nowhere")
     found = check(SHARE, tmp_path)
     assert (found.reason, found.passed) == ("DeviceNotOpened", False)
-    assert found.detail.startswith("/dev/nvidia0 cannot be opened: ")
+    assert found.detail.startswith("cannot open /dev/nvidia0: ")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_which_card_a_container_has_is_told_by_its_device_nodes():
     assert find_wrong_node(enflame, CARD, ["/dev/gcu7"]) == ""
     assert find_wrong_node(amd, CARD, ["/dev/dri/card3", "/dev/dri/renderD131"]) == ""
     assert "2 device nodes" in find_wrong_node(amd, CARD, ["/dev/dri/card3", "/dev/dri/renderD1", "/dev/dri/renderD2"])
-    assert "does not see /dev/dri/card3" in find_wrong_node(amd, CARD, ["/dev/dri/card0", "/dev/dri/renderD131"])
+    assert "does not have /dev/dri/card3" in find_wrong_node(amd, CARD, ["/dev/dri/card0", "/dev/dri/renderD131"])
 
 
 def test_nodes_of_all_vendors_are_looked_for_in_one_folder(tmp_path):
