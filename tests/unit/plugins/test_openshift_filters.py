@@ -43,10 +43,10 @@ def test_hints_are_told():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (lambda: security_constraints.security_constraints([BROKEN]), "no specification of a pod"),
+        (lambda: security_constraints.security_constraints([BROKEN]), "cannot read the pod specification"),
         (
             lambda: constraints_problems.constraints_problems([BROKEN], [needed_of_default()]),
-            "no specification of a pod",
+            "cannot read the pod specification",
         ),
         (lambda: machine_sets.machine_sets([{"name": "t", "source": "x"}], [SOURCE], {}), "there is no MachineSet x"),
         (lambda: autoscaler_hints.autoscaler_hints({}, "other"), "other is no autoscaler; choose one of aws, azure"),

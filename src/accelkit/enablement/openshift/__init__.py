@@ -1,1 +1,1 @@
-"""What only OpenShift has: constraints of security contexts, sets of machines, and their autoscalers."""
+"""Features of OpenShift: security context constraints, machine sets, and their autoscalers."""

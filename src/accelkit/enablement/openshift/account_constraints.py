@@ -1,4 +1,4 @@
-"""The constraints of all ServiceAccounts among the objects that a role applies, and of pods that programs create."""
+"""Constraints of all ServiceAccounts among the objects that a role applies, and of pods that programs create."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from accelkit.enablement.openshift.constraints import (
     write_constraints,
 )
 
-# What the cache controller's Jobs and DaemonSets run with; they have the namespace's default ServiceAccount, as the
-# pods that check nodes, which have no volumes.
+# The pods of the cache controller's Jobs and DaemonSets. They use the namespace's default ServiceAccount, as do the
+# check pods, which have no volumes.
 FILLING_POD: Final[dict[str, Any]] = {
     "automountServiceAccountToken": False,
     "securityContext": {
@@ -45,7 +45,7 @@ FILLING_POD: Final[dict[str, Any]] = {
         {"name": "pull-0", "secret": {}},
     ],
 }
-# Those that fetch an image name no group of their files.
+# Pods that fetch an image have no fsGroup.
 FETCHING_POD: Final[dict[str, Any]] = {
     **FILLING_POD,
     "securityContext": {key: each for key, each in FILLING_POD["securityContext"].items() if key != "fsGroup"},
@@ -60,17 +60,17 @@ class _Account:
 
 
 def name_constraints(namespace: str, account: str) -> str:
-    """Return the name of a ServiceAccount's constraints; no name of a namespace has a dot, so it is one account's."""
+    """Return the name of a ServiceAccount's constraints. It is unique, because names of namespaces have no dot."""
     return f"{namespace}.{account}"
 
 
 def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return these objects after the constraints that their pods need: without them, no pod would be admitted.
+    """Return these objects, preceded by the constraints that their pods need for admission.
 
     Constraints have the labels of the first workload of the ServiceAccount, so they are pruned and removed with it.
 
     Raises:
-        ConfigurationError: the template of a workload is no specification of a pod.
+        ConfigurationError: the template of a workload is not a valid pod specification.
     """
     return [*_list_constraints(definitions), *definitions]
 
@@ -83,10 +83,10 @@ def write_created_constraints(namespace: str, labels: Mapping[str, str]) -> dict
 
 
 def find_refused(workloads: Iterable[Mapping[str, Any]], written: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return, as sentences, which workloads have constraints of ours that are missing or would refuse their pods.
+    """Return a sentence for each workload whose constraints are missing or would refuse its pods.
 
     Args:
-        workloads: as the API server has them; those without a pod template are left out.
+        workloads: the workloads from the API server; those without a pod template are ignored.
         written: the SecurityContextConstraints of the cluster.
     """
     found = {each["metadata"]["name"]: each for each in written}
@@ -94,16 +94,16 @@ def find_refused(workloads: Iterable[Mapping[str, Any]], written: Iterable[Mappi
     for each in workloads:
         for namespace, account, spec in _find_pods(each):
             name = name_constraints(namespace, account)
-            what = f"{each['kind']} {namespace}/{each['metadata']['name']}"
+            subject = f"{each['kind']} {namespace}/{each['metadata']['name']}"
             if name not in found or _name_user(namespace, account) not in (found[name].get("users") or ()):
-                problems.append(f"{what}: {CONSTRAINTS_KIND} {name} is missing or not for its ServiceAccount")
+                problems.append(f"{subject}: {CONSTRAINTS_KIND} {name} is missing or not for its ServiceAccount")
                 continue
             try:
                 constraints = read_constraints(found[name])
             except msgspec.ValidationError as exc:
-                problems.append(f"{what}: {CONSTRAINTS_KIND} {name} cannot be read: {exc}")
+                problems.append(f"{subject}: {CONSTRAINTS_KIND} {name} cannot be read: {exc}")
                 continue
-            problems += [f"{what}: {reason}" for reason in find_violations(spec, constraints)]
+            problems += [f"{subject}: {reason}" for reason in find_violations(spec, constraints)]
     return sorted(problems)
 
 
@@ -126,7 +126,7 @@ def _list_constraints(definitions: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield namespace, ServiceAccount and specification of the pods of an object that creates pods, or is one."""
+    """Yield namespace, ServiceAccount and specification of the pods of an object that is, or creates, a pod."""
     spec = each.get("spec") or {}
     if each.get("kind") == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -134,7 +134,7 @@ def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
         spec = (spec.get("template") or {}).get("spec") or {} if isinstance(spec.get("template"), Mapping) else {}
     if not spec.get("containers"):
         return
-    # Without a namespace, an object lands in that of whoever applies it, and so do its pods.
+    # Without a namespace, an object and its pods are created in the default namespace of the client.
     namespace = each["metadata"].get("namespace") or "default"
     yield namespace, spec.get("serviceAccountName") or "default", spec
 

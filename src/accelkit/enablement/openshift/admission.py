@@ -1,7 +1,7 @@
-"""How OpenShift judges a pod by SecurityContextConstraints: what it would refuse, in sentences.
+"""Judgement of a pod by SecurityContextConstraints as OpenShift does it, with the violations as sentences.
 
-The pod is judged as it is written. What admission fills in by itself (the namespace's groups, a level) satisfies the
-strategy that it comes from, so it needs no judgement.
+The pod is judged as it is written. Values that admission adds itself (the namespace's groups, a level) satisfy the
+strategy from which they come.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from accelkit.enablement.openshift.pod_security import (
 
 
 def find_violations(pod_spec: Mapping[str, object], constraints: Constraints) -> list[str]:
-    """Return why a pod would be refused or changed, sorted; nothing where it is admitted as it is written.
+    """Return why a pod would be refused or changed, sorted; empty if it is admitted unchanged.
 
     Raises:
-        ConfigurationError: this is no specification of a pod.
+        ConfigurationError: this is not a valid pod specification.
     """
     pod = read_pod_security(pod_spec)
     found = [*_judge_pod(pod, constraints)]
@@ -31,15 +31,15 @@ def find_violations(pod_spec: Mapping[str, object], constraints: Constraints) ->
 
 
 def _judge_pod(pod: PodSecurity, constraints: Constraints) -> Iterator[str]:
-    asked = {
+    requested = {
         "sharing the host's network": (pod.host_network, constraints.allow_host_network),
         "sharing the host's processes": (pod.host_pid, constraints.allow_host_pid),
         "sharing the host's IPC": (pod.host_ipc, constraints.allow_host_ipc),
         "a port of the host": (pod.uses_host_ports, constraints.allow_host_ports),
         "a folder of the host": ("hostPath" in pod.volume_kinds, constraints.allow_host_dir_volume_plugin),
     }
-    for what, (wanted, allowed) in asked.items():
-        if wanted and not allowed:
+    for what, (uses, allowed) in requested.items():
+        if uses and not allowed:
             yield f"{what} is not allowed"
     if "*" not in constraints.volumes:
         for kind in pod.volume_kinds - {*constraints.volumes}:
@@ -67,7 +67,7 @@ def _judge_container(each: ContainerSecurity, constraints: Constraints) -> Itera
     if each.privileged and not constraints.allow_privileged_container:
         yield "privileged is not allowed"
     if each.escalates and not constraints.allow_privilege_escalation:
-        yield "a gain of privileges is not allowed"
+        yield "privilege escalation is not allowed"
     if constraints.read_only_root_filesystem and not each.read_only:
         yield "its root file system would be read-only"
     if "*" not in constraints.allowed_capabilities:
@@ -95,7 +95,7 @@ def _judge_user(each: ContainerSecurity, strategy: UserStrategy) -> Iterator[str
         return
     lowest = strategy.uid if strategy.type == MUST else strategy.uid_range_min
     highest = strategy.uid if strategy.type == MUST else strategy.uid_range_max
-    # Without numbers, the namespace's own are taken, which are not known here.
+    # Without numbers, the range of the namespace applies, which is unknown here.
     if lowest is None or highest is None or not lowest <= each.user <= highest:
         yield f"the user {each.user} is not allowed"
 

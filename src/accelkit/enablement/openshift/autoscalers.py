@@ -1,4 +1,4 @@
-"""The objects by which OpenShift's operator scales sets of machines: one for each set, and one for the cluster."""
+"""Objects by which OpenShift's operator scales machine sets: one for each set, and one for the cluster."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from accelkit.enablement.openshift.machine_sets import MACHINE_API, DesiredMachineSet, derive_machine_set
 
-# The one name that the operator looks at.
+# The only name that the operator reads.
 _CLUSTER_AUTOSCALER: Final = "default"
 
 
 def write_machine_objects(
-    wishes: Sequence[DesiredMachineSet],
+    desired: Sequence[DesiredMachineSet],
     existing: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
     cluster_autoscaler: Mapping[str, Any],
@@ -20,17 +20,17 @@ def write_machine_objects(
     """Return MachineSets, their MachineAutoscalers and the ClusterAutoscaler, in the order in which they are applied.
 
     Args:
-        wishes: what is asked for.
+        desired: the desired sets.
         existing: the MachineSets of the cluster.
-        labels: of the objects.
-        cluster_autoscaler: specification of the cluster's own; empty for none of ours.
+        labels: labels of the objects.
+        cluster_autoscaler: specification of the ClusterAutoscaler; empty to write none.
 
     Raises:
-        ConfigurationError: a set cannot be made as it is asked for.
+        ConfigurationError: a set cannot be created as desired.
     """
     by_name = {each["metadata"]["name"]: each for each in existing}
-    objects = [derive_machine_set(each, by_name, labels) for each in wishes]
-    objects += [_write_autoscaler(each, by_name[each.source], labels) for each in wishes if each.autoscale]
+    objects = [derive_machine_set(each, by_name, labels) for each in desired]
+    objects += [_write_autoscaler(each, by_name[each.source], labels) for each in desired if each.autoscale]
     if cluster_autoscaler:
         objects.append(
             {
@@ -43,15 +43,17 @@ def write_machine_objects(
     return objects
 
 
-def _write_autoscaler(wish: DesiredMachineSet, source: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    bounds = wish.autoscale
+def _write_autoscaler(
+    desired: DesiredMachineSet, source: Mapping[str, Any], labels: Mapping[str, str]
+) -> dict[str, Any]:
+    bounds = desired.autoscale
     return {
         "apiVersion": "autoscaling.openshift.io/v1beta1",
         "kind": "MachineAutoscaler",
-        "metadata": {"name": wish.name, "namespace": source["metadata"]["namespace"], "labels": dict(labels)},
+        "metadata": {"name": desired.name, "namespace": source["metadata"]["namespace"], "labels": dict(labels)},
         "spec": {
             "minReplicas": bounds.min if bounds else 0,
             "maxReplicas": bounds.max if bounds else 0,
-            "scaleTargetRef": {"apiVersion": MACHINE_API, "kind": "MachineSet", "name": wish.name},
+            "scaleTargetRef": {"apiVersion": MACHINE_API, "kind": "MachineSet", "name": desired.name},
         },
     }

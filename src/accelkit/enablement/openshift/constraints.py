@@ -1,7 +1,7 @@
-"""SecurityContextConstraints: what OpenShift lets the pods of a ServiceAccount have, computed from their templates.
+"""SecurityContextConstraints: the rights of the pods of a ServiceAccount on OpenShift, computed from their templates.
 
-Nothing is allowed that no template asks for, so whoever takes over one of our ServiceAccounts gets no more than its own
-pods have. A strategy without ranges takes those of the namespace, which is what OpenShift gives to every pod.
+Only rights that a template uses are allowed, so an attacker with one of accelkit's ServiceAccounts gets no more than
+its own pods have. A strategy without ranges uses those of the namespace, as OpenShift does for every pod.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NON_ROOT: Final = "MustRunAsNonRoot"
 
 
 class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """As which users containers may run; of the numbers, those that the type looks at are there."""
+    """The users as which containers may run; only the numbers that the type uses are set."""
 
     type: str
     uid: int | None = None
@@ -37,28 +37,28 @@ class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class ContextStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """In which SELinux contexts containers may run; without options, that of their namespace's level."""
+    """The SELinux contexts in which containers may run; without options, that of their namespace's level."""
 
     type: str
     se_linux_options: SELinuxOptions | None = None
 
 
 class IdRange(msgspec.Struct, frozen=True):
-    """Numbers of groups from the first to the last."""
+    """A range of group numbers."""
 
     min: int
     max: int
 
 
 class GroupStrategy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which groups pods may have; without ranges, those of their namespace."""
+    """The groups that pods may have; without ranges, those of their namespace."""
 
     type: str
     ranges: tuple[IdRange, ...] = ()
 
 
 class Constraints(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The fields of SecurityContextConstraints that decide; without users, which are whoever may use them."""
+    """The fields of SecurityContextConstraints that decide, without the users to which they apply."""
 
     allow_host_dir_volume_plugin: bool
     allow_host_ipc: bool = msgspec.field(name="allowHostIPC")
@@ -78,19 +78,19 @@ class Constraints(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     seccomp_profiles: tuple[str, ...]
     supplemental_groups: GroupStrategy
     volumes: tuple[str, ...]
-    # Required, and nothing of ours is preferred to what administrators grant, or added to containers.
+    # These fields are required. accelkit's constraints have the lowest priority and add no capabilities.
     default_add_capabilities: tuple[str, ...] = ()
     priority: int = 0
 
 
 def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
-    """Return the narrowest constraints that admit all of these pods as they are written.
+    """Return the narrowest constraints that admit all of these pods unchanged.
 
     Args:
         pod_specs: specifications of pods that run under one ServiceAccount, at least one.
 
     Raises:
-        ConfigurationError: one is no specification of a pod.
+        ConfigurationError: one of them is not a valid pod specification.
     """
     pods = [read_pod_security(each) for each in pod_specs]
     containers = [each for pod in pods for each in list_containers(pod)]
@@ -115,7 +115,7 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
         se_linux_context=_choose_context(containers),
         seccomp_profiles=tuple(sorted({each.seccomp for each in containers} - {""})),
         supplemental_groups=_choose_groups(_list_supplemental(pods)),
-        # An empty list of volumes means that none may be mounted, but says so less clearly.
+        # An empty list of volumes means the same as "none", but less clearly.
         volumes=tuple(sorted(volumes)) or ("none",),
     )
 
@@ -123,13 +123,13 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
 def write_constraints(
     constraints: Constraints, name: str, *, users: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the object by which these users may have what the constraints allow.
+    """Return the object that grants these constraints to users.
 
     Args:
-        constraints: what is allowed.
-        name: of the object, which no namespace has.
-        users: as `system:serviceaccount:NAMESPACE:NAME`.
-        labels: of the object.
+        constraints: the allowed rights.
+        name: the name of the object, which is not the name of a namespace.
+        users: the users, as `system:serviceaccount:NAMESPACE:NAME`.
+        labels: labels of the object.
     """
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(constraints))
     return {
@@ -143,10 +143,10 @@ def write_constraints(
 
 
 def read_constraints(written: Mapping[str, object]) -> Constraints:
-    """Read constraints back from their object as the API server has it.
+    """Return the constraints of an object from the API server.
 
     Raises:
-        msgspec.ValidationError: a field that decides is missing or is of another type.
+        msgspec.ValidationError: a field that decides is missing or has another type.
     """
     return msgspec.convert({key: each for key, each in written.items() if each is not None}, Constraints)
 
@@ -155,7 +155,7 @@ def _choose_users(containers: Sequence[ContainerSecurity]) -> UserStrategy:
     users = {each.user for each in containers}
     numbers = [user for user in users if user is not None]
     if len(numbers) < len(users):
-        # The image's own user is not known here.
+        # The user of the image is unknown here.
         unnamed = [each for each in containers if each.user is None]
         safe = all(each.non_root for each in unnamed) and 0 not in numbers
         return UserStrategy(NON_ROOT if safe else ANY)
@@ -169,7 +169,7 @@ def _choose_context(containers: Sequence[ContainerSecurity]) -> ContextStrategy:
     if found <= {None}:
         return ContextStrategy(MUST)
     options = next(iter(found)) if len(found) == 1 else None
-    # Without a level of their own, options are compared with the namespace's and refused.
+    # Options without a level are compared with the namespace's level, and refused.
     return ContextStrategy(MUST, options) if options and options.level else ContextStrategy(ANY)
 
 
@@ -177,7 +177,7 @@ def _choose_groups(groups: Sequence[int | None]) -> GroupStrategy:
     numbers = sorted({group for group in groups if group is not None})
     if not numbers:
         return GroupStrategy(MUST)
-    # A pod that names none would be given the first of the ranges.
+    # A pod that names no group would get the first of the ranges.
     return GroupStrategy(ANY) if None in groups else GroupStrategy(MUST, tuple(IdRange(one, one) for one in numbers))
 
 

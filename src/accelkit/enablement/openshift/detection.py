@@ -1,4 +1,4 @@
-"""Tells by the groups of its API what of OpenShift a cluster has; where none is served, nothing is done about it."""
+"""Detection of OpenShift's APIs in a cluster, by the API groups that it serves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _GROUPS: Final = "/apis"
 
 
 class OpenShift(msgspec.Struct, frozen=True):
-    """What of OpenShift is there.
+    """The features of OpenShift in a cluster.
 
     Attributes:
-        constraints: pods are admitted by SecurityContextConstraints.
-        machines: machines are made from MachineSets.
-        autoscaling: its operator scales MachineSets.
+        constraints: SecurityContextConstraints decide about the admission of pods.
+        machines: machines are created from MachineSets.
+        autoscaling: an operator scales MachineSets.
     """
 
     constraints: bool
@@ -34,7 +34,7 @@ class _Groups(msgspec.Struct):
 
 
 async def find_openshift(api: ApiClient) -> OpenShift:
-    """Ask the API server for the groups that it serves.
+    """Return the features, by the API groups that the API server serves.
 
     Raises:
         ApiError: the API server refused or did not answer.

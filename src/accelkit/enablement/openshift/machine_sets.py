@@ -1,6 +1,7 @@
-"""Sets of machines with cards, made after one that is there: only what differs is said.
+"""Machine sets with cards, derived from an existing set. Only the differences are configured.
 
-A MachineSet names an image, a network and a log-in that only its cluster knows, so nobody writes one from nothing.
+A MachineSet contains an image, a network and credentials that are specific to its cluster, so it is not written from
+scratch.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ from accelkit.errors import ConfigurationError
 MACHINE_API: Final = "machine.openshift.io/v1beta1"
 _SET_LABEL: Final = "machine.openshift.io/cluster-api-machineset"
 _ACCELERATOR_LABEL: Final = "cluster-api/accelerator"
-# Where each cloud's provider names the type of its instances.
+# The field with the instance type, by cloud provider.
 _TYPE_FIELDS: Final = {
     "AWSMachineProviderConfig": "instanceType",
     "AzureMachineProviderSpec": "vmSize",
     "GCPMachineProviderSpec": "machineType",
 }
-# What a controller writes for the instance type of the set that was copied.
+# Prefixes of the annotations that a controller writes for the instance type of the source set.
 _FORMER_HINTS: Final = ("machine.openshift.io/", "capacity.cluster-autoscaler.kubernetes.io/")
 
 
 class Scaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Between how many machines the autoscaler may choose."""
+    """The least and the greatest number of machines for the autoscaler."""
 
     min: Count
     max: Count
 
 
 class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A set of machines as users ask for it.
+    """A machine set as configured by the user.
 
     Attributes:
-        name: of the new set.
-        source: name of the set that it is made after.
-        replicas: how many machines, where no autoscaler decides.
-        autoscale: where one does.
-        instance_type: in the words of the cloud; empty for that of the source.
-        instance_type_field: where the provider is none of the known ones, the field that names it, as `a.b`.
-        provider_spec: merged into that of the source; a value that is null is taken out.
-        accelerator: name under which a ClusterAutoscaler bounds the cards of such machines; empty for none.
-        capacity: of each of its nodes.
-        labels: with which the nodes come.
-        taints: with which they come.
+        name: the name of the new set.
+        source: the name of the set from which it is derived.
+        replicas: the number of machines without an autoscaler.
+        autoscale: the bounds for an autoscaler; None for no autoscaler.
+        instance_type: the cloud's name of the type; empty for that of the source.
+        instance_type_field: the field that names it, as `a.b`, for an unknown provider.
+        provider_spec: merged into that of the source; a null value removes a field.
+        accelerator: the name under which a ClusterAutoscaler limits the cards of these machines; empty for none.
+        capacity: the capacity of each of its nodes.
+        labels: the initial labels of the nodes.
+        taints: the initial taints of the nodes.
     """
 
     name: str
@@ -65,60 +66,60 @@ class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def group(self) -> NodeGroup:
-        """What an autoscaler is told of the nodes."""
+        """The description of the nodes for an autoscaler."""
         return NodeGroup(self.capacity, self.labels, self.taints)
 
 
 def read_wishes(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet]:
-    """Read sets as users write them.
+    """Return the sets that the user configured.
 
     Raises:
-        ConfigurationError: a key is unknown, a value is wrong, or two sets have one name.
+        ConfigurationError: a key is unknown, a value is invalid, or two sets have the same name.
     """
     try:
-        wishes = msgspec.convert(given, list[DesiredMachineSet], strict=False)
+        desired = msgspec.convert(given, list[DesiredMachineSet], strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"openshift_machine_sets is wrong: {exc}", next_step="docs/openshift.md names its keys"
+            f"openshift_machine_sets is invalid: {exc}", next_step="docs/openshift.md lists its keys"
         ) from exc
-    names = [each.name for each in wishes]
-    for each in wishes:
+    names = [each.name for each in desired]
+    for each in desired:
         if names.count(each.name) > 1 or each.name == each.source:
-            raise ConfigurationError(f"openshift_machine_sets: {each.name} is the name of another set, too")
+            raise ConfigurationError(f"openshift_machine_sets: {each.name} is also the name of another set")
         if each.autoscale and each.autoscale.min > each.autoscale.max:
-            raise ConfigurationError(f"openshift_machine_sets: {each.name} has a least number above its greatest")
-    return wishes
+            raise ConfigurationError(f"openshift_machine_sets: the minimum of {each.name} is above its maximum")
+    return desired
 
 
 def derive_machine_set(
-    wish: DesiredMachineSet, existing: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
+    desired: DesiredMachineSet, existing: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the new MachineSet.
 
     Args:
-        wish: what is asked for.
+        desired: the desired set.
         existing: the MachineSets of the cluster, by name.
-        labels: those of our objects.
+        labels: the labels of accelkit's objects.
 
     Raises:
-        ConfigurationError: the source is not there, a set of others has the name, or the cloud's field is not known.
+        ConfigurationError: the source does not exist, the name is in use, or the cloud's field is unknown.
     """
-    source, present = existing.get(wish.source), existing.get(wish.name)
+    source, present = existing.get(desired.source), existing.get(desired.name)
     if source is None:
         raise ConfigurationError(
-            f"there is no MachineSet {wish.source}, after which {wish.name} would be made",
+            f"cannot derive {desired.name}: there is no MachineSet {desired.source}",
             next_step=f"name one of {', '.join(sorted(existing)) or 'none'}",
         )
     if present is not None and not labels.items() <= (present["metadata"].get("labels") or {}).items():
         raise ConfigurationError(
-            f"the MachineSet {wish.name} is there, and is not ours", next_step="choose another name"
+            f"the MachineSet {desired.name} exists, and accelkit did not create it", next_step="choose another name"
         )
     spec = copy.deepcopy(dict(source["spec"]))
     template = spec["template"]
-    for place in (spec["selector"].setdefault("matchLabels", {}), template["metadata"].setdefault("labels", {})):
-        place[_SET_LABEL] = wish.name
-    template["spec"] = _change_machine(template["spec"], wish)
-    hints = write_hints(wish.group, Autoscaler.MACHINE_API)
+    for table in (spec["selector"].setdefault("matchLabels", {}), template["metadata"].setdefault("labels", {})):
+        table[_SET_LABEL] = desired.name
+    template["spec"] = _change_machine(template["spec"], desired)
+    hints = write_hints(desired.group, Autoscaler.MACHINE_API)
     annotations = {
         key: each
         for key, each in (source["metadata"].get("annotations") or {}).items()
@@ -129,45 +130,45 @@ def derive_machine_set(
         "apiVersion": MACHINE_API,
         "kind": "MachineSet",
         "metadata": {
-            "name": wish.name,
+            "name": desired.name,
             "namespace": source["metadata"]["namespace"],
             "labels": {**own, **labels},
             "annotations": {**annotations, **hints},
         },
-        "spec": {**spec, "replicas": _count_replicas(wish, present)},
+        "spec": {**spec, "replicas": _count_replicas(desired, present)},
     }
 
 
-def _count_replicas(wish: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
-    """Return how many machines the set has: where an autoscaler decides, as many as it chose, within its bounds."""
-    if wish.autoscale is None:
-        return wish.replicas
+def _count_replicas(desired: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
+    """Return the number of machines of the set. An autoscaler's choice is kept within its bounds."""
+    if desired.autoscale is None:
+        return desired.replicas
     chosen = int((present or {}).get("spec", {}).get("replicas") or 0)
-    return min(max(chosen, wish.autoscale.min), wish.autoscale.max)
+    return min(max(chosen, desired.autoscale.min), desired.autoscale.max)
 
 
-def _change_machine(machine: Mapping[str, Any], wish: DesiredMachineSet) -> dict[str, Any]:
+def _change_machine(machine: Mapping[str, Any], desired: DesiredMachineSet) -> dict[str, Any]:
     changed = dict(machine)
     value = changed.get("providerSpec", {}).get("value", {})
-    patched = _merge(value, wish.provider_spec)
-    if wish.instance_type:
-        name = wish.instance_type_field or _TYPE_FIELDS.get(value.get("kind", ""), "")
+    patched = _merge(value, desired.provider_spec)
+    if desired.instance_type:
+        name = desired.instance_type_field or _TYPE_FIELDS.get(value.get("kind", ""), "")
         if not name:
             raise ConfigurationError(
-                f"{wish.source} is of the provider {value.get('kind', 'unknown')}, whose field for the type of an "
-                "instance is not known",
-                next_step=f"name it as instance_type_field of {wish.name}",
+                f"{desired.source} has the provider {value.get('kind', 'unknown')}, whose field for the instance type "
+                "is unknown",
+                next_step=f"name it as instance_type_field of {desired.name}",
             )
-        patched = _merge(patched, _nest(name.split("."), wish.instance_type))
+        patched = _merge(patched, _nest(name.split("."), desired.instance_type))
     changed["providerSpec"] = {**changed.get("providerSpec", {}), "value": patched}
     metadata = dict(changed.get("metadata", {}))
-    wanted = {**wish.labels, **({_ACCELERATOR_LABEL: wish.accelerator} if wish.accelerator else {})}
-    if wanted:
-        metadata["labels"] = {**metadata.get("labels", {}), **wanted}
+    new_labels = {**desired.labels, **({_ACCELERATOR_LABEL: desired.accelerator} if desired.accelerator else {})}
+    if new_labels:
+        metadata["labels"] = {**metadata.get("labels", {}), **new_labels}
     changed["metadata"] = metadata
-    if wish.taints:
-        kept = [each for each in changed.get("taints", []) if each["key"] not in {one.key for one in wish.taints}]
-        changed["taints"] = [*kept, *(_write_taint(each.key, each.value, each.effect) for each in wish.taints)]
+    if desired.taints:
+        kept = [each for each in changed.get("taints", []) if each["key"] not in {one.key for one in desired.taints}]
+        changed["taints"] = [*kept, *(_write_taint(each.key, each.value, each.effect) for each in desired.taints)]
     return changed
 
 
@@ -180,7 +181,7 @@ def _nest(path: Sequence[str], value: object) -> dict[str, Any]:
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a merge patch's result: objects are merged, what is null goes, all else is replaced."""
+    """Return the result of a merge patch: objects are merged, null values remove fields, others are replaced."""
     merged = {key: each for key, each in one.items() if key not in other}
     for key, each in other.items():
         if isinstance(each, Mapping):

@@ -1,7 +1,7 @@
-"""What the nodes of a group will have, told to autoscalers that have never seen one: from zero nodes on.
+"""Description of the future nodes of a group for autoscalers, so that they can scale it from zero nodes.
 
-An autoscaler adds a node only where it expects the waiting pod to fit it. It knows CPU and memory of an instance type,
-but neither our resources, which agents advertise once the node is there, nor labels and taints that come later.
+An autoscaler adds a node only if it expects the pending pod to fit. It knows CPU and memory of an instance type, but
+not accelkit's resources, which agents advertise later, nor labels and taints that are added later.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Taint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one node of a group has; 0 and the empty text are not told.
+    """The capacity of one node of a group; 0 and empty values are omitted.
 
     Attributes:
         cpu: virtual CPUs.
-        memory_mib: of the machine, not of its cards.
+        memory_mib: memory of the machine, without that of its cards.
         cards: whole cards, `accelkit.io/cards`.
         card_memory: units of `accelkit.io/memory` of all its cards together.
-        vendor_cards: cards as another device plugin offers them beside ours.
-        vendor_resource: the name under which it does.
+        vendor_cards: cards that another device plugin offers in addition.
+        vendor_resource: the resource of that plugin.
     """
 
     cpu: Count = 0
@@ -54,13 +54,13 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resources(self) -> dict[str, int]:
-        """The extended resources, by name; those for which pods of ours ask first."""
+        """The extended resources by name; those that accelkit's pods request most come first."""
         found = {MEMORY_RESOURCE: self.card_memory, CARDS_RESOURCE: self.cards, self.vendor_resource: self.vendor_cards}
         return {name: count for name, count in found.items() if count}
 
 
 class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group of equal nodes: its capacity, and the labels and taints with which its nodes come."""
+    """A group of equal nodes: its capacity, and the initial labels and taints of its nodes."""
 
     capacity: Capacity = Capacity()
     labels: dict[str, str] = {}
@@ -68,7 +68,7 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Autoscaler(StrEnum):
-    """Whose autoscaler is told, and in which form."""
+    """The autoscalers, each with its own format."""
 
     AWS = "aws"
     AZURE = "azure"
@@ -78,26 +78,26 @@ class Autoscaler(StrEnum):
 
 
 def read_node_group(given: Mapping[str, object]) -> NodeGroup:
-    """Read a group as users write it.
+    """Return a group that the user configured.
 
     Raises:
-        ConfigurationError: a key is unknown, or a value is of another type or negative.
+        ConfigurationError: a key is unknown, or a value has another type or is negative.
     """
     try:
         return msgspec.convert(given, NodeGroup, strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"the group of nodes is wrong: {exc}", next_step="its keys are capacity, labels and taints"
+            f"the group of nodes is invalid: {exc}", next_step="its keys are capacity, labels and taints"
         ) from exc
 
 
 def write_hints(group: NodeGroup, autoscaler: Autoscaler) -> dict[str, str]:
-    """Return what is written on the group, by name: tags, annotations, or variables of the node's environment."""
+    """Return the tags, annotations or environment variables of the group for an autoscaler, by name."""
     match autoscaler:
         case Autoscaler.AWS:
             return {f"{_AWS}/{key}": each for key, each in _list_tags(group).items()}
         case Autoscaler.AZURE:
-            # Names of tags have no slash there.
+            # Azure's names of tags have no slash.
             return {f"{_AZURE}_{key.replace('/', '_')}": each for key, each in _list_tags(group).items()}
         case Autoscaler.GCE:
             return _write_environment(group)
@@ -122,7 +122,7 @@ def _write_environment(group: NodeGroup) -> dict[str, str]:
 
 
 def _write_cluster_api(group: NodeGroup) -> dict[str, str]:
-    # It has room for one extended resource: that for which shares are asked, else the first that there is.
+    # Only one extended resource is possible: the memory that shares request, or else the first.
     first = next(iter(group.capacity.resources.items()), None)
     found = {
         "cpu": str(group.capacity.cpu or ""),
@@ -142,7 +142,7 @@ def _write_machine_api(group: NodeGroup) -> dict[str, str]:
         f"{_MACHINE_API}/memoryMb": capacity.memory_mib,
         f"{_MACHINE_API}/GPU": capacity.vendor_cards,
     }
-    # OpenShift's autoscaler is that of the Cluster API, with annotations of its own for what it reads anew.
+    # OpenShift's autoscaler is that of the Cluster API, with its own annotations for some of the values.
     further = {
         key: each for key, each in _write_cluster_api(group).items() if key.rpartition("/")[2] not in {"cpu", "memory"}
     }

@@ -1,6 +1,6 @@
-"""What of a pod's specification decides whether OpenShift admits it.
+"""The fields of a pod's specification that decide whether OpenShift admits it.
 
-Each property of a container is its own where it names one, and else the pod's.
+A property that a container does not set is inherited from the pod.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 
-# Of a volume, the key beside its name is its kind; where OpenShift calls a kind otherwise than Kubernetes does.
+# The second key of a volume is its kind. OpenShift has another name for this kind.
 _VOLUME_KINDS: Final = {"vsphereVolume": "vsphere"}
 _PROFILES: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
 
 class SELinuxOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An SELinux context; what is empty is the runtime's to choose."""
+    """An SELinux context; the runtime chooses empty fields."""
 
     user: str = ""
     role: str = ""
@@ -32,7 +32,7 @@ class _Seccomp(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """As constraints name it."""
+        """The name in constraints."""
         return _PROFILES.get(self.type) or f"localhost/{self.localhost_profile}"
 
 
@@ -77,7 +77,7 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod's specification, as far as constraints look at it."""
+    """A pod's specification, with the fields that constraints use."""
 
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] = ()
@@ -90,32 +90,32 @@ class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def volume_kinds(self) -> frozenset[str]:
-        """The kinds of its volumes, as constraints name them; also that of the token that the API server adds."""
+        """The kinds of its volumes, as named in constraints; with that of the token that the API server adds."""
         kinds = {next((key for key in each if key != "name"), "emptyDir") for each in self.volumes}
         token = {"projected"} if self.automount_service_account_token else set()
         return frozenset({_VOLUME_KINDS.get(kind, kind) for kind in kinds} | token)
 
     @property
     def uses_host_ports(self) -> bool:
-        """Whether a container takes a port of the host; on the host's network each port is one."""
+        """Whether a container uses a port of the host. On the host's network each port is one."""
         containers = (*self.init_containers, *self.containers)
         return any(port.host_port or self.host_network for each in containers for port in each.ports)
 
 
 class ContainerSecurity(msgspec.Struct, frozen=True):
-    """What a container runs with, its own or its pod's.
+    """The security settings of a container, its own or inherited from its pod.
 
     Attributes:
-        name: of the container.
-        user: its user's number; None for the image's user.
+        name: the name of the container.
+        user: the user ID; None for the image's user.
         non_root: whether the kubelet refuses to start it as root.
-        privileged: whether it has all rights of the host.
-        escalates: whether its processes may gain rights that it lacks.
+        privileged: whether it is privileged.
+        escalates: whether its processes may gain more privileges.
         read_only: whether its root file system is read-only.
-        added: capabilities beside the runtime's own, sorted.
-        dropped: capabilities that it gives up.
-        seccomp: as constraints name the profile; empty for none.
-        selinux: None where it names no context.
+        added: capabilities in addition to the runtime's, sorted.
+        dropped: capabilities that it drops.
+        seccomp: the profile, as named in constraints; empty for none.
+        selinux: the SELinux context; None if it sets none.
     """
 
     name: str
@@ -131,19 +131,19 @@ class ContainerSecurity(msgspec.Struct, frozen=True):
 
 
 def read_pod_security(pod_spec: Mapping[str, object]) -> PodSecurity:
-    """Read a pod's specification.
+    """Return the security fields of a pod's specification.
 
     Raises:
-        ConfigurationError: it is not one.
+        ConfigurationError: it is not a valid pod specification.
     """
     try:
         return msgspec.convert(_without_nulls(pod_spec), PodSecurity, strict=False)
     except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"this is no specification of a pod: {exc}") from exc
+        raise ConfigurationError(f"cannot read the pod specification: {exc}") from exc
 
 
 def list_containers(pod: PodSecurity) -> Iterator[ContainerSecurity]:
-    """Yield what each container of a pod runs with, the init containers first."""
+    """Yield the security settings of each container of a pod, init containers first."""
     shared = pod.security_context
     for each in (*pod.init_containers, *pod.containers):
         own = each.security_context
@@ -154,7 +154,7 @@ def list_containers(pod: PodSecurity) -> Iterator[ContainerSecurity]:
             user=shared.run_as_user if own.run_as_user is None else own.run_as_user,
             non_root=bool(non_root),
             privileged=own.privileged,
-            # Kubernetes allows it where nothing is said.
+            # Kubernetes allows it by default.
             escalates=own.allow_privilege_escalation is not False,
             read_only=own.read_only_root_filesystem,
             added=tuple(sorted(own.capabilities.add)),

@@ -1,1 +1,1 @@
-"""Who owns the cards of a node: operators, device plugins and DRA drivers of others, told by what only they write."""
+"""Ownership of the cards of a node by other operators, device plugins and DRA drivers, detected by their objects."""

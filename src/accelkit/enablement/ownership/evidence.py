@@ -1,7 +1,7 @@
-"""Finds who owns the cards of nodes, from objects that were read: a pure function, with what it was told by.
+"""Owners of the cards of nodes, derived from objects by a pure function, with the evidence.
 
-An owner of one vendor's cards says nothing of another vendor's. What accelkit itself offers is no sign of an owner, and
-neither is what the extender counts in the name of a dialect. Marks of an owner that is gone, and resources of which a
+Owners are independent for each vendor's cards. Resources that accelkit offers, and resources of dialects that the
+extender counts, do not indicate an owner. Marks of an owner that does not exist any more, and resources of which a
 kubelet offers none, are left over.
 """
 
@@ -30,32 +30,32 @@ from accelkit.model.pod import Node
 from accelkit.texts import shorten
 from accelkit.vendors.advertised import read_advertised
 
-# Of each kind of evidence; more say no more.
+# The most items of each kind of evidence.
 _MOST: Final = 4
 _MOST_CHARACTERS: Final = 200
 
 
 class OwnerState(StrEnum):
-    """Whether an owner is there."""
+    """States of an owner."""
 
     OWNER = "owner"
     LEFT_OVER = "left-over"
 
 
 class NodeOwner(msgspec.Struct, frozen=True):
-    """Somebody who owns cards of a node, or whose traces are on it.
+    """An owner of cards of a node, or an earlier one with traces on it.
 
     Attributes:
-        name: of the owner, for programs.
-        title: for people.
-        vendor: whose cards; empty where nobody knows, so that it may be any vendor's.
+        name: the name for programs.
+        title: the name for users.
+        vendor: the vendor of the cards; empty if it is unknown, and so may be any vendor.
         holds: the driver, or the cards.
-        drives: whether it loads the driver, whatever else it holds.
-        sure: whether that it is there is told by what tenants cannot write.
-        state: whether it is there.
-        gives: what of the cards it offers to pods now, as `nvidia.com/gpu: 8`; empty for nothing.
-        evidence: what was seen, as parts of a sentence.
-        release: how a node is taken from it.
+        drives: whether it loads the driver, regardless of `holds`.
+        sure: whether its presence is proven by data that tenants cannot write.
+        state: whether it is present.
+        gives: the resources that it offers to pods now, as `nvidia.com/gpu: 8`; empty for none.
+        evidence: the evidence, as parts of a sentence.
+        release: how to release a node from it.
     """
 
     name: str
@@ -71,13 +71,13 @@ class NodeOwner(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """What was read of a cluster.
+    """The objects of a cluster that were read.
 
     Attributes:
-        nodes: all of them.
+        nodes: all nodes.
         slices: all ResourceSlices.
-        daemon_sets: all DaemonSets; None where they could not be read, and then no mark is left over.
-        trusted_namespaces: those whose DaemonSets stand for themselves.
+        daemon_sets: all DaemonSets; None if they could not be read, and then no mark counts as left over.
+        trusted_namespaces: the namespaces whose DaemonSets are evidence by themselves.
     """
 
     nodes: Sequence[Node]
@@ -89,20 +89,20 @@ class Cluster(msgspec.Struct, frozen=True):
 def find_owners(
     cluster: Cluster, *, counted: Collection[str] = (), table: Sequence[Owner] | None = None
 ) -> dict[str, tuple[NodeOwner, ...]]:
-    """Return the owners of each node's cards, by node, and those whose traces are left.
+    """Return the present and former owners of each node's cards, by node.
 
     Args:
-        cluster: what was read.
-        counted: extended resources of which the extender counts what pods hold, so that who gives them is no rival.
-        table: of owners; that of accelkit by default.
+        cluster: the objects.
+        counted: extended resources whose use by pods the extender counts, so that their plugin is not a rival.
+        table: the table of owners; accelkit's by default.
 
     Returns:
-        For every node, its owners, sorted; empty where it has none.
+        For each node its owners, sorted; empty if it has none.
     """
     owners = load_owners() if table is None else table
     devices = _count_devices(cluster.slices)
     placed = _place_daemon_sets(cluster, owners)
-    # A mark in use is one whose owner has a DaemonSet anywhere: what a tenant may write only makes us more careful.
+    # A mark is in use if its owner has a DaemonSet anywhere. A forged DaemonSet only makes the result more cautious.
     present = _find_present(cluster.daemon_sets, owners)
     trusted = cluster.daemon_sets and [
         each for each in cluster.daemon_sets if each.metadata.namespace in cluster.trusted_namespaces
@@ -111,7 +111,7 @@ def find_owners(
 
     @cache
     def find_marks(key: str) -> tuple[tuple[Owner, Mark], ...]:
-        # The nodes of a cluster have the same keys.
+        # The nodes of a cluster have mostly the same keys.
         return tuple((owner, mark) for owner in owners if (mark := owner.find_mark(key)))
 
     partners = {vendor for name in counted if (vendor := find_vendor_of(name))}
@@ -142,7 +142,7 @@ class _Trace(msgspec.Struct, frozen=True):
 
 
 class _Findings:
-    """Collects what one node shows."""
+    """Collector of the evidence of one node."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _Findings:
                 name=owner.name,
                 title=owner.title,
                 vendor=key[1],
-                # Of whom only a resource is seen gives cards, or gave them.
+                # An owner with no other evidence than a resource gives, or gave, cards.
                 holds=Hold.DRIVER if drives and not gives and Hold.CARDS not in drives else Hold.CARDS,
                 state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
@@ -205,7 +205,7 @@ class _Findings:
                         yield _Trace(owner, _vendor_of(owner, mark), mark.holds, text)
 
     def _list_given(self, devices: Mapping[str, int], others: Sequence[_Trace]) -> Iterator[tuple[_Trace, bool]]:
-        """Yield what is, or was, offered of the cards, by whom, and whether any of it is there now."""
+        """Yield the resources of cards, now and before, with their owners, and whether any of them exists now."""
         for owner in self._owners.values():
             for driver in owner.drivers:
                 if devices.get(driver, 0):
@@ -217,14 +217,14 @@ class _Findings:
             if vendor is None:
                 continue
             now, of = allocatable.get(resource, "0"), capacity.get(resource, "0")
-            # A plugin whose cards are unwell is there all the same; of one that is gone, a kubelet sets both to 0.
+            # A plugin with unhealthy cards is present. For a removed plugin, a kubelet sets both amounts to 0.
             text = f"{resource}: 0 of {of}" if now == "0" != of else f"{resource}: {now}"
             for owner in self._find_givers(vendor, others):
                 yield _Trace(owner, vendor, Hold.CARDS, text), {now, of} != {"0"}
 
     @staticmethod
     def _find_givers(vendor: str, others: Sequence[_Trace]) -> list[Owner]:
-        """Return whose plugin gives a vendor's cards: who claims them, else one that is not known."""
+        """Return the owners that claim a vendor's cards; if there are none, an unknown device plugin."""
         found = {each.owner.name: each.owner for each in others if each.holds is Hold.CARDS and each.vendor == vendor}
         return list(found.values()) or [build_unknown_plugin(vendor)]
 
@@ -237,7 +237,7 @@ def _vendor_of(owner: Owner, mark: Mark) -> str:
 
 
 def _select(traces: Iterable[_Trace], key: tuple[str, str]) -> list[_Trace]:
-    """Return those of one owner, for one vendor's cards."""
+    """Return the traces of one owner, for one vendor's cards."""
     return [each for each in traces if (each.owner.name, each.vendor) == key]
 
 
@@ -248,7 +248,7 @@ def _cut(traces: Sequence[_Trace]) -> Iterator[str]:
 
 
 def _count_devices(slices: Iterable[ResourceSlice]) -> dict[str, Counter[str]]:
-    """Return how many devices each driver has on each node."""
+    """Return the number of devices of each driver on each node."""
     counts: dict[str, Counter[str]] = {}
     for each in slices:
         for node in each.list_nodes():
@@ -257,7 +257,7 @@ def _count_devices(slices: Iterable[ResourceSlice]) -> dict[str, Counter[str]]:
 
 
 def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owner]) -> frozenset[str] | None:
-    """Return the owners that have a DaemonSet anywhere; None where nobody knows."""
+    """Return the owners that have a DaemonSet anywhere; None if that is unknown."""
     if daemon_sets is None:
         return None
     return frozenset(
@@ -269,9 +269,9 @@ def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owne
 
 
 def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, list[_Placed]]:
-    """Return the DaemonSets that stand for themselves, by the nodes that their pods may be on."""
+    """Return the DaemonSets that are evidence by themselves, by the nodes on which their pods may run."""
     facts = NodeFacts()
-    # Without their taints: a node that is cordoned is still its owner's.
+    # Taints are ignored, because a cordoned node still belongs to its owner.
     facts.replace(GroupNode(metadata=node.metadata) for node in cluster.nodes)
     placed: dict[str, list[_Placed]] = {}
     for each in cluster.daemon_sets or ():

@@ -1,4 +1,4 @@
-"""Judges what becomes of a node that somebody else owns: it is left alone, taken over, or two would give its cards."""
+"""Decision about a node with another owner: leave it, adopt it, or report a conflict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.enablement.ownership.reasons import LEFT_OVER, NODE_ADOPTED, NODE_
 
 
 class Fate(StrEnum):
-    """What becomes of a node."""
+    """Decisions about a node."""
 
     FREE = "free"
     LEFT_ALONE = "left-alone"
@@ -22,14 +22,14 @@ class Fate(StrEnum):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What becomes of a node, and why.
+    """The decision about a node, with its reason.
 
     Attributes:
-        fate: of the node.
-        reason: one of `REASONS`; empty where nobody else was ever there.
+        fate: the decision.
+        reason: one of `REASONS`; empty if the node never had another owner.
         evidence: a sentence without its end.
-        next_action: what a person does now.
-        gives: what others offer of its cards now.
+        next_action: the next action for an administrator.
+        gives: the resources of its cards that other owners offer now.
     """
 
     fate: Fate
@@ -46,13 +46,13 @@ def judge_nodes(
     adopt: bool,
     coexisting: Collection[str] = (),
 ) -> dict[str, Judgement]:
-    """Return what becomes of each node.
+    """Return the decision about each node.
 
     Args:
         owners: by node, as `find_owners` returns them.
-        shared: names of nodes whose cards accelkit shares already, or was told to by their label.
-        adopt: whether nodes are taken over whose owners give no cards now.
-        coexisting: names of nodes that are shared whatever others give there.
+        shared: names of nodes whose cards accelkit shares already, or must share according to their label.
+        adopt: whether to adopt nodes whose owners offer no cards now.
+        coexisting: names of nodes that are shared regardless of other offers.
     """
     return {
         name: _judge(found, shared=name in shared, adopt=adopt, coexisting=name in coexisting)
@@ -61,18 +61,18 @@ def judge_nodes(
 
 
 def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> Judgement:
-    there = [each for each in owners if each.state is OwnerState.OWNER]
-    if not there:
+    present = [each for each in owners if each.state is OwnerState.OWNER]
+    if not present:
         return _build(Fate.FREE, LEFT_OVER, owners) if owners else Judgement(Fate.FREE)
-    gives = any(each.gives for each in there)
-    # Who loads the driver gives no card away; who claims the cards will. A tenant's DaemonSet, with marks that are left
-    # over, makes nobody so sure that a run would end for it.
-    claims = any(each.holds is Hold.CARDS and each.sure for each in there)
+    gives = any(each.gives for each in present)
+    # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
+    # with left-over marks is not sufficient evidence to stop a run.
+    claims = any(each.holds is Hold.CARDS and each.sure for each in present)
     if not coexisting and not shared and not adopt:
-        return _build(Fate.LEFT_ALONE, NODE_OWNED, there)
+        return _build(Fate.LEFT_ALONE, NODE_OWNED, present)
     if not coexisting and (gives or (claims and not adopt)):
-        return _build(Fate.CONTESTED, TWO_OWNERS, there)
-    return _build(Fate.ADOPTED, NODE_ADOPTED, there)
+        return _build(Fate.CONTESTED, TWO_OWNERS, present)
+    return _build(Fate.ADOPTED, NODE_ADOPTED, present)
 
 
 def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> Judgement:
@@ -80,11 +80,11 @@ def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> Judgement:
     releases = sorted({each.release for each in owners if each.holds is Hold.CARDS})
     action = REASONS[reason]
     if fate in {Fate.LEFT_ALONE, Fate.CONTESTED} and releases:
-        action = f"{action}; to take the node from its owner, {' or '.join(releases)}"
+        action = f"{action}; to release the node from its owner, {' or '.join(releases)}"
     return Judgement(fate, reason, evidence, action, tuple(sorted({offer for each in owners for offer in each.gives})))
 
 
 def _describe(owner: NodeOwner) -> str:
-    whose = f"the {owner.holds} of its {owner.vendor} cards" if owner.vendor else "its cards, or their driver"
+    subject = f"the {owner.holds} of its {owner.vendor} cards" if owner.vendor else "its cards, or their driver"
     verb = "has left traces of" if owner.state is OwnerState.LEFT_OVER else "holds"
-    return f"{owner.title} {verb} {whose} ({', '.join(owner.evidence)})"
+    return f"{owner.title} {verb} {subject} ({', '.join(owner.evidence)})"

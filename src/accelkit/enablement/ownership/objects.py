@@ -1,4 +1,4 @@
-"""The objects by which owners are known, with the fields that are read."""
+"""Objects by which owners are detected, with the fields that are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.extender.groups.objects import GroupPodSpec
 from accelkit.model.object_meta import ObjectMeta
 
 SYSTEM_NAMESPACE: Final = "kube-system"
-# Who may write it may write namespaces: no role that Kubernetes gives to users of a namespace lets them.
+# Only a user who may write namespaces can set this label. Kubernetes' roles for users of a namespace do not allow that.
 PRIVILEGED_LABEL: Final = "pod-security.kubernetes.io/enforce"
 _PRIVILEGED: Final = "privileged"
 
@@ -40,7 +40,7 @@ class DaemonSet(msgspec.Struct):
         return self.spec.template.spec
 
     def bears(self, labels: dict[str, str]) -> bool:
-        """Return whether it or its pods have all of these labels."""
+        """Return whether the DaemonSet or its pods have all of these labels."""
         tables = (self.metadata.labels or {}, self.spec.template.metadata.labels or {})
         return any(labels.items() <= table.items() for table in tables)
 
@@ -69,14 +69,14 @@ class ResourceSlice(msgspec.Struct):
     spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
 
     def list_nodes(self) -> Iterator[str]:
-        """Yield the node of each device that belongs to one; devices of all nodes, or of a selector's, are no cards."""
+        """Yield the node of each device that belongs to one. Devices of all nodes, or of a selector, are not cards."""
         for device in self.spec.devices or ():
             if name := self.spec.node_name or device.node_name:
                 yield name
 
 
 def list_trusted_namespaces(namespaces: Iterable[Namespace]) -> frozenset[str]:
-    """Return the namespaces whose DaemonSets stand for themselves, since nobody but administrators makes them so."""
+    """Return the namespaces whose DaemonSets are evidence by themselves, because only administrators create them."""
     labelled = {
         each.metadata.name for each in namespaces if (each.metadata.labels or {}).get(PRIVILEGED_LABEL) == _PRIVILEGED
     }

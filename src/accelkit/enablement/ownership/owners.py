@@ -1,4 +1,4 @@
-"""The table of owners: by which marks, DaemonSets and drivers each is known. It is data, in `data/owners.yaml`."""
+"""Table of owners: the marks, DaemonSets and drivers by which each is detected. The data is in `data/owners.yaml`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from accelkit.errors import ProfileError
 from accelkit.vendors.profiles import load_usable_profiles
 from accelkit.yaml import load_yaml
 
-# Whose cards a mark stands for where nobody knows: every vendor's.
+# The vendor of a mark if it is unknown: the mark applies to cards of every vendor.
 ANY_VENDOR: Final = ""
 
 
 class Hold(StrEnum):
-    """What of a node somebody holds, the lesser first."""
+    """Parts of a node that an owner may hold, the lesser first."""
 
     DRIVER = "driver"
     CARDS = "cards"
@@ -29,10 +29,10 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A label or annotation of a node.
 
     Attributes:
-        key: a pattern, as of `fnmatch`.
-        holds: what it stands for.
-        vendor: whose cards; that of the owner where it is not said.
-        absent: patterns of values that say that the owner is not there.
+        key: a pattern for `fnmatch`.
+        holds: the part that the mark indicates.
+        vendor: the vendor of the cards; None for that of the owner.
+        absent: patterns of values that indicate that the owner is absent.
     """
 
     key: str
@@ -41,29 +41,29 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     absent: tuple[str, ...] = ()
 
     def stands(self, value: str) -> bool:
-        """Return whether a label with this value says that the owner is there."""
+        """Return whether a label with this value indicates that the owner is present."""
         return not any(fnmatchcase(value, each) for each in self.absent)
 
 
 class DaemonSetMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Labels of a DaemonSet or of its pods, all of which it has."""
+    """The labels that a DaemonSet or its pods have, all of them."""
 
     labels: dict[str, str]
     holds: Hold
 
 
 class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Somebody who may own the cards of a node.
+    """A possible owner of the cards of a node.
 
     Attributes:
-        name: for programs.
-        title: for people, as part of a sentence.
-        vendor: whose cards it owns; ANY_VENDOR where its marks say so, or nobody knows.
-        stays: whether its marks stay on nodes when it is gone.
-        marks: labels and annotations of nodes; of several patterns that fit a key, the first counts.
-        drivers: of its ResourceSlices.
-        daemon_sets: what its DaemonSets are known by.
-        release: how a person takes a node from it.
+        name: the name for programs.
+        title: the name for users, as part of a sentence.
+        vendor: the vendor of its cards; ANY_VENDOR if its marks name it, or it is unknown.
+        stays: whether its marks stay on nodes after its removal.
+        marks: labels and annotations of nodes; if several patterns match a key, the first counts.
+        drivers: the drivers of its ResourceSlices.
+        daemon_sets: the labels of its DaemonSets.
+        release: how to release a node from it.
     """
 
     name: str
@@ -76,48 +76,48 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     daemon_sets: tuple[DaemonSetMark, ...] = ()
 
     def find_mark(self, key: str) -> Mark | None:
-        """Return what a key of a node's labels or annotations stands for; None where it is none of this owner's."""
+        """Return the mark of a key of a node's labels or annotations; None if the key is not a mark of this owner."""
         return next((each for each in self.marks if fnmatchcase(key, each.key)), None)
 
 
 @cache
 def load_owners() -> tuple[Owner, ...]:
-    """Read the table that accelkit ships.
+    """Return the table that accelkit ships.
 
     Raises:
-        ProfileError: it is wrong.
+        ProfileError: the table is invalid.
     """
     return parse_owners((resources.files(__package__) / "data" / "owners.yaml").read_text())
 
 
 def parse_owners(text: str) -> tuple[Owner, ...]:
-    """Read a table from YAML.
+    """Return a table from YAML.
 
     Raises:
-        ProfileError: it is wrong.
+        ProfileError: the table is invalid.
     """
     try:
         found = msgspec.convert(load_yaml(text), tuple[Owner, ...])
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"the table of owners is wrong: {exc}") from exc
+        raise ProfileError(f"the table of owners is invalid: {exc}") from exc
     if len({each.name for each in found}) != len(found):
-        raise ProfileError("the table of owners is wrong: two owners have one name")
+        raise ProfileError("the table of owners is invalid: two owners have the same name")
     return found
 
 
 @cache
 def find_vendor_of(resource: str) -> str | None:
-    """Return whose cards device plugins of others give by an extended resource; None where it stands for no card."""
+    """Return the vendor whose cards other device plugins offer by an extended resource; None if it is not for cards."""
     profiles = load_usable_profiles().profiles
     named = (name for name, each in profiles.items() if any(fnmatchcase(resource, p) for p in each.plugin_resources))
     return next(named, None)
 
 
 def build_unknown_plugin(vendor: str) -> Owner:
-    """Return the owner that stands for a device plugin of which only its resource is seen."""
+    """Return the owner that represents a device plugin of which only the resource is known."""
     return Owner(
         name=f"{vendor}-cards",
         title=f"a device plugin for cards of {vendor}",
-        release="take the node out of its DaemonSet, by its nodeSelector or the label that its operator reads",
+        release="exclude the node from its DaemonSet, by its nodeSelector or by the label that its operator reads",
         vendor=vendor,
     )

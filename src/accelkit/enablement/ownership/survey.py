@@ -1,4 +1,4 @@
-"""Reads from the API server what shows who owns the nodes, and judges them; writes nothing."""
+"""Survey of the owners of a cluster's nodes through the API server, with decisions; writes nothing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _T = TypeVar("_T", bound=Listed)
 
 
 class OwnerSurvey(msgspec.Struct, frozen=True):
-    """What a look at a cluster showed.
+    """The result of a survey.
 
     Attributes:
-        owners: by node, of all nodes.
-        judgements: by node, of those that were asked for.
-        notes: what could not be read, as sentences with the next step.
+        owners: the owners of all nodes, by node.
+        judgements: the decisions about the requested nodes, by node.
+        notes: the data that could not be read, as sentences with the next step.
     """
 
     owners: dict[str, tuple[NodeOwner, ...]]
@@ -49,18 +49,18 @@ async def survey_owners(
     coexisting: Collection[str] = (),
     counted: Collection[str] = (),
 ) -> OwnerSurvey:
-    """Find who owns the cards of nodes, and what becomes of the nodes.
+    """Return the owners of the cards of nodes, and the decisions about the nodes.
 
     Args:
         api: an open client.
-        nodes: names of those to judge; empty for all but those labelled not to be shared.
-        adopt: whether nodes are taken over whose owners give no cards now.
-        coexisting: names of nodes that are shared whatever others give there.
-        counted: extended resources of which the extender counts what pods hold.
+        nodes: names of the nodes to decide about; empty for all but those labelled not to be shared.
+        adopt: whether to adopt nodes whose owners offer no cards now.
+        coexisting: names of nodes that are shared regardless of other offers.
+        counted: extended resources whose use by pods the extender counts.
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server did not answer, or does not let nodes be listed.
+        ApiError: the API server did not answer, or refuses to list nodes.
     """
     listed, _ = await list_all(api, NODES, Node)
     by_name = {node.metadata.name: node for node in listed}
@@ -78,7 +78,7 @@ async def survey_owners(
     shared = {name for name, node in by_name.items() if read_share_label(node) == SHARED or read_advertised(node)}
     unread = {"namespaces": namespaces, "DaemonSets": daemon_sets, "ResourceSlices": slices}
     notes = [
-        f"{NOT_ALL_READ}: the API server does not let {kind} be listed, so that not all owners of nodes are known; "
+        f"{NOT_ALL_READ}: the API server refuses to list {kind}, so some owners of nodes may be unknown; "
         f"{REASONS[NOT_ALL_READ]}"
         for kind, found in unread.items()
         if found is None
@@ -88,7 +88,7 @@ async def survey_owners(
 
 
 async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_T]) -> list[_T] | None:
-    """Return a collection by the first path that the API server knows; empty where none, None where refused."""
+    """Return a collection by the first path that the API server serves; empty for none, None if it is refused."""
     for path in paths:
         try:
             found, _ = await list_all(api, path, type_)

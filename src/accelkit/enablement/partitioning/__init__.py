@@ -1,1 +1,1 @@
-"""Parts of a cluster for parts of its work: taints, roles and pools of nodes, recorded first and taken back exactly."""
+"""Partitioning of a cluster: taints, roles and pools of nodes, which are recorded and removed exactly."""

@@ -1,8 +1,8 @@
-"""Finds by a pod that is never made whether the API server gives pods the tolerations that they need.
+"""Test whether the API server adds the tolerations that pods need, by a pod that is never created.
 
-Its admission plugin ExtendedResourceToleration adds, for each extended resource that a pod asks for, a toleration of
-taints whose key is that resource's name. It is off unless the API server was told. So a pod that asks for one resource
-alone is sent as a dry run, and what comes back is read: that also finds webhooks and policies that add tolerations.
+The admission plugin ExtendedResourceToleration adds a toleration for each extended resource that a pod requests, with
+the resource's name as the key. It is disabled by default. So a pod that requests one resource is sent as a dry run, and
+the answer is read. The answer also includes tolerations from webhooks and policies.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from accelkit.kube.paths import NODES, PODS, build_collection_path
 
 _DAEMON_SETS: Final = build_collection_path("apps/v1", "daemonsets")
 _NAME: Final = "accelkit-toleration-probe"
-# What quotas, limits, policies and webhooks answer; everything else is no answer.
+# The status codes of refusals by quotas, limits, policies and webhooks. Other errors are not answers.
 _REFUSED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """What the taints let in.
+    """The effects of the taints on pods.
 
     Attributes:
-        repelled: by resource, the keys of the taints that a pod which asks for it alone does not bear.
-        unknown: by resource, why that could not be found.
-        intolerant: what the taints keep out and should not.
+        repelled: by resource, the keys of the taints that a pod with a request for it does not tolerate.
+        unknown: by resource, why the effect is unknown.
+        intolerant: the objects that the taints exclude and should not.
     """
 
     repelled: dict[str, tuple[str, ...]]
@@ -51,18 +51,18 @@ async def check_tolerations(
     asking: Collection[str],
     namespace: str,
 ) -> Tolerance:
-    """Find what taints keep out; changes nothing.
+    """Return the effects of taints on pods; changes nothing.
 
     Args:
         api: an open client.
-        keys: of the taints.
+        keys: the keys of the taints.
         tainted: names of the nodes with these taints.
-        resources: for which a pod is asked for.
-        asking: resources by which pods ask for cards.
-        namespace: in which a pod is asked for, and not made.
+        resources: the resources to test, each with one pod.
+        asking: the resources by which pods request cards.
+        namespace: the namespace of the test pods.
 
     Raises:
-        ApiError: the API server did not answer, or does not let nodes, pods or DaemonSets be listed.
+        ApiError: the API server did not answer, or refuses to list nodes, pods or DaemonSets.
     """
     repelled: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Gives nodes the labels and taints of their part of the cluster, and takes them back; each node by one request."""
+"""Labels and taints of nodes in a partition, applied and removed by one request for each node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
 from accelkit.enablement.partitioning.desired_nodes import DesiredNode, build_desired_nodes
 from accelkit.enablement.partitioning.reasons import NO_NODE_LEFT, REASONS
-from accelkit.enablement.partitioning.room import OwnPods, find_homeless
+from accelkit.enablement.partitioning.room import OwnPods, find_stranded
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
 from accelkit.install.owned_metadata import SHARED
@@ -19,19 +19,19 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.keys import SHARE_LABEL
 
-# Who else changes a node's taints does so rarely: nobody wins more often than this.
+# Other clients change a node's taints rarely, so this number of conflicts is not expected.
 _TRIES: Final = 5
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """Which nodes are set apart.
+    """The desired partition.
 
     Attributes:
-        taints: resources whose names are the keys of taints; none for no hard partition.
-        tainted: names of the nodes with these taints; empty for all whose cards are shared.
+        taints: resources whose names are the keys of taints; empty for no hard partition.
+        tainted: names of the nodes with these taints; empty for all shared nodes.
         roles: names of nodes by role.
         pools: names of nodes by pool.
-        own_pods: that the taints have to leave a node.
+        own_pods: pods of accelkit for which the taints must leave a node.
     """
 
     taints: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What was done, or in check mode would be: by node that changes, what it has of it before and afterwards."""
+    """The result; in check mode, the expected one. By changed node: its labels and taints before and after."""
 
     before: dict[str, tuple[str, ...]]
     after: dict[str, tuple[str, ...]]
@@ -50,24 +50,24 @@ class Applied(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether any node changes."""
+        """Whether any node changed."""
         return bool(self.after)
 
 
 async def apply_partition(api: ApiClient, partition: Partition, *, check: bool = False) -> Applied:
-    """Give all nodes what they are to have, and take from them what they were given before and are not to have now.
+    """Apply the desired labels and taints to all nodes, and remove earlier ones that are not desired any more.
 
     Args:
         api: an open client.
-        partition: which nodes are set apart.
+        partition: the desired partition.
         check: write nothing.
 
     Raises:
-        ConfigurationError: a node does not exist, is in two roles or pools, has a label of somebody else in the place
-            of one that is wanted, or a record that cannot be read, or the taints leave pods of accelkit's own no node;
-            no node was changed.
-        ServiceError: a node changes faster than it can be written; all others were.
-        ApiError: the API server did not answer, or refused a node, when all others were written.
+        ConfigurationError: a node does not exist, is in two roles or pools, has another owner's label in place of a
+            desired one, or an unreadable record; or the taints leave no node for accelkit's own pods. No node was
+            changed.
+        ServiceError: a node changes too often to be written; all other nodes were written.
+        ApiError: the API server did not answer; or it refused a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     nodes = {node.metadata.name: node for node in listed}
@@ -79,26 +79,26 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     changes = {name: plan_change(node, desired_nodes[name]) for name, node in nodes.items()}
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise _build_refusal(conflicts)
-    if homeless := find_homeless(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
-        keys, names = ", ".join(partition.taints), ", ".join(map(str, homeless))
-        raise _build_refusal([f"{NO_NODE_LEFT}: taints of {keys} on {', '.join(tainted)} leave no node to {names}"])
+    if stranded := find_stranded(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
+        keys, names = ", ".join(partition.taints), ", ".join(map(str, stranded))
+        raise _build_refusal([f"{NO_NODE_LEFT}: taints of {keys} on {', '.join(tainted)} leave no node for {names}"])
     return await _write(
         api, changes, lambda node: plan_change(node, desired_nodes[node.metadata.name]), tainted, check=check
     )
 
 
 async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
-    """Take from all nodes what is recorded there as ours.
+    """Remove the recorded labels and taints from all nodes.
 
     Raises:
-        ConfigurationError: the record of a node cannot be read; all others were given back.
-        ServiceError: a node changes faster than it can be written; all others were.
-        ApiError: the API server did not answer, or refused a node, when all others were written.
+        ConfigurationError: the record of a node cannot be read; all other nodes were written.
+        ServiceError: a node changes too often to be written; all other nodes were written.
+        ApiError: the API server did not answer; or it refused a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, DesiredNode()) for node in listed if is_recorded(node)}
     removed = await _write(api, changes, plan_change, (), check=check)
-    # Told at the end: a kubelet may write the record of its node, and the others are given back all the same.
+    # The error is raised last: a kubelet may write the record of its node, which must not block the others.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise _build_refusal(conflicts)
     return removed
@@ -112,24 +112,26 @@ async def _write(
     *,
     check: bool,
 ) -> Applied:
-    due = {name: each for name, each in sorted(changes.items()) if each.patch}
+    planned = {name: each for name, each in sorted(changes.items()) if each.patch}
     refused: dict[str, AccelkitError] = {}
 
     async def change(name: str) -> None:
         try:
-            await _change(api, name, due[name], plan)
+            await _change(api, name, planned[name], plan)
         except (ApiError, ConfigurationError, ServiceError) as exc:
             if isinstance(exc, ApiError) and (exc.away or exc.not_found):
                 raise
-            # A kubelet may change its node all the time, and fill its annotations: the others are written all the same.
+            # A kubelet may change its node often, or fill its annotations, which must not block the other nodes.
             refused[name] = exc
 
     if not check:
-        await for_each_node(due, change)
+        await for_each_node(planned, change)
     if refused:
         raise refused[min(refused)]
     return Applied(
-        {name: each.before for name, each in due.items()}, {name: each.after for name, each in due.items()}, tainted
+        {name: each.before for name, each in planned.items()},
+        {name: each.after for name, each in planned.items()},
+        tainted,
     )
 
 
@@ -148,7 +150,7 @@ async def _change(api: ApiClient, name: str, change: Change, plan: Callable[[Tai
         change = plan(msgspec.json.decode(await api.get(path), type=TaintedNode))
         if change.conflicts:
             raise _build_refusal(change.conflicts)
-    raise ServiceError(f"node {name} changes faster than its taints can be written", next_step="try again")
+    raise ServiceError(f"cannot write the taints of node {name}: it changes too often", next_step="try again")
 
 
 def _build_refusal(conflicts: Sequence[str]) -> ConfigurationError:

@@ -1,8 +1,8 @@
-"""Which smallest change gives a node what it is to have, and which gives back what it had.
+"""The smallest change that gives a node its desired labels and taints, or removes them.
 
-The annotation `accelkit.io/partitioning` records what we wrote; it is written by the same request. What somebody else
-wrote is not ours: a label with the value that is wanted, or a taint with its key and effect, is used as it is, and
-another value is never overwritten. What was changed after we wrote it is somebody else's from then on.
+The annotation `accelkit.io/partitioning` records the labels and taints that accelkit wrote, in the same request. Others
+do not belong to accelkit. A label that has the desired value already, or a taint with the desired key and effect, is
+used, and another value is never overwritten. A value that was changed later belongs to the client that changed it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _VERSION: Final = 1
-# A kubelet may write the annotation of its node: what we never write is nothing to it.
+# A kubelet may write the annotation of its node, so keys that accelkit never writes are ignored.
 _OUR_LABELS: Final = frozenset({ROLE_LABEL, POOL_LABEL})
 _NOTHING: Final = DesiredNode()
 
 
 class _Spec(msgspec.Struct):
-    # With all of their fields, as the time at which pods begin to be evicted: the list is written as a whole.
+    # With all fields, such as the time at which evictions begin, because the list is written as a whole.
     taints: list[dict[str, str]] | None = None
 
 
 class TaintedNode(msgspec.Struct):
-    """A node, with its taints as they are."""
+    """A node with its taints."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
     @property
     def taints(self) -> list[dict[str, str]]:
-        """Its taints."""
+        """The taints of the node."""
         return self.spec.taints or []
 
 
@@ -46,13 +46,13 @@ class _Record(msgspec.Struct, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What becomes of a node.
+    """The change of a node.
 
     Attributes:
-        patch: the merge patch that changes it, at the version that was read; empty where it is as it should be.
-        before: what it has of what is wanted or was written, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`, sorted.
-        after: the same afterwards.
-        conflicts: what somebody else wrote in the place of what is wanted, as sentences.
+        patch: the merge patch, for the resource version that was read; empty if no change is needed.
+        before: the current desired or recorded items, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`, sorted.
+        after: the same after the change.
+        conflicts: labels of other owners in place of desired ones, as sentences.
     """
 
     patch: dict[str, Any]
@@ -62,7 +62,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
-    """Return the change by which a node has what it is to have, and no more of what we wrote before."""
+    """Return the change after which a node has its desired labels and taints, and no earlier ones of accelkit."""
     present, taints = node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
@@ -76,27 +76,27 @@ def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
         elif present.get(key) != value:
             patched[key] = value
     kept = [each for each in taints if not _is_ours(each, owned_taints) or each["key"] in desired.taints]
-    there = {each["key"] for each in kept if each.get("effect") == TAINT_EFFECT}
-    added = [key for key in desired.taints if key not in there]
-    wanted = kept + [{"key": key, "value": TAINT_VALUE, "effect": TAINT_EFFECT} for key in added]
+    present_keys = {each["key"] for each in kept if each.get("effect") == TAINT_EFFECT}
+    added = [key for key in desired.taints if key not in present_keys]
+    new_taints = kept + [{"key": key, "value": TAINT_VALUE, "effect": TAINT_EFFECT} for key in added]
     after_labels = {key: value for key, value in {**present, **patched}.items() if value is not None}
     record = _Record(
         _VERSION,
         {key: value for key, value in sorted({**owned_labels, **patched}.items()) if value is not None},
         sorted({*(key for key in owned_taints if key in desired.taints), *added}),
     )
-    patch = _build_patch(node, patched, wanted, record)
+    patch = _build_patch(node, patched, new_taints, record)
     affected = {*desired.labels, *owned_labels}
     return Change(
         patch,
         before=_list(present, affected, taints, {*desired.taints, *owned_taints}),
-        after=_list(after_labels, affected, wanted, {*desired.taints, *owned_taints}),
+        after=_list(after_labels, affected, new_taints, {*desired.taints, *owned_taints}),
         conflicts=tuple(conflicts),
     )
 
 
 def is_recorded(node: TaintedNode) -> bool:
-    """Return whether a node has our record."""
+    """Return whether a node has a record of accelkit."""
     return PARTITIONING_ANNOTATION in (node.metadata.annotations or {})
 
 
@@ -108,7 +108,7 @@ def _build_patch(
     former = (node.metadata.annotations or {}).get(PARTITIONING_ANNOTATION)
     if not labels and taints == node.taints and text == former:
         return {}
-    # What somebody writes between reading and writing is not overwritten.
+    # Changes by other clients between reading and writing are not overwritten.
     metadata: dict[str, Any] = {"resourceVersion": node.metadata.resource_version}
     if labels:
         metadata["labels"] = labels
@@ -121,13 +121,13 @@ def _build_patch(
 
 
 def _find_owned(node: TaintedNode) -> tuple[dict[str, str], tuple[str, ...]] | None:
-    """Return the labels, and the keys of taints, that we wrote and that are still as we wrote them; None if unknown."""
+    """Return the recorded labels and keys of taints that are unchanged; None if the record is unreadable."""
     text = (node.metadata.annotations or {}).get(PARTITIONING_ANNOTATION)
     try:
         record = msgspec.json.decode(text or '{"version": 1}', type=_Record)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    # What a newer accelkit wrote is taken back by that one.
+    # Changes of a newer version of accelkit can only be removed by that version.
     if record.version != _VERSION:
         return None
     present = node.metadata.labels or {}
@@ -141,10 +141,10 @@ def _is_ours(taint: dict[str, str], owned: tuple[str, ...]) -> bool:
 
 
 def _list(labels: dict[str, str], keys: set[str], taints: list[dict[str, str]], tainted: set[str]) -> tuple[str, ...]:
-    shown = [f"label {key}={labels[key]}" for key in keys if key in labels]
-    shown += [
+    items = [f"label {key}={labels[key]}" for key in keys if key in labels]
+    items += [
         f"taint {each['key']}={each.get('value', '')}:{each.get('effect', '')}"
         for each in taints
         if each["key"] in tainted
     ]
-    return tuple(sorted(shown))
+    return tuple(sorted(items))

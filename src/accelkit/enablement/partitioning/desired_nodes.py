@@ -1,4 +1,4 @@
-"""What nodes are to have, from the settings: labels of roles and pools, and taints that keep other pods out."""
+"""Desired labels of roles and pools, and taints that exclude other pods, from the settings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from accelkit.enablement.partitioning.reasons import REASONS, TWO_ROLES, UNKNOWN
 from accelkit.errors import ConfigurationError
 from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
-# Tells our taints from others' of the same key; tolerations ask for the key alone.
+# This value distinguishes accelkit's taints from others with the same key. Tolerations match the key only.
 TAINT_VALUE: Final = "accelkit"
-# What runs on a node stays there: NoExecute would evict it, and is never set.
+# With NoSchedule, running pods stay. NoExecute would evict them, and is never used.
 TAINT_EFFECT: Final = "NoSchedule"
 
 
 class DesiredNode(msgspec.Struct, frozen=True):
-    """What a node is to have.
+    """The desired state of a node.
 
     Attributes:
-        labels: by key.
+        labels: labels by key.
         taints: keys, sorted; each is the name of an extended resource.
     """
 
@@ -37,7 +37,7 @@ def build_desired_nodes(
     roles: Mapping[str, Collection[str]] | None = None,
     pools: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, DesiredNode]:
-    """Return what each known node is to have; a node that nobody names is to have nothing.
+    """Return the desired state of each known node; nothing is desired of a node that the settings do not name.
 
     Args:
         known: names of all nodes.
@@ -58,7 +58,7 @@ def build_desired_nodes(
                 former = labels.setdefault(name, {}).setdefault(key, value)
                 if former != value:
                     raise ConfigurationError(
-                        f"{TWO_ROLES}: node {name} is to be {key}={former} and {key}={value}",
+                        f"{TWO_ROLES}: node {name} has both {key}={former} and {key}={value}",
                         next_step=REASONS[TWO_ROLES],
                     )
     if unknown := sorted(named - {*known}):

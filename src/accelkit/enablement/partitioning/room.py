@@ -1,6 +1,6 @@
-"""Whether accelkit's own pods find a node once a hard partition has its taints: a pure function.
+"""Check that accelkit's own pods find a node despite the taints of a hard partition: a pure function.
 
-A pod that runs stays where it is, so nothing is seen to be wrong until it is made anew: then it waits for ever.
+Running pods stay on their nodes, so a missing node is noticed only when a pod is created again and then stays pending.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode, GroupPodSpec
 from accelkit.kube.scheduling.node_rules import Taint, TaintedSpec
 
-# Written and taken away by Kubernetes, as for a node that is not ready or cordoned: it says nothing of tomorrow.
+# Kubernetes sets and removes these taints, for example for a node that is not ready or cordoned. They are temporary.
 _PASSING: Final = "node.kubernetes.io/"
 
 
 class OwnPods(msgspec.Struct, frozen=True):
-    """Pods that need a node, whichever.
+    """Pods that need some node.
 
     Attributes:
-        name: for people, as `the extender`.
+        name: the name for users, for example `the extender`.
         setting: the variable with their tolerations.
-        spec: where they may be.
+        spec: their constraints on nodes.
     """
 
     name: str
@@ -39,10 +39,10 @@ class OwnPods(msgspec.Struct, frozen=True):
 
 
 def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
-    """Return pods as settings describe them.
+    """Return pods from the settings.
 
     Raises:
-        ConfigurationError: tolerations, node selector or affinity are not as Kubernetes has them.
+        ConfigurationError: tolerations, node selector or affinity are invalid for Kubernetes.
     """
     found = []
     for each in given:
@@ -50,21 +50,21 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
             found.append(msgspec.convert(each, OwnPods))
         except msgspec.ValidationError as exc:
             raise ConfigurationError(
-                f"where {each.get('name')} may be cannot be read: {exc}", next_step=f"correct {each.get('setting')}"
+                f"cannot read the constraints of {each.get('name')}: {exc}", next_step=f"correct {each.get('setting')}"
             ) from exc
     return tuple(found)
 
 
-def find_homeless(
+def find_stranded(
     pods: Iterable[OwnPods], nodes: Sequence[TaintedNode], *, keys: Collection[str], tainted: Collection[str]
 ) -> list[OwnPods]:
-    """Return the pods that these taints leave no node; who has none without them is not among them.
+    """Return the pods for which these taints leave no node, without those that have none already.
 
     Args:
-        pods: to be placed.
-        nodes: all of them.
-        keys: of the taints.
-        tainted: names of the nodes that have these taints afterwards.
+        pods: the pods to place.
+        nodes: all nodes.
+        keys: the keys of the taints.
+        tainted: names of the nodes that will have these taints.
     """
     before, after = NodeFacts(), NodeFacts()
     before.replace(_build(node, ()) for node in nodes)
@@ -78,7 +78,7 @@ def find_homeless(
 
 
 def _build(node: TaintedNode, keys: Collection[str]) -> GroupNode:
-    """Return the node with our taints of these keys, and those of others that last."""
+    """Return the node with accelkit's taints of these keys, and with permanent taints of other owners."""
     others = [
         Taint(each.get("key", ""), each.get("value", ""), each.get("effect", ""))
         for each in node.taints

@@ -1,8 +1,8 @@
-"""Which pods and DaemonSets the taints of a hard partition keep out that should not be kept out: a pure function.
+"""Pods and DaemonSets that the taints of a hard partition exclude and should not: a pure function.
 
-DaemonSets whose pods may be on a tainted node, by their selector and affinity, should bear its taints, since they are
-what nodes need. Pods that ask for one of the resources should bear all taints, or no node with cards is left to them.
-What is found is told, and nothing depends on it: tenants may write these objects.
+DaemonSets whose pods may run on a tainted node, by selector and affinity, should tolerate its taints, because nodes
+need them. Pods that request one of the resources should tolerate all taints, because no node with cards remains
+otherwise. The result is only reported, because tenants may write these objects.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode, GroupPod, GroupPodSpec
 from accelkit.kube.scheduling.node_rules import Taint, bears_all
 
-# More of one kind say no more.
+# The most objects of one kind in a report.
 MOST_SHOWN: Final = 50
 
 
 class Intolerant(msgspec.Struct, frozen=True, order=True):
-    """Something that does not bear a taint that it should bear.
+    """An object that does not tolerate a taint and should.
 
     Attributes:
         kind: DaemonSet or Pod.
-        namespace: of the object.
-        name: of the object.
-        keys: of the taints, sorted.
+        namespace: the namespace of the object.
+        name: the name of the object.
+        keys: the keys of the taints, sorted.
     """
 
     kind: str
@@ -51,18 +51,18 @@ def find_intolerant(
     tainted: Collection[str],
     resources: Collection[str],
 ) -> list[Intolerant]:
-    """Return what the taints keep out and should not, sorted.
+    """Return the objects that the taints exclude and should not, sorted.
 
     Args:
-        daemon_sets: all of them.
-        pods: all of them; those that have ended do not count.
-        nodes: all of them.
-        keys: of the taints.
+        daemon_sets: all DaemonSets.
+        pods: all pods; those that have ended do not count.
+        nodes: all nodes.
+        keys: the keys of the taints.
         tainted: names of the nodes with these taints.
-        resources: by which pods ask for cards.
+        resources: the resources by which pods request cards.
     """
     facts = NodeFacts()
-    # Without their taints: those of others are others' concern.
+    # Other taints of the nodes are ignored.
     facts.replace(GroupNode(metadata=node.metadata) for node in nodes if node.metadata.name in tainted)
     found = [
         Intolerant("DaemonSet", each.metadata.namespace, each.metadata.name, missing)
@@ -72,18 +72,18 @@ def find_intolerant(
     found += [
         Intolerant("Pod", each.metadata.namespace, each.metadata.name, missing)
         for each in pods
-        if not each.terminal and _asks(each.spec, resources) and (missing := list_missing(each.spec, keys))
+        if not each.terminal and _requests(each.spec, resources) and (missing := list_missing(each.spec, keys))
     ]
     return sorted(found)
 
 
 def list_missing(spec: GroupPodSpec, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys of the taints that pods of this spec do not bear."""
+    """Return the keys of the taints that pods of this spec do not tolerate."""
     taints = {key: Taint(key, TAINT_VALUE, TAINT_EFFECT) for key in keys}
     return tuple(sorted(key for key, each in taints.items() if not bears_all(spec.tolerations or (), [each])))
 
 
-def _asks(spec: GroupPodSpec, resources: Collection[str]) -> bool:
+def _requests(spec: GroupPodSpec, resources: Collection[str]) -> bool:
     containers = (*spec.containers, *(spec.init_containers or ()))
     return any(
         name in resources and str(amount) != "0"

@@ -147,9 +147,9 @@ def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
     ("wish", "told"),
     [
         ({"source": "none"}, "there is no MachineSet none.*name one of worker-a"),
-        ({"instance_type": "big"}, "whose field for the type of an instance is not known.*instance_type_field"),
+        ({"instance_type": "big"}, "whose field for the instance type is unknown.*instance_type_field"),
         ({"replicas": -1}, "Expected `int` >= 0"),
-        ({"autoscale": {"min": 3, "max": 2}}, "a least number above its greatest"),
+        ({"autoscale": {"min": 3, "max": 2}}, "the minimum of .* is above its maximum"),
         ({"name": "worker-a"}, "the name of another set"),
         ({"replica": 1}, "unknown field `replica`"),
     ],
@@ -160,5 +160,5 @@ def test_what_cannot_be_made_is_told(wish, told):
 
 
 def test_a_set_of_others_is_not_taken():
-    with pytest.raises(ConfigurationError, match="is there, and is not ours"):
+    with pytest.raises(ConfigurationError, match="exists, and accelkit did not create it"):
         derive([machine_set(), machine_set("cards-a")])

@@ -76,5 +76,5 @@ def test_of_nothing_nothing_is_told(autoscaler):
 
 @pytest.mark.parametrize("wrong", [{"capacities": {}}, {"capacity": {"cards": -1}}, {"taints": [{"key": "a"}]}])
 def test_what_is_wrong_is_told(wrong):
-    with pytest.raises(ConfigurationError, match=r"the group of nodes is wrong: .*; its keys are"):
+    with pytest.raises(ConfigurationError, match=r"the group of nodes is invalid: .*; its keys are"):
         read_node_group(wrong)

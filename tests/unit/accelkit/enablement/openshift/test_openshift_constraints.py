@@ -117,7 +117,7 @@ def test_several_pods_of_an_account_share_what_any_of_them_needs():
 
 
 def test_what_is_no_pod_is_told():
-    with pytest.raises(ConfigurationError, match="no specification of a pod"):
+    with pytest.raises(ConfigurationError, match="cannot read the pod specification"):
         needed_constraints({"containers": "none"})
 
 

@@ -39,7 +39,7 @@ def test_a_resource_belongs_to_the_vendor_whose_profile_names_it():
     [
         ("[{name: a, title: A, release: b, stray: 1}]", "stray"),
         ("[{name: a, title: A}]", "release"),
-        ("[{name: a, title: A, release: b}, {name: a, title: A, release: b}]", "two owners have one name"),
+        ("[{name: a, title: A, release: b}, {name: a, title: A, release: b}]", "two owners have the same name"),
         ("[{name: a, title: A, release: b, marks: [{key: x, holds: everything}]}]", "holds"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
     look = await survey_owners(api)
     assert look.judgements["marked"].fate is Fate.LEFT_ALONE
     [note] = look.notes
-    assert note.startswith("OwnersUnknown: the API server does not let DaemonSets be listed")
+    assert note.startswith("OwnersUnknown: the API server refuses to list DaemonSets")
 
 
 async def test_an_api_server_that_fails_is_no_absence(api):

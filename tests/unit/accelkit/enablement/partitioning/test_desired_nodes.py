@@ -21,7 +21,7 @@ def test_nodes_are_to_have_what_they_are_named_for():
 
 
 def test_a_node_has_one_role():
-    with pytest.raises(ConfigurationError, match=r"TwoRoles: node a is to be .*=inference and .*=training"):
+    with pytest.raises(ConfigurationError, match=r"TwoRoles: node a has both .*=inference and .*=training"):
         build_desired_nodes(KNOWN, roles={"training": ["a"], "inference": ["a"]})
     assert build_desired_nodes(KNOWN, roles={"infra": ["a", "a"]})["a"].labels == {ROLE_LABEL: "infra"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition
 from accelkit.enablement.partitioning.changes import TaintedNode
-from accelkit.enablement.partitioning.room import find_homeless, read_own_pods
+from accelkit.enablement.partitioning.room import find_stranded, read_own_pods
 from accelkit.errors import ConfigurationError
 from accelkit.kube.paths import NODES
 from accelkit.model.object_meta import ObjectMeta
@@ -31,7 +31,7 @@ def pods(*tolerations, **spec):
 
 def judge(nodes, *tolerations, tainted=("a", "b"), **spec):
     """Whether the pods find no node because of our taint."""
-    return bool(find_homeless(pods(*tolerations, **spec), nodes, keys=[MEMORY], tainted=tainted))
+    return bool(find_stranded(pods(*tolerations, **spec), nodes, keys=[MEMORY], tainted=tainted))
 
 
 def test_where_all_nodes_are_tainted_only_who_bears_it_has_one():
@@ -67,13 +67,17 @@ def test_what_passes_keeps_nobody_out():
 
 
 def test_rules_that_cannot_be_read_are_told_with_their_setting():
-    with pytest.raises(ConfigurationError, match=r"where the extender may be cannot be read.*correct extender_toler"):
+    with pytest.raises(
+        ConfigurationError, match=r"cannot read the constraints of the extender.*correct extender_toler"
+    ):
         pods({"key": 3})
 
 
 async def test_no_node_is_tainted_where_one_is_left_to_nobody(api):
     api.store(NODES, {"metadata": {"name": "a", "labels": {"accelkit.io/share": "true"}, "resourceVersion": "1"}})
-    told = r"NoNodeLeft: taints of accelkit.io/memory on a leave no node to the extender \(extender_tolerations\); name"
+    told = (
+        r"NoNodeLeft: taints of accelkit.io/memory on a leave no node for the extender \(extender_tolerations\); name"
+    )
     with pytest.raises(ConfigurationError, match=told):
         await apply_partition(api, Partition(taints=(MEMORY,), own_pods=pods(CONTROL_PLANE)))
     assert api.writes == []

@@ -34,7 +34,10 @@ def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(clu
 def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
     cluster.node.info["containerRuntimeVersion"] = "containerd://1.6.8"
     result = cluster.judge()[HOOK]
-    assert (result.outcome, result.evidence) == ("pass", "containers get plain device nodes, which every runtime supports")
+    assert (result.outcome, result.evidence) == (
+        "pass",
+        "containers get plain device nodes, which every runtime supports",
+    )
 
 
 def test_what_pods_can_be_given_is_told(cluster):
