@@ -1,1 +1,1 @@
-"""Drivers of cards: one image per kernel, upgrades node by node, and whether nodes work with what is to come."""
+"""Drivers of cards: an image for each kernel, upgrades node by node, and predictions about future versions."""

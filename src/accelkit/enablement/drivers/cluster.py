@@ -1,4 +1,4 @@
-"""Plans the drivers of a cluster as it is, and writes what the plan asks of its nodes."""
+"""Plan of the drivers of a cluster, and the labels that it writes to nodes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class PlannedCluster(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: DaemonSets, problems and labels.
-        mismatches: what runs and is not what is wanted.
-        obsolete: DaemonSets that no plan names.
-        outdated: nodes whose driver is to be upgraded.
-        images: of the planned sets, whether they are there; empty where nobody asked.
-        builds: Jobs for those that are not.
-        nodes: that count.
+        mismatches: drivers and kernels that differ from the desired ones.
+        obsolete: DaemonSets that no plan includes.
+        outdated: nodes whose driver needs an upgrade.
+        images: whether the images of the planned sets exist; empty if no registry was asked.
+        builds: Jobs for missing images.
+        nodes: the selected nodes.
     """
 
     plan: DriverPlan
@@ -69,20 +69,20 @@ async def plan_cluster(
 
     Args:
         api: an open client.
-        drivers: by vendor.
-        prefix: of the names of DaemonSets.
-        namespace: where they are.
-        in_containers: whether drivers run in them; otherwise none is planned, and all that are there are obsolete.
-        node_selector: labels of the nodes that count.
-        registries: where images are looked for; None for not at all.
-        foreign: drivers that somebody else loads, which are left to them.
+        drivers: the drivers by vendor.
+        prefix: the prefix of the names of DaemonSets.
+        namespace: the namespace of the DaemonSets.
+        in_containers: whether drivers run in DaemonSets; otherwise none is planned, and all existing ones are obsolete.
+        node_selector: labels of the selected nodes.
+        registries: the registries of the images; None to not check images.
+        foreign: drivers that other systems load, which are left to them.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
     selected = select_nodes(await list_driver_nodes(api), node_selector)
     nodes, owned = leave_out(selected, foreign, drivers)
-    # DaemonSets find their nodes by the label in any case: where KMM or hosts have the drivers, nothing is labelled.
+    # Only DaemonSets find their nodes by the label. If KMM or hosts load the drivers, no node is labelled.
     waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
     plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
     plan = msgspec.structs.replace(plan, problems=(*plan.problems, *owned))
@@ -102,7 +102,7 @@ async def plan_cluster(
 
 
 async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the labels of kernel and vendors to nodes, by which their DaemonSets find them.
+    """Write the labels of kernel and vendors to nodes, by which DaemonSets select them.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -115,32 +115,32 @@ async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]
 
 
 def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
-    """Return the labels of drivers of all nodes that have any, or a record of an upgrade."""
+    """Return the driver labels of all nodes that have any, or a record of an upgrade."""
     return {
         node.name: node.recorded for node in nodes if node.recorded or DRIVER_UPGRADE_ANNOTATION in node.annotations
     }
 
 
 async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
-    """Take the labels of drivers and the record of upgrades off nodes; cordons stay.
+    """Remove the driver labels and the record of upgrades from nodes; cordons stay.
 
     Args:
         api: an open client.
-        recorded: what `list_recorded` found.
+        recorded: the result of `list_recorded`.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
 
     async def write(name: str) -> None:
-        gone = {"labels": dict.fromkeys(recorded[name]), "annotations": {DRIVER_UPGRADE_ANNOTATION: None}}
-        await api.patch(build_node_path(name), {"metadata": gone})
+        removal = {"labels": dict.fromkeys(recorded[name]), "annotations": {DRIVER_UPGRADE_ANNOTATION: None}}
+        await api.patch(build_node_path(name), {"metadata": removal})
 
     await for_each_node(sorted(recorded), write)
 
 
 async def has_module_manager(api: ApiClient) -> bool:
-    """Return whether KMM's resource definition is there.
+    """Return whether KMM's resource definition exists.
 
     Raises:
         ApiError: the API server refused or did not answer.

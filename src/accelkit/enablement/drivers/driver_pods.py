@@ -1,4 +1,4 @@
-"""Pods of drivers, as far as they are read."""
+"""Pods of drivers, with the fields that are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
-# Of the DaemonSets of kernels and their pods. Another one than that of what serves them all, so that a run prunes these
-# by their own rule.
+# The component of the DaemonSets of kernels and their pods. It differs from that of the other objects, so that a run
+# prunes these by their own rule.
 COMPONENT: Final = "driver-container"
 
 
@@ -41,11 +41,11 @@ class DriverPod(msgspec.Struct):
 
     @property
     def image(self) -> str:
-        """Of the container that has the driver."""
+        """The image of the container with the driver."""
         return next((each.image for each in self.spec.containers if each.name == "driver"), "")
 
     @property
     def ready(self) -> bool:
-        """Whether its startup probe has passed, and it is not being deleted."""
-        told = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
-        return told and self.metadata.deletion_timestamp is None
+        """Whether the startup probe of the pod has passed, and it is not being deleted."""
+        ready = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
+        return ready and self.metadata.deletion_timestamp is None

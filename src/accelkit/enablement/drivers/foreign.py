@@ -1,4 +1,4 @@
-"""Drivers that somebody else loads: accelkit brings none beside them, since a kernel has one driver for a card."""
+"""Drivers that other systems load. accelkit installs none in addition, because a kernel has one driver for a card."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.kube.client import ApiClient
 from accelkit.model.keys import DRIVER_VENDOR_LABEL_PREFIX
 
-# By node and vendor, who loads the driver, as a title for people.
+# By node and vendor, the title of the system that loads the driver.
 ForeignDrivers = Mapping[str, Mapping[str, str]]
 
 
 async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
-    """Return who else loads drivers, of all nodes.
+    """Return the drivers that other systems load, for all nodes.
 
     Raises:
-        ApiError: the API server did not answer, or does not let nodes be listed.
+        ApiError: the API server did not answer, or refuses to list nodes.
     """
-    look = await survey_owners(api)
+    survey = await survey_owners(api)
     return {
         node: {each.vendor: each.title for each in owners if each.state is OwnerState.OWNER and each.drives}
-        for node, owners in look.owners.items()
+        for node, owners in survey.owners.items()
     }
 
 
 def leave_out(
     nodes: Iterable[DriverNode], foreign: ForeignDrivers, wanted: Collection[str]
 ) -> tuple[list[DriverNode], list[Problem]]:
-    """Return the nodes with the vendors whose drivers are accelkit's to bring, and who brings the others.
+    """Return the nodes with the vendors whose drivers accelkit installs, and the problem for each other driver.
 
-    Where a node is labelled for accelkit's own driver of a vendor, that stays: it was there first.
+    A label of a node for accelkit's own driver of a vendor takes precedence.
 
     Args:
-        nodes: of the cluster.
-        foreign: drivers that somebody else loads.
-        wanted: vendors whose drivers accelkit is to bring.
+        nodes: the nodes of the cluster.
+        foreign: drivers that other systems load.
+        wanted: vendors whose drivers accelkit installs.
     """
     kept: list[DriverNode] = []
     left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Whether images of drivers are in their registries."""
+"""Existence of drivers' images in their registries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _AT_ONCE: Final = 4
 
 
 async def find_images(images: Iterable[str], settings: RegistrySettings) -> dict[str, bool | None]:
-    """Return of each image whether it is there; None where the registry did not say, or the name is no image's.
+    """Return whether each image exists; None if the registry did not answer, or the name is invalid.
 
     Args:
-        images: by tag or digest.
-        settings: of the registries.
+        images: images with tag or digest.
+        settings: the settings of the registries.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
     async with RegistryClient(settings) as client:

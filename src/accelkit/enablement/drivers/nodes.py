@@ -1,4 +1,4 @@
-"""Nodes as drivers see them: kernel, system, the vendors of their cards, and whether anything may be done there."""
+"""Nodes with the data for drivers: kernel, system, the vendors of their cards, and obstacles to changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX,
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
-# A kubelet tells it, and it ends in arguments of who builds images, with the registry's password beside them.
+# A kubelet reports the release, and it becomes part of arguments of image builders, next to the registry's password.
 _KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
 
 
@@ -43,7 +43,7 @@ class _Spec(msgspec.Struct):
 
 
 class WrittenNode(msgspec.Struct):
-    """A Node as the API server shows it, as far as it is read."""
+    """A Node from the API server, with the fields that are read."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -54,19 +54,20 @@ class DriverNode(msgspec.Struct, frozen=True):
     """A node.
 
     Attributes:
-        name: of the Node.
-        kernel: the release that runs; empty where nobody says, or what is said is no release.
+        name: the name of the Node.
+        kernel: the release of the running kernel; empty if it is unknown or invalid.
         system: its operating system.
-        architecture: as `amd64`.
-        kubelet: version of its kubelet, as `v1.34.4`.
-        boot_id: of the running kernel.
-        ready: whether its kubelet reports, and says that it is; None where nobody says.
-        unschedulable: whether somebody cordoned it.
-        vendors: of its cards, sorted; by the inventory, else by labels of Node Feature Discovery and vendors' tools.
-        cards: of its inventory; None where that is not there or cannot be read.
-        labels: of the Node.
-        annotations: of the Node.
-        resource_version: of the Node, as it was read.
+        architecture: for example `amd64`.
+        kubelet: the version of its kubelet, for example `v1.34.4`.
+        boot_id: the boot ID of the running kernel.
+        ready: the status of its condition Ready; None if it is unknown.
+        unschedulable: whether it is cordoned.
+        vendors: the vendors of its cards, sorted; from the inventory and from labels of Node Feature Discovery and
+            vendors' tools.
+        cards: the cards of its inventory; None if that is missing or unreadable.
+        labels: the labels of the Node.
+        annotations: the annotations of the Node.
+        resource_version: the resource version of the Node when it was read.
     """
 
     name: str
@@ -85,7 +86,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def obstacle(self) -> str:
-        """The reason for which nothing is done on this node; empty where there is none."""
+        """The reason that prevents changes on this node; empty if there is none."""
         if self.ready is not True:
             return "NodeNotReady"
         if self.unschedulable:
@@ -94,17 +95,17 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> dict[str, str]:
-        """The labels by which DaemonSets of drivers find the node."""
+        """The labels by which DaemonSets of drivers select the node."""
         ours = (key for key in self.labels if key == DRIVER_KERNEL_LABEL or key.startswith(DRIVER_VENDOR_LABEL_PREFIX))
         return {key: self.labels[key] for key in sorted(ours)}
 
     def list_drivers(self, vendor: str) -> tuple[str, ...]:
-        """Return the versions of a vendor's driver that its cards name, sorted; `""` for a card that names none."""
+        """Return the driver versions that a vendor's cards report, sorted; `""` for a card that reports none."""
         return tuple(sorted({card.driver_version for card in self.cards or () if card.vendor == vendor}))
 
 
 def convert_node(node: WrittenNode, profiles: Mapping[str, Profile]) -> DriverNode:
-    """Return a node as drivers see it. An inventory that cannot be read is as none: labels tell the vendors."""
+    """Return a node with the data for drivers. An unreadable inventory is ignored, and labels give the vendors."""
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     info = node.status.node_info
     cards = _read_cards(annotations.get(INVENTORY_ANNOTATION))
@@ -141,7 +142,7 @@ def _read_cards(text: str | None) -> tuple[Card, ...] | None:
 def _find_vendors(
     cards: tuple[Card, ...] | None, labels: Mapping[str, str], profiles: Mapping[str, Profile]
 ) -> tuple[str, ...]:
-    # A card without a driver may be in no inventory, so that its vendor is known by labels alone.
+    # Cards without a driver may be missing from the inventory, so labels give their vendor.
     of_cards = {card.vendor for card in cards or ()}
     labelled = {
         name

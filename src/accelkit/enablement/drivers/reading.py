@@ -1,4 +1,4 @@
-"""Reads nodes as drivers see them."""
+"""Reader of nodes with the data for drivers."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ async def read_driver_node(api: ApiClient, name: str) -> DriverNode:
     try:
         node = msgspec.json.decode(await api.get(build_node_path(name)), type=WrittenNode)
     except UNREADABLE as exc:
-        raise ApiError(f"node {name} cannot be read: {exc}") from exc
+        raise ApiError(f"cannot decode node {name}: {exc}") from exc
     return convert_node(node, load_usable_profiles().profiles)

@@ -1,4 +1,4 @@
-"""What a user sets of a vendor's driver, and which image that is for a kernel."""
+"""Settings of a vendor's driver, and the image for a kernel that they give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.texts import list_some, shorten
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _RELEASE: Final = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
-# A tag of an image takes nothing else; kernels have plus signs and tildes.
+# A tag of an image allows only these characters. Kernels also have plus signs and tildes.
 _NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]")
 KERNEL_VARIABLES: Final = frozenset(
     {
@@ -26,37 +26,37 @@ KERNEL_VARIABLES: Final = frozenset(
 
 
 class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The image for some kernels: those that are `literal`, or in which `regexp` is found."""
+    """The image for some kernels: those equal to `literal`, or in which `regexp` is found."""
 
     image: str
     literal: str = ""
     regexp: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what would match everything or nothing."""
+        """Reject a mapping that matches all kernels or none."""
         if bool(self.literal) == bool(self.regexp):
             raise ValueError("give either literal or regexp")
         if self.regexp:
             try:
                 re2.compile(self.regexp)
             except re2.error as exc:
-                raise ValueError(f"regexp {shorten(self.regexp)!r} cannot be read") from exc
+                raise ValueError(f"regexp {shorten(self.regexp)!r} is not a valid regular expression") from exc
 
     def matches(self, kernel: str) -> bool:
-        """Return whether it is for this kernel; a regexp need not match the whole of it, as KMM's."""
+        """Return whether the mapping applies to a kernel; as in KMM, a regexp may match a part of it."""
         return kernel == self.literal if self.literal else re2.search(self.regexp, kernel) is not None
 
 
 class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How an image that is not there is built, by a Job.
+    """The build of a missing image by a Job.
 
     Attributes:
         containerfile: its text, with build arguments KERNEL_FULL_VERSION and DRIVER_VERSION.
-        builder: the image that builds, as one of kaniko or buildah.
-        args: of the builder; `${IMAGE}`, `${CONTAINERFILE}` and `${CONTEXT}` are filled in, beside the kernel's.
+        builder: the image that builds, for example one of kaniko or buildah.
+        args: arguments of the builder; `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel's variables apply.
         push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for the push.
-        entitlement_secret: name of a Secret with what entitled builds need, mounted at /etc/pki/entitlement.
-        node_selector: labels of the nodes that build, since their kubelets may read both Secrets; empty for any node.
+        entitlement_secret: name of a Secret for entitled builds, mounted at /etc/pki/entitlement.
+        node_selector: labels of the nodes that build, because their kubelets may read both Secrets; empty for any node.
     """
 
     containerfile: str
@@ -68,14 +68,14 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A folder of the node in a driver's container, at the same path; `propagation` is Kubernetes' word."""
+    """A folder of the node in a driver's container, at the same path; `propagation` is Kubernetes' mountPropagation."""
 
     path: str
     read_only: bool = False
     propagation: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what Kubernetes would."""
+        """Reject values that Kubernetes rejects."""
         if not self.path.startswith("/") or self.propagation not in {"", "Bidirectional", "HostToContainer", "None"}:
             raise ValueError("give an absolute path, and Bidirectional, HostToContainer or None as propagation")
 
@@ -84,18 +84,18 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver of a vendor.
 
     Attributes:
-        version: of the driver, as the vendor's cards report it; empty where any will do.
-        image: of all kernels that no mapping names, with `${KERNEL_FULL_VERSION}` and the like; empty for none.
-        kernel_mappings: the first that matches wins.
-        packages: of hosts, as their package managers name and pin them, with the same variables.
-        module: of the kernel, which KMM loads; `nvidia`, `amdgpu`….
-        build: how an image is made that is not there; None where that is an error.
-        command: of the container; its image's own where it is empty.
-        args: of the container.
-        env: of the container.
-        mounts: folders of the node, beside those that every driver gets.
-        ready: command in the container that succeeds once the driver is loaded; whether `module` is, without it.
-        in_tree_module: what KMM unloads before, as `nouveau`.
+        version: the version of the driver, as the vendor's cards report it; empty for any version.
+        image: the image for kernels without a mapping, with variables such as `${KERNEL_FULL_VERSION}`; empty for none.
+        kernel_mappings: mappings, of which the first match counts.
+        packages: packages of hosts, as their package managers name and pin them, with the same variables.
+        module: the kernel module that KMM loads, for example `nvidia` or `amdgpu`.
+        build: the build of a missing image; None if that is an error.
+        command: the command of the container; empty for that of its image.
+        args: the arguments of the container.
+        env: the environment of the container.
+        mounts: folders of the node, in addition to those of every driver.
+        ready: command in the container that succeeds when the driver is loaded; empty to check that `module` is loaded.
+        in_tree_module: the module that KMM unloads before, for example `nouveau`.
         selector: labels of the nodes on which KMM loads the module.
     """
 
@@ -114,16 +114,16 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: dict[str, str] = {}
 
     def find_pattern(self, kernel: str) -> str:
-        """Return the pattern of the image for a kernel; empty where there is none."""
+        """Return the pattern of the image for a kernel; empty if there is none."""
         found = next((each.image for each in self.kernel_mappings if each.matches(kernel)), "")
         return found or self.image
 
 
 def read_drivers(given: Mapping[str, object]) -> dict[str, VendorDriver]:
-    """Read the setting `accelkit_driver_vendors`: drivers by vendor.
+    """Return the drivers by vendor from the setting `accelkit_driver_vendors`.
 
     Raises:
-        ConfigurationError: it is wrong; the sentence says where.
+        ConfigurationError: the setting is invalid; the message names the place.
     """
     drivers = {vendor: _read_driver(vendor, each) for vendor, each in given.items()}
     for driver in drivers.values():
@@ -137,26 +137,26 @@ def _read_driver(vendor: str, given: object) -> VendorDriver:
         return msgspec.convert(given, VendorDriver)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"{shorten(vendor)} of accelkit_driver_vendors is wrong: {exc}",
-            next_step="docs/drivers.md lists what it takes",
+            f"{shorten(vendor)} of accelkit_driver_vendors is invalid: {exc}",
+            next_step="docs/drivers.md lists its keys",
         ) from exc
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse variables that nothing fills in.
+    """Reject unknown variables.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: the pattern has an unknown variable.
     """
     if unknown := [name for name in _VARIABLE.findall(pattern) if name not in KERNEL_VARIABLES]:
         raise ConfigurationError(
-            f"{shorten(pattern)!r} has ${{{shorten(unknown[0])}}}",
+            f"{shorten(pattern)!r} has the unknown variable ${{{shorten(unknown[0])}}}",
             next_step=f"use {list_some(f'${{{each}}}' for each in sorted(KERNEL_VARIABLES))} (docs/drivers.md)",
         )
 
 
 def list_variables(kernel: str, system: System, vendor: str, version: str) -> dict[str, str]:
-    """Return what the variables of patterns stand for; those of a release that cannot be read are empty."""
+    """Return the values of the variables of patterns; those of an invalid release are empty."""
     found = _RELEASE.match(kernel)
     x, y, z = (found[1], found[2], found[3] or "0") if found else ("", "", "")
     return {
@@ -174,10 +174,10 @@ def list_variables(kernel: str, system: System, vendor: str, version: str) -> di
 
 
 def fill_pattern(pattern: str, variables: Mapping[str, str]) -> str:
-    """Return a pattern with its variables filled in; one that is not known stays as it is."""
+    """Return a pattern with the values of its variables; unknown variables stay unchanged."""
     return _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), pattern)
 
 
 def needs_system(pattern: str) -> bool:
-    """Return whether a pattern names the operating system."""
+    """Return whether a pattern contains the operating system."""
     return any(name in {"OS", "OS_ID", "OS_VERSION"} for name in _VARIABLE.findall(pattern))

@@ -1,4 +1,4 @@
-"""The operating system of a node, as short as tags of images name it: `rhel9.4`, `ubuntu22.04`."""
+"""The operating system of a node, in the short form of image tags: `rhel9.4`, `ubuntu22.04`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 _ID: Final = "feature.node.kubernetes.io/system-os_release.ID"
 _VERSION: Final = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
-# What os-release calls itself, by how `PRETTY_NAME` begins, which kubelets report; the longest first.
+# The ID in os-release by the prefix of `PRETTY_NAME`, which kubelets report; the longest first.
 _NAMES: Final = (
     ("red hat enterprise linux coreos", "rhcos"),
     ("red hat enterprise linux", "rhel"),
@@ -21,18 +21,18 @@ _NAMES: Final = (
     ("oracle linux server", "ol"),
     ("rocky linux", "rocky"),
 )
-# RHEL CoreOS 4.16 says 416.94.202405.
+# RHEL CoreOS 4.16 reports 416.94.202405.
 _PACKED: Final = re.compile(r"^(4)(\d\d)\b")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _SERVICE_PACK: Final = re.compile(r"\bSP(\d+)\b")
 
 
-# Of id and version each: a kubelet may write what it likes, and both end in objects that have to be written.
+# The most characters of ID and version each. A kubelet may report any text, and both become part of objects.
 _MOST: Final = 32
 
 
 class System(msgspec.Struct, frozen=True):
-    """An operating system; both are empty where they are not known. Patch levels of one version are one system."""
+    """An operating system; both fields are empty if unknown. Patch levels of one version are the same system."""
 
     id: str = ""
     version: str = ""
@@ -46,7 +46,7 @@ def read_system(image: str, labels: Mapping[str, str]) -> System:
 
     Args:
         image: `status.nodeInfo.osImage`, which is os-release's PRETTY_NAME.
-        labels: of the node; those of Node Feature Discovery say it exactly.
+        labels: labels of the node; those of Node Feature Discovery are exact.
     """
     if labels.get(_ID):
         return System(labels[_ID].lower()[:_MOST], labels.get(_VERSION, "")[:_MOST])

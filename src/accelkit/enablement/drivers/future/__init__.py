@@ -1,1 +1,1 @@
-"""Whether nodes will work with another kernel, another Kubernetes or another driver, before that is tried."""
+"""Predictions whether nodes will work with another kernel, another version of Kubernetes, or another driver."""

@@ -1,4 +1,4 @@
-"""Answers to what will be: yes, no or unknown for a node and a question, with a reason and what to do."""
+"""Answers about future versions: yes, no or unknown for a node and a question, with a reason and the next action."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 
 class Aspect(StrEnum):
-    """What is to change."""
+    """The component to change."""
 
     KERNEL = "kernel"
     KUBERNETES = "kubernetes"
@@ -20,7 +20,7 @@ class Aspect(StrEnum):
 
 
 class Works(StrEnum):
-    """Whether a node will still work; the best first."""
+    """Whether a node will work; the best first."""
 
     YES = "yes"
     UNKNOWN = "unknown"
@@ -31,12 +31,12 @@ class Answer(msgspec.Struct, frozen=True):
     """The answer for one node and one question.
 
     Attributes:
-        node: its name.
-        aspect: what is to change.
-        works: whether the node works then.
+        node: the name of the node.
+        aspect: the component to change.
+        works: whether the node will work.
         reason: one of `accelkit.enablement.drivers.reasons.REASONS`.
-        evidence: what was seen, as a sentence.
-        next_action: what a person does now.
+        evidence: the evidence, as a sentence.
+        next_action: the next action.
     """
 
     node: str
@@ -48,13 +48,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is to come; an empty field asks nothing.
+    """The future versions; an empty field asks nothing.
 
     Attributes:
-        kernel: a release, as `5.14.0-503.11.1.el9_5.x86_64`.
-        kubernetes: a version, as `1.36`.
-        driver: a version of the driver, as `570.86.15`.
-        vendor: whose driver; empty where the drivers of all vendors are meant.
+        kernel: a release, for example `5.14.0-503.11.1.el9_5.x86_64`.
+        kubernetes: a version, for example `1.36`.
+        driver: a version of the driver, for example `570.86.15`.
+        vendor: the vendor of the driver; empty for all vendors.
     """
 
     kernel: str = ""
@@ -64,7 +64,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class RequestedApi(msgspec.Struct, frozen=True):
-    """A version of an API that somebody asks the API server for, and that will go; `removed` is when, as `1.32`."""
+    """A deprecated version of an API that a client requests; `removed` is the version without it, as `1.32`."""
 
     api_version: str
     resource: str
@@ -72,15 +72,15 @@ class RequestedApi(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of the cluster beside its nodes; None where it could not be read.
+    """Facts about the cluster besides its nodes; None if they could not be read.
 
     Attributes:
-        server: version of the API server, as `v1.34.4`.
+        server: version of the API server, for example `v1.34.4`.
         requested: deprecated APIs in use.
-        slice_fields: what ResourceSlices of each node's devices use of DRA, as keys of `gates`; by node.
-        images: whether each image is in its registry; None for one where nobody could tell.
-        packages: whether a node's package manager has the driver's packages; None where nobody could tell.
-        caches: labels of the kernel caches of the cluster, by name; None for one that could not be read.
+        slice_fields: by node, the features of DRA that its ResourceSlices use, as keys of `gates`.
+        images: whether each image is in its registry; None if that is unknown.
+        packages: whether a node's package manager has the driver's packages; None if that is unknown.
+        caches: labels of the kernel caches of the cluster, by name; None for an unreadable one.
     """
 
     server: str = ""
@@ -97,6 +97,6 @@ def answer(node: str, aspect: Aspect, works: Works, reason: str, evidence: str) 
 
 
 def find_worst(answers: Iterable[Answer]) -> Answer | None:
-    """Return the answer that decides: a no, else an unknown, else the first."""
+    """Return the answer that decides: a no, else an unknown, else the first; None for no answers."""
     order = list(Works)
     return max(answers, key=lambda each: order.index(each.works), default=None)

@@ -1,4 +1,4 @@
-"""All answers to a question, for all nodes."""
+"""Answers to a question for all nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.enablement.drivers.nodes import DriverNode
 def judge_future(
     nodes: Iterable[DriverNode], question: Question, delivery: Delivery, facts: Facts
 ) -> tuple[Answer, ...]:
-    """Return an answer for each node and each thing that is asked, by node."""
+    """Return an answer for each node and each future version, by node."""
     found = list[Answer]()
     for node in nodes:
         if question.kernel:

@@ -1,4 +1,4 @@
-"""Whether a node's cards have a driver under another kernel."""
+"""Prediction whether a node's cards have a driver for another kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, lis
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """How drivers come to nodes.
+    """The delivery of drivers to nodes.
 
     Attributes:
         mode: `preinstalled`, `package`, `container` or `kmm`.
-        drivers: by vendor.
+        drivers: the drivers by vendor.
         module_manager: whether KMM is installed.
     """
 
@@ -26,9 +26,9 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver, version: str = "") -> str:
-    """Return the image that a node would get; empty where there is none.
+    """Return the image that a node would get; empty if there is none.
 
-    The system is that of today: a kernel of another release of it is found by a pattern without it alone.
+    The system is the current one, so only a pattern without a system finds a kernel of another release.
     """
     variables = list_variables(kernel, node.system, vendor, version or driver.version)
     return fill_pattern(driver.find_pattern(kernel), variables)
@@ -37,7 +37,7 @@ def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver,
 def list_images(
     nodes: Iterable[DriverNode], delivery: Delivery, kernel: str, version: str = "", vendor: str = ""
 ) -> set[str]:
-    """Return the images that an answer needs to know of; an empty kernel stands for that of each node."""
+    """Return the images whose existence an answer depends on; an empty kernel stands for that of each node."""
     if delivery.mode not in {"container", "kmm"}:
         return set()
     return {
@@ -50,36 +50,36 @@ def list_images(
 
 
 def judge_kernel(node: DriverNode, kernel: str, delivery: Delivery, facts: Facts) -> Answer:
-    """Answer whether a node's cards have drivers under this kernel: the worst of all its vendors."""
+    """Return whether a node's cards have drivers for this kernel: the worst answer about its vendors."""
     if kernel == node.kernel:
-        return _say(node, Works.YES, "Works", f"the node runs {kernel} already")
+        return _answer(node, Works.YES, "Works", f"the node runs {kernel} already")
     if not node.vendors:
-        return _say(node, Works.YES, "Works", "the node has no cards that need a driver")
-    return find_worst(_judge_vendors(node, kernel, delivery, facts)) or _say(node, Works.YES, "Works", "")
+        return _answer(node, Works.YES, "Works", "the node has no cards that need a driver")
+    return find_worst(_judge_vendors(node, kernel, delivery, facts)) or _answer(node, Works.YES, "Works", "")
 
 
 def _judge_vendors(node: DriverNode, kernel: str, delivery: Delivery, facts: Facts) -> Iterator[Answer]:
     for vendor in node.vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
-            text = f"the hosts bring {vendor}'s driver themselves; nothing here tells for which kernels"
-            yield _say(node, Works.UNKNOWN, "HostsOwnDriver", text)
+            text = f"the hosts install {vendor}'s driver themselves, and the supported kernels are unknown here"
+            yield _answer(node, Works.UNKNOWN, "HostsOwnDriver", text)
         elif driver is None:
-            text = f"accelkit_driver_vendors says nothing of {vendor}"
-            yield _say(node, Works.UNKNOWN, "NotConfigured", text)
+            text = f"accelkit_driver_vendors does not name {vendor}"
+            yield _answer(node, Works.UNKNOWN, "NotConfigured", text)
         elif delivery.mode == "package":
             yield judge_package(node, Aspect.KERNEL, facts, f"for {kernel}")
         elif delivery.mode == "kmm" and not delivery.module_manager:
-            yield _say(node, Works.NO, "NoModuleManager", "the cluster has no KMM")
+            yield _answer(node, Works.NO, "NoModuleManager", "the cluster has no KMM")
         else:
             yield judge_image(node, Aspect.KERNEL, vendor, kernel, driver, facts=facts)
 
 
 def judge_package(node: DriverNode, aspect: Aspect, facts: Facts, what: str) -> Answer:
-    """Answer by what the node's package manager said."""
+    """Return the answer of the node's package manager."""
     found = facts.packages.get(node.name)
     if found is None:
-        return answer(node.name, aspect, Works.UNKNOWN, "PackageUnknown", f"nobody asked the host for packages {what}")
+        return answer(node.name, aspect, Works.UNKNOWN, "PackageUnknown", f"the host was not asked for packages {what}")
     if found:
         return answer(node.name, aspect, Works.YES, "Works", f"the host's repositories have the packages {what}")
     return answer(node.name, aspect, Works.NO, "PackageMissing", f"the host's repositories lack the packages {what}")
@@ -95,22 +95,22 @@ def judge_image(
     facts: Facts,
     version: str = "",
 ) -> Answer:
-    """Answer by whether there is an image, or what builds it."""
+    """Return the answer by the existence of an image, or of its build."""
     image = find_image(node, vendor, kernel, driver, version)
     if not image:
-        text = f"neither a mapping nor a pattern gives an image of {vendor}'s driver for {kernel}"
+        text = f"no mapping and no pattern gives an image of {vendor}'s driver for {kernel}"
         return answer(node.name, aspect, Works.NO, "NoDriverImage", text)
     if needs_system(driver.find_pattern(kernel)) and not node.system.id:
-        return answer(node.name, aspect, Works.UNKNOWN, "SystemUnknown", f"{image} names a system that is not known")
+        return answer(node.name, aspect, Works.UNKNOWN, "SystemUnknown", f"{image} names a system that is unknown")
     present = facts.images.get(image)
     if present is None:
-        return answer(node.name, aspect, Works.UNKNOWN, "ImageUnknown", f"whether {image} exists could not be read")
+        return answer(node.name, aspect, Works.UNKNOWN, "ImageUnknown", f"it is unknown whether {image} exists")
     if present:
-        return answer(node.name, aspect, Works.YES, "Works", f"{image} is there")
+        return answer(node.name, aspect, Works.YES, "Works", f"{image} exists")
     if driver.build is not None:
-        return answer(node.name, aspect, Works.UNKNOWN, "ImageWillBeBuilt", f"{image} is not there, and can be built")
+        return answer(node.name, aspect, Works.UNKNOWN, "ImageWillBeBuilt", f"{image} is missing, and can be built")
     return answer(node.name, aspect, Works.NO, "ImageMissing", f"{image} is not in its registry")
 
 
-def _say(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+def _answer(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
     return answer(node.name, Aspect.KERNEL, works, reason, evidence)

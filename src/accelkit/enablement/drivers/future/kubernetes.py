@@ -1,4 +1,4 @@
-"""Whether a node works with another version of Kubernetes: skew of versions, APIs that go, feature gates."""
+"""Prediction whether a node works with another version of Kubernetes: version skew, removed APIs, feature gates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
 
 class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature gate: the version that has it, and from which on it is on by default."""
+    """A feature gate: the version that introduces it, and the version in which it is enabled by default."""
 
     gate: str
     since: str
@@ -38,63 +38,67 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def load_table() -> Table:
-    """Read the table of changes between minor versions."""
+    """Return the table of changes between minor versions."""
     file = resources.files("accelkit.enablement.drivers.future") / "data" / "kubernetes.yaml"
     return msgspec.convert(load_yaml(file.read_text()), Table)
 
 
 def read_minor(version: str) -> int | None:
-    """Return the minor version of `1.36`, `v1.36.2` or `v1.36.2+k3s1`; None for what is none."""
+    """Return the minor version of `1.36`, `v1.36.2` or `v1.36.2+k3s1`; None for an invalid version."""
     found = _MINOR.match(version)
     return None if found is None else int(found[1])
 
 
 def judge_kubernetes(node: DriverNode, version: str, facts: Facts) -> Answer:
-    """Answer whether a node works when the API server has this version.
+    """Return whether a node works when the API server has this version.
 
-    Where several things speak against it, the answer is the worst of them.
+    If there are several obstacles, the answer is the worst of them.
     """
     target = read_minor(version)
     if target is None:
-        return _say(node, Works.UNKNOWN, "VersionUnreadable", f"{version} is no version of Kubernetes")
+        return _answer(node, Works.UNKNOWN, "VersionUnreadable", f"{version} is not a version of Kubernetes")
     found = [*_judge_server(node, target, facts), *_judge_kubelet(node, target), *_judge_apis(node, target, facts)]
     found += _judge_gates(node, target, facts)
-    worst, told = find_worst(found), shorten(node.kubelet)
-    return worst or _say(node, Works.YES, "Works", f"kubelet {told} and all that is used work with 1.{target}")
+    worst, kubelet = find_worst(found), shorten(node.kubelet)
+    return worst or _answer(node, Works.YES, "Works", f"kubelet {kubelet} and all used features work with 1.{target}")
 
 
 def _judge_server(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
     newest = read_minor(load_table().newest) or 0
     if target > newest:
-        text = f"this release of accelkit knows Kubernetes up to 1.{newest}"
-        yield _say(node, Works.UNKNOWN, "NewerThanKnown", text)
+        text = f"this release of accelkit supports Kubernetes up to 1.{newest}"
+        yield _answer(node, Works.UNKNOWN, "NewerThanKnown", text)
     server = read_minor(facts.server)
     if server is None:
-        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"the API server says it has version {facts.server!r}")
+        yield _answer(node, Works.UNKNOWN, "VersionUnreadable", f"the API server reports the version {facts.server!r}")
     elif target < server:
-        yield _say(node, Works.NO, "StepBack", f"the API server has {facts.server} already")
+        yield _answer(node, Works.NO, "StepBack", f"the API server has {facts.server} already")
     elif target > server + 1:
-        yield _say(node, Works.NO, "StepTooLong", f"from {facts.server} to 1.{target} is more than one minor version")
+        yield _answer(
+            node, Works.NO, "StepTooLong", f"from {facts.server} to 1.{target} is more than one minor version"
+        )
 
 
 def _judge_kubelet(node: DriverNode, target: int) -> Iterator[Answer]:
-    kubelet, told = read_minor(node.kubelet), shorten(node.kubelet)
+    kubelet, reported = read_minor(node.kubelet), shorten(node.kubelet)
     allowed = [skew for since, skew in load_table().kubelet_skew.items() if target >= (read_minor(since) or 0)][-1]
     if kubelet is None:
-        yield _say(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet says it has version {told!r}")
+        yield _answer(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet reports the version {reported!r}")
     elif kubelet > target:
-        yield _say(node, Works.NO, "KubeletTooNew", f"its kubelet has {told}, which is newer than 1.{target}")
+        yield _answer(node, Works.NO, "KubeletTooNew", f"its kubelet has {reported}, which is newer than 1.{target}")
     elif target - kubelet > allowed:
-        text = f"its kubelet has {told}, and 1.{target} takes kubelets from 1.{target - allowed} on"
-        yield _say(node, Works.NO, "KubeletTooOld", text)
+        text = f"its kubelet has {reported}, and 1.{target} supports kubelets from 1.{target - allowed} on"
+        yield _answer(node, Works.NO, "KubeletTooOld", text)
 
 
 def _judge_apis(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
     if lost := list_lost_kinds(target):
-        yield _say(node, Works.NO, "ApiRemoved", f"accelkit itself applies {list_some(lost)}, which 1.{target} lacks")
+        yield _answer(
+            node, Works.NO, "ApiRemoved", f"accelkit itself applies {list_some(lost)}, which 1.{target} lacks"
+        )
     if facts.requested is None:
-        text = "whether somebody uses APIs that go could not be read"
-        yield _say(node, Works.UNKNOWN, "ApisUnknown", text)
+        text = "it is unknown whether clients use APIs that will be removed"
+        yield _answer(node, Works.UNKNOWN, "ApisUnknown", text)
         return
     going = sorted(
         f"{each.api_version} {each.resource}"
@@ -102,19 +106,19 @@ def _judge_apis(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]
         if _is_removed(each.api_version, each.resource, each.removed, target)
     )
     if going:
-        text = f"somebody in the cluster uses {list_some(going)}, which 1.{target} does not serve"
-        yield _say(node, Works.NO, "ApiRemoved", text)
+        text = f"clients in the cluster use {list_some(going)}, which 1.{target} does not serve"
+        yield _answer(node, Works.NO, "ApiRemoved", text)
 
 
 def _is_removed(api_version: str, resource: str, removed: str, target: int) -> bool:
-    if (told := read_minor(removed)) is not None:
-        return told <= target
+    if (version := read_minor(removed)) is not None:
+        return version <= target
     name = f"{api_version} {resource}"
     return any(name in names and (read_minor(since) or 0) <= target for since, names in load_table().removed.items())
 
 
 def list_lost_kinds(target: int) -> list[str]:
-    """Return the kinds that accelkit's playbooks apply and of which this version serves no version they know."""
+    """Return the kinds that accelkit's playbooks apply, of which this version serves no supported version."""
     return sorted(
         kind.name for kind in KINDS if all(_is_removed(each, kind.plural, "", target) for each in kind.versions)
     )
@@ -122,18 +126,20 @@ def list_lost_kinds(target: int) -> list[str]:
 
 def _judge_gates(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
     if facts.slice_fields is None:
-        text = "whether devices need feature gates could not be read"
-        yield _say(node, Works.UNKNOWN, "DevicesUnknown", text)
+        text = "it is unknown whether devices need feature gates"
+        yield _answer(node, Works.UNKNOWN, "DevicesUnknown", text)
         return
     for field in sorted(facts.slice_fields.get(node.name, ())):
         gate = load_table().gates[field]
         since, on_since = read_minor(gate.since) or 0, read_minor(gate.on_since) or 0
         if target < since:
-            yield _say(node, Works.NO, "GateMissing", f"its devices need {gate.gate}, which 1.{target} does not have")
+            yield _answer(
+                node, Works.NO, "GateMissing", f"its devices need {gate.gate}, which 1.{target} does not have"
+            )
         elif target < on_since:
-            text = f"its devices need {gate.gate}, which is on by default from {gate.on_since} only"
-            yield _say(node, Works.UNKNOWN, "GateOff", text)
+            text = f"its devices need {gate.gate}, which is enabled by default only from {gate.on_since} on"
+            yield _answer(node, Works.UNKNOWN, "GateOff", text)
 
 
-def _say(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+def _answer(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
     return answer(node.name, Aspect.KUBERNETES, works, reason, evidence)

@@ -1,4 +1,4 @@
-"""Reads what answers about the future need: deprecated APIs in use, devices, images and kernel caches."""
+"""Reader of the data for predictions: deprecated APIs in use, devices, images and kernel caches."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
-# Of all images of caches together, whose registries users name; and how many are asked for at one time.
+# The time limit for all images of caches, whose registries users name, and the number of parallel requests.
 _CACHES_SECONDS: Final = 120.0
 _AT_ONCE: Final = 4
-# The newest first; a cluster without any of them has no DRA.
+# The newest first. A cluster without any of them has no DRA.
 _SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 
 
 async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None:
-    """Return the deprecated APIs that were asked for since the API server started; None where that cannot be read.
+    """Return the deprecated APIs that were requested since the API server started; None if they cannot be read.
 
-    One of several API servers answers: what was asked of another one alone is not seen.
+    One of several API servers answers, so requests to the others are missing.
     """
     try:
         text = await api.get("/metrics")
@@ -44,7 +44,7 @@ async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None
 
 
 def parse_requested_apis(text: bytes) -> tuple[RequestedApi, ...]:
-    """Return the deprecated APIs that metrics of an API server name."""
+    """Return the deprecated APIs in the metrics of an API server."""
     found = list[RequestedApi]()
     for match in _REQUESTED.finditer(text):
         labels = dict(_LABEL.findall(match[1].decode(errors="replace")))
@@ -65,7 +65,7 @@ class _Slice(msgspec.Struct):
 
 
 async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
-    """Return what each node's ResourceSlices use of DRA; None where they cannot be read, empty where there are none."""
+    """Return the features of DRA that each node's ResourceSlices use; None if unreadable, empty if there are none."""
     slices: list[_Slice] = []
     for version in _SLICE_VERSIONS:
         try:
@@ -84,11 +84,11 @@ async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
 
 
 def find_fields(devices: Iterable[dict[str, Any]]) -> frozenset[str]:
-    """Return which gates' fields devices have; `devices` stands for having any."""
+    """Return the fields of gates that devices use; `devices` means that there are any."""
     known = load_table().gates.keys()
     found = {"devices"} & known if devices else set[str]()
     for device in devices:
-        # v1beta1 has all but the name one level deeper.
+        # In v1beta1 all fields except the name are one level deeper.
         whole = {**device, **(device.get("basic") or {})}
         found |= {field for field in known if whole.get(field)}
     return frozenset(found)
@@ -113,10 +113,10 @@ class _Cache(msgspec.Struct):
 
 
 async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, ImageLabels | None] | None:
-    """Return the labels of the images of all kernel caches, by name; None where the caches cannot be listed.
+    """Return the labels of the images of all kernel caches, by name; None if the caches cannot be listed.
 
-    A cluster that has no such kind has no caches. The digest that the controller verified is read, not the tag of now.
-    One of a namespace without such a digest loads nowhere, and names whatever registry somebody there has written.
+    A cluster without these kinds has no caches. The digest that the controller verified is read, not the current tag. A
+    cache of a namespace without such a digest loads nowhere, and may name any registry, so it is not read.
     """
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):
@@ -136,7 +136,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
         async def read(image: tuple[str, str]) -> None:
             labels.update(dict.fromkeys(names[image], await _read_labels(client, *image)))
 
-        # Those that were not read in time stay unknown.
+        # Labels that were not read in time stay unknown.
         await ask_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
     return labels
 

@@ -1,1 +1,1 @@
-"""Which DaemonSets, builds and modules drivers need, by the kernels that the nodes run."""
+"""DaemonSets, builds and modules that drivers need, for the kernels that the nodes run."""

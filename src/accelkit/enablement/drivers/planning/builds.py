@@ -1,4 +1,4 @@
-"""Jobs that build images of drivers which are not there, one per kernel and vendor."""
+"""Jobs that build missing images of drivers, one for each kernel and vendor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.enablement.drivers.planning.plan import PlannedSet
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables
 from accelkit.enablement.drivers.systems import System
 
-# Where the Job's container finds them.
+# Paths in the Job's container.
 CONTEXT: Final = "/workspace"
 CONTAINERFILE: Final = f"{CONTEXT}/Containerfile"
 _DIGEST: Final = 8
@@ -23,11 +23,11 @@ class PlannedBuild(msgspec.Struct, frozen=True):
     """A Job.
 
     Attributes:
-        name: of the ConfigMap with its Containerfile, another one for another image or text. The name of the Job begins
-            with it, and ends in a part of a hash of all that its pods depend on.
-        image: that it pushes.
+        name: the name of the ConfigMap with its Containerfile, which depends on image and text. The name of the Job
+            begins with it, and ends with a part of a hash of all data that its pods depend on.
+        image: the image that it pushes.
         builder: the image that builds.
-        args: of the builder, filled in.
+        args: the arguments of the builder, with values of variables.
         containerfile: its text.
         push_secret: name of a Secret; empty for none.
         entitlement_secret: name of a Secret; empty for none.
@@ -50,13 +50,13 @@ def plan_builds(
     images: Mapping[str, bool | None],
     systems: Mapping[str, System],
 ) -> tuple[PlannedBuild, ...]:
-    """Return the Jobs for images that are known not to be there; of an image that nobody could look for there is none.
+    """Return the Jobs for images that are known to be missing, but not for images whose existence is unknown.
 
     Args:
-        sets: that are planned.
-        drivers: by vendor.
-        images: whether each is there.
-        systems: of the nodes, by node.
+        sets: the planned sets.
+        drivers: the drivers by vendor.
+        images: whether each image exists.
+        systems: the operating systems of the nodes, by node.
     """
     found = list[PlannedBuild]()
     for planned in sets:
@@ -66,7 +66,7 @@ def plan_builds(
         system = systems.get(planned.nodes[0], System()) if planned.nodes else System()
         variables = {
             **list_variables(planned.kernel, system, planned.vendor, planned.version),
-            # Whoever builds needs the release itself, not what a tag takes of it.
+            # A build needs the exact release, not the form for tags.
             "KERNEL_FULL_VERSION": planned.kernel,
             "IMAGE": planned.image,
             "CONTAINERFILE": CONTAINERFILE,

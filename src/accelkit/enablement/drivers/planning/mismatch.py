@@ -1,4 +1,4 @@
-"""Nodes whose kernel or driver is not the one that was recorded or asked for."""
+"""Nodes whose kernel or driver differs from the recorded or desired one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from accelkit.texts import shorten
 
 
 def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver]) -> Iterator[Problem]:
-    """Yield what is not as it should be on nodes with cards, a node and a vendor at a time.
+    """Yield the mismatches on nodes with cards, for each node and vendor.
 
-    What is not known is told as such (`DriverVersionUnknown`), and is not wrong.
+    An unknown version is reported as `DriverVersionUnknown`, which is not an error.
 
     Args:
-        nodes: of the cluster.
-        drivers: what is wanted, by vendor.
+        nodes: the nodes of the cluster.
+        drivers: the desired drivers, by vendor.
     """
     for node in nodes:
         recorded = node.labels.get(DRIVER_KERNEL_LABEL)
         if recorded is not None and node.kernel and recorded != build_label(node.kernel):
             text = f"the driver was chosen for kernel {recorded}, and {node.kernel} runs"
-            # What was loaded for another kernel is not loaded: nothing else is known of it.
+            # The driver for the other kernel is not loaded, so its state is unknown.
             yield Problem("KernelDriverMismatch", text, (node.name,))
             continue
         for vendor in node.vendors:
@@ -37,11 +37,13 @@ def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | N
         return
     found = node.list_drivers(vendor)
     if node.cards is None:
-        yield Problem("DriverVersionUnknown", f"no agent says which driver of {vendor} runs", (node.name,), wrong=False)
+        text = f"no agent reports which driver of {vendor} runs"
+        yield Problem("DriverVersionUnknown", text, (node.name,), wrong=False)
     elif not found:
         yield Problem("DriverMissing", f"no card of {vendor} is usable with a driver", (node.name,))
     elif "" in found:
-        yield Problem("DriverVersionUnknown", f"cards of {vendor} do not name their driver", (node.name,), wrong=False)
+        text = f"cards of {vendor} do not report their driver"
+        yield Problem("DriverVersionUnknown", text, (node.name,), wrong=False)
     elif found != (wanted.version,):
-        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {wanted.version} is wanted"
+        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {wanted.version} is required"
         yield Problem("DriverOther", text, (node.name,))

@@ -1,4 +1,4 @@
-"""Names of what is there once per kernel: DaemonSets and Jobs."""
+"""Names of objects that exist once for each kernel: DaemonSets and Jobs."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import hashlib
 import re
 from typing import Final
 
-# Names of pods are made of the name of their DaemonSet, of which 58 characters are kept.
+# Names of pods begin with the first 58 characters of the name of their DaemonSet.
 MAX_NAME: Final = 57
 _DIGEST: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.]+")
-# Kernels have underscores as a rule (el9_4), and a dash in their place is no other kernel in practice.
+# Kernels often have underscores (el9_4). In practice no other kernel has a dash in the same place.
 _EXPECTED: Final = re.compile(r"^[a-z0-9._-]*$")
 
 
 def build_name(prefix: str, vendor: str, kernel: str, *, distinct: bool = False) -> str:
     """Return the name of a vendor's DaemonSet for a kernel, at most `MAX_NAME` characters.
 
-    It ends in a part of a hash where characters were cut or could not be kept, so that no two kernels share a name.
+    It ends with a part of a hash if characters were removed or replaced, so that names of kernels do not collide.
 
     Args:
-        prefix: with which it begins.
-        vendor: of the cards.
-        kernel: its release.
-        distinct: whether another kernel would have the same name, so that the hash is needed in any case.
+        prefix: the prefix of the name.
+        vendor: the vendor of the cards.
+        kernel: the release of the kernel.
+        distinct: whether another kernel would have the same name, so that the hash is required.
     """
     name = _NOT_IN_NAMES.sub("-", f"{prefix}-{vendor}-{kernel}".lower()).strip("-.")
     name = re.sub(r"-*\.-*", ".", name)

@@ -1,4 +1,4 @@
-"""Which DaemonSets of drivers nobody needs any more, and which of these may be deleted now."""
+"""DaemonSets of drivers that are not needed any more, and those of them that may be deleted now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.object_meta import ObjectMeta
 
 
 class SetMeta(ObjectMeta, rename="camel", omit_defaults=True):
-    """metadata of a DaemonSet."""
+    """The metadata of a DaemonSet."""
 
     generation: int = 0
 
@@ -22,24 +22,24 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class DriverSet(msgspec.Struct):
-    """A DaemonSet of drivers, as far as it is read."""
+    """A DaemonSet of drivers, with the fields that are read."""
 
     metadata: SetMeta
     status: _Status = msgspec.field(default_factory=_Status)
 
     @property
     def idle(self) -> bool:
-        """Whether it wants no pod and has none; a status that is not there, or of an older version, is unknown."""
-        seen = self.status.observed_generation >= self.metadata.generation
-        return seen and self.status.desired_number_scheduled == 0 and self.status.number_misscheduled == 0
+        """Whether it needs no pod and has none; False if the status is missing or outdated."""
+        current = self.status.observed_generation >= self.metadata.generation
+        return current and self.status.desired_number_scheduled == 0 and self.status.number_misscheduled == 0
 
 
 class Obsolete(msgspec.Struct, frozen=True):
-    """DaemonSets that no plan names; names, sorted.
+    """DaemonSets that no plan includes; names, sorted.
 
     Attributes:
-        deletable: those that want no pod and have none.
-        occupied: those that run on nodes still, whose driver would go with them.
+        deletable: those that need no pod and have none.
+        occupied: those that still run on nodes, whose driver a deletion would remove.
     """
 
     deletable: tuple[str, ...]
@@ -47,7 +47,7 @@ class Obsolete(msgspec.Struct, frozen=True):
 
 
 def find_obsolete(existing: Iterable[DriverSet], wanted: Collection[str]) -> Obsolete:
-    """Return which of the DaemonSets that are there no plan names."""
+    """Return the existing DaemonSets that no plan includes."""
     unwanted = {each.metadata.name: each.idle for each in existing if each.metadata.name not in wanted}
     return Obsolete(
         tuple(sorted(name for name, idle in unwanted.items() if idle)),

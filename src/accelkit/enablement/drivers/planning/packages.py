@@ -1,4 +1,4 @@
-"""The packages of drivers on hosts, pinned to kernel and version where the user's patterns are."""
+"""Packages of drivers on hosts, pinned to kernel and version if the user's patterns are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def list_packages(
     """Return the packages of each node with cards of these vendors, sorted.
 
     Args:
-        nodes: of the cluster.
-        drivers: by vendor.
-        kernel: that the packages are for; empty for that which each node runs.
-        version: of the driver; empty for that of each vendor.
+        nodes: the nodes of the cluster.
+        drivers: the drivers by vendor.
+        kernel: the kernel for the packages; empty for the running kernel of each node.
+        version: the version of the driver; empty for that of each vendor's settings.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in nodes:
@@ -25,7 +25,7 @@ def list_packages(
         for vendor in node.vendors:
             driver = drivers.get(vendor, VendorDriver())
             release = kernel or node.kernel
-            # Names of packages have what tags of images cannot.
+            # Names of packages allow characters that tags of images do not.
             variables = list_variables(release, node.system, vendor, version or driver.version)
             variables["KERNEL_FULL_VERSION"] = release
             names |= {fill_pattern(pattern, variables) for pattern in driver.packages}

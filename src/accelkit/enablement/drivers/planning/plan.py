@@ -1,4 +1,4 @@
-"""Plans one DaemonSet per kernel and vendor, and says of each node that has none why."""
+"""Plan of one DaemonSet for each kernel and vendor, with a reason for each node without one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PlannedSet(msgspec.Struct, frozen=True):
     """The driver of one vendor for one kernel.
 
     Attributes:
-        name: of its DaemonSet, and of the Job that builds its image.
-        vendor: of the cards.
-        kernel: the release.
+        name: the name of its DaemonSet, and of the Job that builds its image.
+        vendor: the vendor of the cards.
+        kernel: the release of the kernel.
         label: value of `KERNEL_LABEL` on its nodes.
-        system: of its nodes, as `rhel9.4`.
-        image: with all variables filled in.
-        version: of the driver; empty where any will do.
-        nodes: names, sorted; those that wait too, as their driver stays.
+        system: the operating system of its nodes, for example `rhel9.4`.
+        image: the image, with values of all variables.
+        version: the version of the driver; empty for any version.
+        nodes: names, sorted; including nodes with an obstacle, because their driver stays.
     """
 
     name: str
@@ -42,13 +42,13 @@ class PlannedSet(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why nodes get nothing now.
+    """The reason why nodes get no driver now.
 
     Attributes:
         reason: one of `accelkit.enablement.drivers.reasons.REASONS`.
-        evidence: what was seen, as a sentence.
+        evidence: the evidence, as a sentence.
         nodes: names, sorted.
-        wrong: whether somebody has to change something, so that a run fails; else it is told alone.
+        wrong: whether a change is required, so that a run fails; otherwise it is only reported.
     """
 
     reason: str
@@ -61,12 +61,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class DriverPlan(msgspec.Struct, frozen=True):
-    """What is to be there.
+    """The desired drivers.
 
     Attributes:
-        sets: by name.
-        problems: of nodes that have none.
-        labels: to be written, by node; only of nodes that lack them, and may be acted upon.
+        sets: the sets by name.
+        problems: the problems of nodes without a driver.
+        labels: the labels to write, by node; only for nodes that lack them and have no obstacle.
     """
 
     sets: tuple[PlannedSet, ...]
@@ -77,13 +77,13 @@ class DriverPlan(msgspec.Struct, frozen=True):
 def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver], prefix: str) -> DriverPlan:
     """Plan the DaemonSets of all kernels.
 
-    A node that is not ready or cordoned is not acted upon: it gets no label. Where it has one from before, the
-    DaemonSet of that kernel stays planned, so that nothing is taken from it while it cannot be seen.
+    A node that is not ready or is cordoned gets no label. If it has one already, the DaemonSet of that kernel stays
+    planned, so that its driver is not removed while the node is unavailable.
 
     Args:
-        nodes: of the cluster; those without cards of a vendor do not count.
-        drivers: by vendor, of those that run in containers.
-        prefix: with which names begin.
+        nodes: the nodes of the cluster; those without cards of a vendor do not count.
+        drivers: the drivers that run in containers, by vendor.
+        prefix: the prefix of names.
     """
     listed = list(nodes)
     labels: dict[str, dict[str, str]] = {}
@@ -107,7 +107,7 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
 
 
 def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
-    """Return why nodes with cards of these vendors are not acted upon."""
+    """Return the obstacles of nodes with cards of these vendors."""
     return [_describe_obstacle(node) for node in nodes if node.obstacle and not {*node.vendors}.isdisjoint(drivers)]
 
 
@@ -145,14 +145,14 @@ def _find_problem(vendor: str, kernel: str, members: Sequence[DriverNode], patte
     if not pattern:
         return Problem("NoDriverImage", f"there is no image of {vendor}'s driver for kernel {kernel}", listed)
     if needs_system(pattern) and not all(node.system.id for node in members):
-        return Problem("SystemUnknown", f"the system of nodes with kernel {kernel} is not known", listed)
+        return Problem("SystemUnknown", f"the system of nodes with kernel {kernel} is unknown", listed)
     return None
 
 
 def _describe_obstacle(node: DriverNode) -> Problem:
     sentences = {
-        "NodeNotReady": "the node is not ready" if node.ready is False else "nobody knows whether the node is ready",
+        "NodeNotReady": "the node is not ready" if node.ready is False else "it is unknown whether the node is ready",
         "NodeCordoned": "the node is cordoned",
-        "KernelUnknown": "the node does not tell its kernel",
+        "KernelUnknown": "the node does not report its kernel",
     }
     return Problem(node.obstacle, sentences[node.obstacle], (node.name,), wrong=False)

@@ -1,4 +1,4 @@
-"""Which nodes have another driver than is wanted, by their pods, their agents and unfinished upgrades."""
+"""Nodes with another driver than the desired one, by their pods, their agents and unfinished upgrades."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import PlannedSet, Problem
 from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
-# Of mismatches, those that an upgrade mends. A kernel that changed is mended by labelling the node anew.
-_MENDED: Final = frozenset({"DriverOther", "DriverMissing"})
+# The mismatches that an upgrade repairs. After a change of the kernel, new labels are sufficient.
+_REPAIRED: Final = frozenset({"DriverOther", "DriverMissing"})
 
 
 class Outdated(msgspec.Struct, frozen=True):
-    """A node whose driver is to be upgraded.
+    """A node whose driver needs an upgrade.
 
     Attributes:
-        node: its name.
-        why: what was seen, as a sentence.
-        cordoned: whether somebody cordoned it, and not an upgrade of ours.
+        node: the name of the node.
+        why: the reason, as a sentence.
+        cordoned: whether it is cordoned, but not by an upgrade of accelkit.
     """
 
     node: str
@@ -33,13 +33,13 @@ class Outdated(msgspec.Struct, frozen=True):
 def find_outdated(
     nodes: Iterable[DriverNode], sets: Sequence[PlannedSet], pods: Iterable[DriverPod], problems: Iterable[Problem]
 ) -> tuple[Outdated, ...]:
-    """Return the nodes whose driver is to be upgraded, by name.
+    """Return the nodes whose driver needs an upgrade, by name.
 
     Args:
-        nodes: of the cluster.
-        sets: that are planned; none where drivers do not run in containers.
-        pods: of drivers.
-        problems: what `find_mismatches` found.
+        nodes: the nodes of the cluster.
+        sets: the planned sets; empty if drivers do not run in containers.
+        pods: the pods of drivers.
+        problems: the result of `find_mismatches`.
     """
     images = {(name, each.image) for each in sets for name in each.nodes}
     wanted = {name for name, _ in images}
@@ -49,7 +49,7 @@ def find_outdated(
         if name in wanted and (name, pod.image) not in images:
             why[name] = f"its driver's pod runs {pod.image}"
     for problem in problems:
-        if problem.reason in _MENDED:
+        if problem.reason in _REPAIRED:
             why |= {name: problem.evidence for name in problem.nodes if name not in why}
     listed: Mapping[str, DriverNode] = {node.name: node for node in nodes}
     for node in listed.values():

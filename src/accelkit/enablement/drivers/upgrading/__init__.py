@@ -1,1 +1,1 @@
-"""Upgrading the driver of one node: its cordon, who leaves it, and when it is done."""
+"""Upgrade of the driver of one node: its cordon, its drain, and its validation."""

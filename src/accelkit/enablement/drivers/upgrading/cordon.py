@@ -1,4 +1,4 @@
-"""Writes the steps of an upgrade to its node: record and cordon in one patch, which a changed node refuses."""
+"""Writer of an upgrade's steps to its node: record and cordon in one patch, which a changed node refuses."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 _TRIES: Final = 10
 _SENTENCES: Final = {
-    "NodeNotReady": "is not ready, so nothing is done there",
-    "RecordUnreadable": f"has an annotation {DRIVER_UPGRADE_ANNOTATION} that cannot be read, or of a newer release",
-    "UncordonedByHand": "was uncordoned amid the upgrade of its driver",
-    "Interrupted": "is being upgraded by another run, or the record of this one is gone",
+    "NodeNotReady": "is not ready, so its driver is not upgraded",
+    "RecordUnreadable": f"has an annotation {DRIVER_UPGRADE_ANNOTATION} that is unreadable, or of a newer release",
+    "UncordonedByHand": "was uncordoned during the upgrade of its driver",
+    "Interrupted": "is being upgraded by another run, or the record of this run is missing",
 }
 
 
 async def take_step(
     api: ApiClient, name: str, decide: Callable[[DriverNode], Step], *, check: bool = False
 ) -> tuple[DriverNode, Step]:
-    """Decide a step of a node's upgrade and write it; decides again where the node has changed meanwhile.
+    """Decide a step of a node's upgrade and write it; decide again if the node has changed in the meantime.
 
     Args:
         api: an open client.
-        name: of the node.
-        decide: one of the functions of `upgrading.record`, bound to all but the node.
+        name: the name of the node.
+        decide: one of the functions of `upgrading.record`, which gets the node.
         check: write nothing.
 
     Returns:
         The node before, and the step.
 
     Raises:
-        ServiceError: the step is refused, or the node changes faster than it can be written.
+        ServiceError: the step is refused, or the node changes too often to be written.
         ApiError: the API server refused or did not answer.
     """
     for _ in range(_TRIES):
@@ -55,16 +55,16 @@ async def take_step(
                 raise
         else:
             return node, step
-    raise ServiceError(f"node {name} changes faster than it can be written", next_step="try again")
+    raise ServiceError(f"cannot write node {name}: it changes too often", next_step="try again")
 
 
 def _build_patch(node: DriverNode, step: Step) -> dict[str, Any]:
     text = None if step.record is None else write_record(step.record)
-    # Decided for this version of the node: who cordons it meanwhile must not lose that.
+    # The step was decided for this resource version, so that a cordon set in the meantime is not lost.
     patch: dict[str, Any] = {
         "metadata": {"resourceVersion": node.resource_version, "annotations": {DRIVER_UPGRADE_ANNOTATION: text}}
     }
     if step.unschedulable is not None:
-        # A merge patch takes the field away by null, as kubectl does.
+        # A null value in a merge patch removes the field, as kubectl does.
         patch["spec"] = {"unschedulable": True if step.unschedulable else None}
     return patch

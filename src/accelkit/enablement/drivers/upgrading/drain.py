@@ -1,4 +1,4 @@
-"""Has the pods leave that use a vendor's cards, by the eviction API, the lowest priority first, until a deadline."""
+"""Eviction of the pods that use a vendor's cards, the lowest priority first, until a deadline."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ POLL_SECONDS: Final = 2.0
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """What a drain did; names as `namespace/name`.
+    """The result of a drain; names as `namespace/name`.
 
     Attributes:
-        evicted: in the order in which they were asked; in check mode, who would be.
-        staying: who would come back at once, so that nobody evicted them.
+        evicted: the evicted pods, in order; in check mode, those that would be.
+        staying: pods that would be started again on the node, so they were not evicted.
     """
 
     evicted: tuple[str, ...]
@@ -47,22 +47,22 @@ async def drain_cards(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Drained:
-    """Evict the pods of a node that use cards of a vendor, and wait until they are gone.
+    """Evict the pods of a node that use cards of a vendor, and wait until they do not exist any more.
 
-    A budget that forbids an eviction is asked again until the deadline. Pods of higher priority are not asked before
-    those of lower are gone.
+    An eviction that a disruption budget forbids is tried again until the deadline. Pods of higher priority are evicted
+    after those of lower priority have ended.
 
     Args:
         api: an open client.
-        name: of the node.
-        vendor: of the cards; empty for all.
-        seconds: how long it may take.
-        check: evict nobody.
-        sleep: waits between two looks.
-        clock: seconds that only grow.
+        name: the name of the node.
+        vendor: the vendor of the cards; empty for all.
+        seconds: the time limit.
+        check: evict no pods.
+        sleep: waits between two attempts.
+        clock: seconds of a monotonic clock.
 
     Raises:
-        ServiceError: pods are there still at the deadline; the sentence names them, and what the API server said.
+        ServiceError: pods still exist at the deadline; the message names them, with the answer of the API server.
         ApiError: the API server refused, or did not answer until the deadline.
     """
     node = await read_driver_node(api, name)
@@ -79,8 +79,8 @@ async def drain_cards(
         for pod in waves.next:
             if not pod.leaving:
                 refused.pop(str(pod.ref), None)
-                if (why := await _ask(api, pod)) is not None:
-                    refused[str(pod.ref)] = why
+                if (reason := await _evict(api, pod)) is not None:
+                    refused[str(pod.ref)] = reason
                 else:
                     evicted[str(pod.ref)] = None
         if clock() >= deadline:
@@ -101,12 +101,12 @@ def _preview(pods: list[BoundPod], users: CardUsers) -> Drained:
     return Drained(_name(going), _name(waves.staying))
 
 
-async def _ask(api: ApiClient, pod: BoundPod) -> str | None:
-    """Ask for an eviction; returns why it is not done yet, None where it is."""
+async def _evict(api: ApiClient, pod: BoundPod) -> str | None:
+    """Try to evict a pod; return why it is not evicted yet, or None."""
     try:
         await evict(api, pod.ref)
     except ApiError as exc:
-        # It is gone, or another pod has its name.
+        # The pod does not exist any more, or another pod has its name.
         if exc.not_found or exc.conflict:
             return None
         if exc.status == HTTPStatus.TOO_MANY_REQUESTS or exc.unanswered:
@@ -116,10 +116,10 @@ async def _ask(api: ApiClient, pod: BoundPod) -> str | None:
 
 
 def _describe(name: str, waves: Waves, refused: dict[str, str], seconds: float) -> ServiceError:
-    why = f": {next(iter(refused.values()))}" if refused else ""
-    later = f", and {waves.later} of higher priority were not asked yet" if waves.later else ""
+    reason = f": {next(iter(refused.values()))}" if refused else ""
+    later = f"; {waves.later} of higher priority were not evicted yet" if waves.later else ""
     return ServiceError(
-        f"after {seconds:g} s pods use cards of node {name} still ({list_some(_name(waves.next))}{later}){why}",
+        f"after {seconds:g} s pods still use cards of node {name} ({list_some(_name(waves.next))}{later}){reason}",
         next_step=REASONS["PodsRemain"],
     )
 

@@ -1,11 +1,11 @@
-"""The upgrade of one node's driver, as a state machine: each step is one write of the Node, or none.
+"""The upgrade of one node's driver as a state machine: each step is at most one write of the Node.
 
-The record is the node's annotation `accelkit.io/driver-upgrade`. It is written together with the cordon, and taken away
-together with it, so that a run which ends anywhere leaves either both or none. What must hold:
+The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon, so
+an interrupted run leaves either both or none. These invariants hold:
 
-- A node that somebody else cordoned stays cordoned: `ours` is written with our cordon, and nothing else sets it.
-- The next run goes on in the phase that was recorded. Whatever a phase does may be done twice.
-- Whoever uncordons the node meanwhile has the last word: the run stops, and another one begins anew.
+- A node that was cordoned before stays cordoned: `ours` is written with accelkit's cordon, and never otherwise.
+- The next run continues in the recorded phase. All work of a phase may be repeated.
+- If the node is uncordoned during the upgrade, the run stops, and another run starts again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_EVIDENCE: Final = 400
 
 
 class Phase(StrEnum):
-    """What is under way on a cordoned node, in this order; a failed upgrade is under way no more."""
+    """The phases on a cordoned node, in order; a failed upgrade is not in progress."""
 
     DRAIN = "drain"
     UPGRADE = "upgrade"
@@ -37,17 +37,17 @@ _ORDER: Final = (Phase.DRAIN, Phase.UPGRADE, Phase.VALIDATE)
 
 
 class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far the upgrade of a node is.
+    """The progress of the upgrade of a node.
 
     Attributes:
-        phase: under way.
-        target: version of the driver; empty where any will do.
-        ours: whether this upgrade cordoned the node, so that it has to uncordon it.
-        began_at: Unix seconds at which it began; tells one upgrade from another.
+        phase: the current phase.
+        target: version of the driver; empty for any version.
+        ours: whether this upgrade cordoned the node, so that it must uncordon it.
+        began_at: Unix seconds at which it began; identifies the upgrade.
         since: Unix seconds at which the phase began.
-        boot_id: of the kernel that ran when the upgrade began.
+        boot_id: the boot ID of the kernel that ran when the upgrade began.
         reason: why it failed, one of `accelkit.enablement.drivers.reasons.REASONS`.
-        evidence: the sentence that goes with it.
+        evidence: the evidence for the reason, as a sentence.
     """
 
     phase: Phase
@@ -62,12 +62,12 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is written to a node.
+    """A write of a node.
 
     Attributes:
-        record: as it is afterwards; None for no annotation.
-        unschedulable: what `spec.unschedulable` becomes; None where it stays.
-        refusal: the reason for which nothing is done; then the rest says how the node is.
+        record: the record afterwards; None for no annotation.
+        unschedulable: the new `spec.unschedulable`; None if it stays.
+        refusal: the reason why nothing is done; the other fields then describe the node.
         changed: whether anything is written.
     """
 
@@ -78,10 +78,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def read_record(node: DriverNode) -> UpgradeRecord | None:
-    """Return the record of a node, None where it has none.
+    """Return the record of a node; None if it has none.
 
     Raises:
-        ValueError: it cannot be read, or is of a newer version.
+        ValueError: it is unreadable, or of a newer version.
     """
     text = node.annotations.get(DRIVER_UPGRADE_ANNOTATION)
     if text is None:
@@ -91,7 +91,7 @@ def read_record(node: DriverNode) -> UpgradeRecord | None:
     try:
         record = msgspec.json.decode(text, type=UpgradeRecord)
     except RecursionError as exc:
-        raise ValueError("the record is nested too deep") from exc
+        raise ValueError("the record is nested too deeply") from exc
     if record.version != UPGRADE_VERSION:
         raise ValueError(f"the record has version {record.version}")
     return record
@@ -103,37 +103,37 @@ def write_record(record: UpgradeRecord) -> str:
 
 
 def begin(node: DriverNode, target: str, now: float) -> Step:
-    """Begin the upgrade of a node, or go on with one that was interrupted.
+    """Begin the upgrade of a node, or continue one that was interrupted.
 
     Args:
-        node: as it is.
-        target: version of the driver; another one than that of an interrupted upgrade begins anew.
+        node: the node.
+        target: version of the driver; another one than that of an interrupted upgrade restarts the upgrade.
         now: Unix seconds.
     """
     try:
         found = read_record(node)
     except ValueError:
         return Step(None, refusal="RecordUnreadable")
-    under_way = found is not None and found.phase is not Phase.FAILED
-    # The upgrade itself may have taken the node away: then its validation waits for it.
-    away = under_way and found is not None and found.phase in (Phase.UPGRADE, Phase.VALIDATE)
-    if node.ready is not True and not away:
+    in_progress = found is not None and found.phase is not Phase.FAILED
+    # The upgrade itself may have made the node unavailable. Then its validation waits for the node.
+    expected = in_progress and found is not None and found.phase in (Phase.UPGRADE, Phase.VALIDATE)
+    if node.ready is not True and not expected:
         return Step(found, refusal="NodeNotReady")
-    if found is not None and under_way and node.unschedulable and found.target == target:
+    if found is not None and in_progress and node.unschedulable and found.target == target:
         return Step(found)
-    # Where our cordon was lifted by hand, the pods that came since have to leave again.
+    # If accelkit's cordon was removed, pods that were scheduled since must leave again.
     ours = not node.unschedulable or (found is not None and found.ours)
     record = UpgradeRecord(Phase.DRAIN, target, ours, began_at=now, since=now, boot_id=node.boot_id)
     return Step(record, unschedulable=None if node.unschedulable else True, changed=True)
 
 
 def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) -> Step:
-    """Go on to a phase, unless somebody came between.
+    """Continue with a phase, unless another run or a user has intervened.
 
     Args:
-        node: as it is.
-        began: the record with which this run goes on.
-        phase: that begins now; one that was reached before changes nothing.
+        node: the node.
+        began: the record with which this run continues.
+        phase: the phase that begins now; a phase that was reached before changes nothing.
         now: Unix seconds.
     """
     try:
@@ -150,14 +150,14 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
 
 
 def end(node: DriverNode, now: float, *, reason: str = "", evidence: str = "", keep_cordoned: bool = False) -> Step:
-    """End the upgrade of a node; a node without one is left alone.
+    """End the upgrade of a node; a node without one is not changed.
 
     Args:
-        node: as it is.
+        node: the node.
         now: Unix seconds.
-        reason: why it failed; empty where it did not.
-        evidence: the sentence that goes with it.
-        keep_cordoned: whether a node whose upgrade failed stays cordoned; the next run uncordons it then.
+        reason: why it failed; empty if it succeeded.
+        evidence: the evidence for the reason, as a sentence.
+        keep_cordoned: whether a node whose upgrade failed stays cordoned; then the next run uncordons it.
     """
     try:
         found = read_record(node)
@@ -166,7 +166,7 @@ def end(node: DriverNode, now: float, *, reason: str = "", evidence: str = "", k
     if found is None:
         return Step(None)
     if found.phase is Phase.FAILED:
-        # It ended before. It is told, and its node kept cordoned where that was asked for, until the next one begins.
+        # It ended before. Its failure is reported, and its cordon kept if requested, until the next upgrade begins.
         return Step(found)
     stays = bool(reason) and keep_cordoned
     uncordon = found.ours and node.unschedulable and not stays

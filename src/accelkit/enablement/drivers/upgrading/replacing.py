@@ -1,4 +1,4 @@
-"""Has the driver's pods of one node replaced by those of the present plan, and waits until its driver works."""
+"""Replacement of the driver's pods of one node by those of the current plan, and the wait until its driver works."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ POLL_SECONDS: Final = 2.0
 
 
 class WantedPods(msgspec.Struct, frozen=True):
-    """The pods that a node's drivers run in.
+    """The pods in which a node's drivers run.
 
     Attributes:
-        namespace: of these pods.
-        selector: by which they are found there.
-        images: that they have to have, one of each vendor's.
+        namespace: the namespace of these pods.
+        selector: the label selector of these pods.
+        images: the images that they must have, one for each vendor.
     """
 
     namespace: str
@@ -47,26 +47,26 @@ async def wait_for_driver(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Delete pods of other images, and wait until those that are wanted are ready and the agent reports the driver.
+    """Delete pods of other images, and wait until the desired ones are ready and the agent reports the driver.
 
-    DaemonSets of drivers replace a pod only when it is deleted. What the API server does not answer is asked again.
+    DaemonSets of drivers replace a pod only after its deletion. Unanswered requests are repeated.
 
     Args:
         api: an open client.
-        name: of the node.
-        targets: by vendor, the version that is wanted; empty where any will do.
-        seconds: how long it may take.
-        wanted: pods of drivers; None where the drivers run in none.
-        began_at: of the upgrade, Unix seconds; what a stage found before does not count.
+        name: the name of the node.
+        targets: by vendor, the desired version; empty for any version.
+        seconds: the time limit.
+        wanted: pods of drivers; None if the drivers do not run in pods.
+        began_at: the start of the upgrade in Unix seconds; earlier results of stages do not count.
         check: delete nothing, and do not wait.
-        sleep: waits between two looks.
-        clock: seconds that only grow.
+        sleep: waits between two attempts.
+        clock: seconds of a monotonic clock.
 
     Returns:
         The pods that were (in check mode: would be) deleted.
 
     Raises:
-        ServiceError: it does not work at the deadline; the sentence says what was seen last.
+        ServiceError: it does not work at the deadline; the message gives the last state.
         ApiError: the API server refused.
     """
     deadline = clock() + seconds
@@ -115,7 +115,7 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}})
     except ApiError as exc:
-        # Its DaemonSet was faster.
+        # Its DaemonSet has deleted it already.
         if not exc.not_found and not exc.conflict:
             raise
 

@@ -1,4 +1,4 @@
-"""Whether a node's new driver works: by what the node's agent reports, and by the stage that checks drivers."""
+"""Validation of a node's new driver, by the report of the node's agent and by the stage that checks drivers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.texts import list_some, shorten
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """What is known of a driver.
+    """The state of a driver.
 
     Attributes:
-        works: whether it is known to work; otherwise it is waited for.
-        reason: why not yet, one of `accelkit.enablement.drivers.reasons.REASONS`.
-        evidence: what was seen, as a sentence.
+        works: whether it works; otherwise the upgrade waits.
+        reason: why it does not work yet, one of `accelkit.enablement.drivers.reasons.REASONS`.
+        evidence: the evidence, as a sentence.
     """
 
     works: bool
@@ -26,13 +26,13 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 def validate(node: DriverNode, vendor: str, target: str, *, began_at: float = 0.0) -> Validation:
-    """Judge the driver of a node.
+    """Return whether the driver of a node works.
 
     Args:
-        node: as it is.
-        vendor: of the cards.
-        target: the version that is wanted; empty where any will do, also one that nobody can tell.
-        began_at: Unix seconds at which the upgrade began; what a stage found before says nothing.
+        node: the node.
+        vendor: the vendor of the cards.
+        target: the desired version; empty for any version, including an unknown one.
+        began_at: Unix seconds at which the upgrade began; earlier results of stages do not count.
     """
     reason, evidence = _find_obstacle(node, vendor, target)
     return Validation(works=False, reason=reason, evidence=evidence) if reason else _read_stage(node, began_at)
@@ -45,19 +45,19 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[str, str
     if node.ready is not True:
         return "NodeNotReady", "the node is not ready"
     if node.cards is None:
-        return "DriverVersionUnknown", "its agent has published no inventory that can be read"
+        return "DriverVersionUnknown", "its agent has published no readable inventory"
     if not cards:
         return "DriverMissing", f"its inventory has no card of {vendor}"
     if target and found != (target,):
-        unnamed = f"cards of {vendor} do not name their driver, and {target} is wanted"
-        other = f"its cards report {shorten(', '.join(found))}, and {target} is wanted"
+        unnamed = f"cards of {vendor} do not report their driver, and {target} is required"
+        other = f"its cards report {shorten(', '.join(found))}, and {target} is required"
         return ("DriverVersionUnknown", unnamed) if "" in found else ("DriverOther", other)
-    why = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
-    return ("CardUnhealthy", why) if sick else ("", "")
+    text = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
+    return ("CardUnhealthy", text) if sick else ("", "")
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:
-    # A check that nobody ran since says nothing, and is not waited for: a run of verify.yml does it.
+    # A missing or earlier result does not count, and the upgrade does not wait for one: verify.yml creates it.
     record = read_record(node.annotations.get(STAGES_ANNOTATION))
     result = record.results.get(Stage.DRIVER_CHECK) if record else None
     if result is None or result.outcome is not Outcome.FAIL or result.found_at < began_at:

@@ -1,4 +1,4 @@
-"""Who has to leave a node before its driver goes: pods that use the vendor's cards, the lowest priority first."""
+"""Pods that must leave a node before its driver is replaced: users of the vendor's cards, the lowest priority first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Status(msgspec.Struct):
 
 
 class BoundPod(msgspec.Struct):
-    """A pod of the node, with what decides whether it has to leave."""
+    """A pod of the node, with the fields that decide whether it must leave."""
 
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -54,7 +54,7 @@ class BoundPod(msgspec.Struct):
 
     @property
     def priority(self) -> int:
-        """As admission wrote it."""
+        """The priority of the pod."""
         return self.spec.priority or 0
 
     @property
@@ -64,19 +64,19 @@ class BoundPod(msgspec.Struct):
 
     @property
     def ended(self) -> bool:
-        """Whether its containers have ended for good."""
+        """Whether its containers have ended permanently."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def comes_back(self) -> bool:
-        """Whether its kubelet or its DaemonSet would start it on this node again, cordoned or not."""
-        # Whoever writes a pod may name any owner; only of those that they control do controllers see to what is named.
-        # A kubelet's own are known by the annotation: one that it did not make itself it deletes.
+        """Whether its kubelet or its DaemonSet would start it again on this node, despite a cordon."""
+        # A pod may name any owner, but only owners with `controller: true` act on it. Static pods are identified by
+        # the annotation, because a kubelet deletes a pod with a forged one.
         kinds = {owner.kind for owner in self.metadata.owner_references or () if owner.controller}
         return "DaemonSet" in kinds or MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     def list_resources(self) -> set[str]:
-        """Return the names of the resources that its containers ask for, any amount of them."""
+        """Return the names of the resources that its containers request, in any amount."""
         containers = (*self.spec.containers, *(self.spec.init_containers or ()))
         return {
             name
@@ -88,13 +88,13 @@ class BoundPod(msgspec.Struct):
 
 
 class CardUsers:
-    """Tells which pods of a node use cards of a vendor; what is not known counts as use.
+    """Detector of pods that use cards of a vendor; unknown use counts as use.
 
     Args:
-        vendor: whose driver goes; empty for all of them.
-        cards: of the node; None where they are not known.
-        profiles: by vendor.
-        shared: the resources by which accelkit's dialects share cards, of whatever vendor.
+        vendor: the vendor whose driver is replaced; empty for all.
+        cards: the cards of the node; None if they are unknown.
+        profiles: the profiles by vendor.
+        shared: the resources by which accelkit's dialects share cards, of any vendor.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class CardUsers:
         self._shared = frozenset(shared)
 
     def includes(self, pod: BoundPod) -> bool:
-        """Return whether a pod uses such a card, as far as its resources, claims and assignment tell."""
-        # A claim does not say which vendor's device it was given.
+        """Return whether a pod uses such a card, according to its resources, claims and assignment."""
+        # A claim does not name the vendor of its device.
         if pod.spec.resource_claims:
             return True
         resources = pod.list_resources()
@@ -130,12 +130,12 @@ class CardUsers:
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """Pods by when they are asked to leave.
+    """Pods by the order of their evictions.
 
     Attributes:
-        next: those of the lowest priority, sorted by name; those that are leaving already are among them.
-        later: how many leave after them.
-        staying: those that would come back at once, so nobody evicts them.
+        next: those of the lowest priority, sorted by name, including those that are being deleted.
+        later: the number of pods after them.
+        staying: those that would be started again, so they are not evicted.
     """
 
     next: tuple[BoundPod, ...]
@@ -144,7 +144,7 @@ class Waves(msgspec.Struct, frozen=True):
 
 
 def plan_waves(pods: Sequence[BoundPod], users: CardUsers) -> Waves:
-    """Return who leaves next: nobody of a higher priority is asked while one of a lower is there."""
+    """Return the next pods to evict. Pods of a higher priority wait until those of a lower priority have ended."""
     using = [pod for pod in pods if not pod.ended and users.includes(pod)]
     staying = tuple(pod for pod in using if pod.comes_back)
     going = sorted((pod for pod in using if not pod.comes_back), key=lambda pod: (pod.priority, str(pod.ref)))

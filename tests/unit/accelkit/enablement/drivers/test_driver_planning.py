@@ -165,7 +165,7 @@ def test_an_image_that_names_the_system_needs_it():
         ({"nvidia": {"image": "i:${KERNEL}"}}, "${KERNEL}"),
         ({"nvidia": {"kernel_mappings": [{"image": "i"}]}}, "either literal or regexp"),
         ({"nvidia": {"kernel_mappings": [{"image": "i", "literal": "a", "regexp": "b"}]}}, "either literal or regexp"),
-        ({"nvidia": {"kernel_mappings": [{"image": "i", "regexp": "("}]}}, "cannot be read"),
+        ({"nvidia": {"kernel_mappings": [{"image": "i", "regexp": "("}]}}, "is not a valid regular expression"),
         ({"nvidia": {"imgae": "i"}}, "imgae"),
         ({"nvidia": None}, "nvidia"),
     ],

@@ -242,7 +242,7 @@ def test_a_driver_in_a_container_needs_its_image():
 
 
 @pytest.mark.parametrize(
-    ("mode", "there"), [("preinstalled", "has to be brought by the host"), ("container", "is there")]
+    ("mode", "there"), [("preinstalled", "has to be installed on the host"), ("container", "is available")]
 )
 def test_only_what_was_looked_for_is_said_to_be_there(mode, there):
     known = Facts(caches={}, images={f"quay.io/acme/nvidia:570-{KERNEL}": True})

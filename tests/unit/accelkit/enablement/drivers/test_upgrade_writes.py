@@ -139,7 +139,7 @@ async def test_at_the_deadline_it_says_who_is_left_and_what_the_budget_said():
     with pytest.raises(ServiceError) as raised:
         await evictions.drain()
     text = str(raised.value)
-    assert "default/low, and 1 of higher priority" in text
+    assert "default/low; 1 of higher priority" in text
     assert BUDGET in text
     assert "PodDisruptionBudgets" in text
     assert set(evictions.asked) == {"low"}
