@@ -76,8 +76,8 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
     if rules is not None:
         feed.take_rules(rules)
     feed.replace_nodes(list(nodes))
-    placed: list[Pod] = list(pods)
-    feed.replace_pods(placed)
+    widened: list[Pod] = list(pods)
+    feed.replace_pods(widened)
     budgets = await read_disruption_budgets(api)
     by_name = {node.metadata.name: node for node in nodes}
     unread = reading.list_unread(frozenset().union(*(dialect.resources.names for dialect in dialects)))

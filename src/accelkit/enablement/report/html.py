@@ -77,9 +77,9 @@ def _draw_to_do(report: StageReport) -> str:
 
 
 def _draw_nodes(problem: StageProblem, numbers: Mapping[str, int]) -> str:
-    shown = [f'<a href="#n{numbers[name]}-{problem.stage}">{escape(name)}</a>' for name in problem.nodes[:SHOWN_NODES]]
-    more = len(problem.nodes) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    links = [f'<a href="#n{numbers[name]}-{problem.stage}">{escape(name)}</a>' for name in problem.nodes[:SHOWN_NODES]]
+    more = len(problem.nodes) - len(links)
+    return ", ".join(links) + (f" and {more} more" if more else "")
 
 
 def _draw_choice(outcome: Outcome) -> str:

@@ -48,8 +48,8 @@ def _add_case(suite: Element, node: NodeReport, cell: Cell) -> None:
     if cell.outcome is Outcome.SKIPPED:
         SubElement(case, "skipped", message)
         return
-    told = SubElement(case, _KINDS[cell.outcome], {**message, "type": cell.reason})
-    told.text = _fit(f"{cell.outcome}: {cell.evidence}\nNext: {cell.next_action}")
+    element = SubElement(case, _KINDS[cell.outcome], {**message, "type": cell.reason})
+    element.text = _fit(f"{cell.outcome}: {cell.evidence}\nNext: {cell.next_action}")
 
 
 def _add_accounting(root: Element, found: Accounting) -> None:
@@ -65,8 +65,8 @@ def _add_accounting(root: Element, found: Accounting) -> None:
         SubElement(case, "system-out").text = _fit("\n".join(found.notes))
         return
     message = f"{len(found.differences)} differences" if found.differences else found.problem
-    told = SubElement(case, kind, {"message": _fit(message), "type": "Accounting"})
-    told.text = _fit("\n".join((*found.sentences, f"Next: {ACCOUNTING_STEP}")))
+    element = SubElement(case, kind, {"message": _fit(message), "type": "Accounting"})
+    element.text = _fit("\n".join((*found.sentences, f"Next: {ACCOUNTING_STEP}")))
 
 
 def _count(nodes: tuple[NodeReport, ...]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str,
     return tuple(sorted(path for path in paths if (devices / path.removeprefix(_DEV)).exists()))
 
 
-def find_wrong_variable(profile: Profile, card: Card, seen: Mapping[str, str]) -> str:
+def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, str]) -> str:
     """Return a sentence if a variable of a container names another card than its own; else an empty string.
 
     A variable that requires unknown properties of the card is ignored.
@@ -48,7 +48,7 @@ def find_wrong_variable(profile: Profile, card: Card, seen: Mapping[str, str]) -
     for name, pattern in sorted(profile.environment.items()):
         if not _list_fields(pattern) <= facts.keys():
             continue
-        expected, actual = pattern.format_map(facts), seen.get(name)
+        expected, actual = pattern.format_map(facts), variables.get(name)
         if actual is None:
             return f"it has no {name}, which names card {card.id} as {expected}"
         if actual not in _ANSWERED and actual != expected:
@@ -56,13 +56,13 @@ def find_wrong_variable(profile: Profile, card: Card, seen: Mapping[str, str]) -
     return ""
 
 
-def find_wrong_node(profile: Profile, card: Card, seen: Iterable[str]) -> str:
+def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
     """Return a sentence if device nodes of a vendor are not those of the container's one card; else an empty string."""
     # Simulated cards have no device nodes, and a file of the host may give them other names.
     if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
         return ""
     facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
-    nodes = list(seen)
+    nodes = list(paths)
     for pattern in profile.card_nodes:
         found = [path for path in nodes if _compile(pattern).fullmatch(path)]
         if not _list_fields(pattern) <= facts.keys():

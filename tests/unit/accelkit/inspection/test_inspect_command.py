@@ -106,7 +106,7 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
 
 def test_certificates_for_no_extender_are_an_error():
     result = run("--server-name", "x", KUBECONFIG="/none")
-    assert result.stderr.startswith("Error: certificates are given without an extender; name the extender with --extender")
+    assert result.stderr.startswith("Error: certificates are given without an extender; name the")
 
 
 @pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])

@@ -71,7 +71,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender)
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
     api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
-    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\); name its namespace and Service with"):
+    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\); name its"):
         await extender.ask()
 
 
