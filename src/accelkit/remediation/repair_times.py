@@ -3,6 +3,8 @@
 A kubelet may write any time into the record of its node, so a duration counts only as far as this replica observed it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Final
 
