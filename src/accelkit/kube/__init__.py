@@ -1,1 +1,1 @@
-"""The Kubernetes API: connections, requests, list and watch, leases, events. Nothing else talks to the API server."""
+"""Kubernetes API access: connections, requests, watches, leases, events. Only this package calls the API server."""

@@ -1,7 +1,7 @@
-"""Sends requests to the API server: bytes in, bytes out, errors typed.
+"""HTTP client of the API server: it sends and returns bytes, and raises typed errors.
 
-Callers decode what they need with msgspec; nothing here knows an object's kind. Every request has a deadline. Nothing
-is retried: whether a request may be repeated is known to the caller alone.
+Callers decode the answers with msgspec; this module handles no kinds. Every request has a deadline. The client does not
+retry, because only the caller can decide whether a request may be repeated.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
-    # JSON is YAML, so nothing else need be sent.
+    # JSON is valid YAML, so the body is sent as JSON.
     "apply": "application/apply-patch+yaml",
 }
-# One watch event is one line; a pod may have 1.5 MiB and a list page far more.
+# One watch event is one line. A pod can have 1.5 MiB and a list page far more.
 _READ_BUFFER_BYTES = 1 << 20
 _PAGE_TIMEOUTS = 6
-# The API server never redirects: all but 2xx is a refusal.
+# The API server never redirects, so every status except 2xx is a refusal.
 _FIRST_REFUSAL = 300
 
 
@@ -49,7 +49,7 @@ class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     details: _Details | None = None
-    # What a service of ours answers through the API server's proxy has no reason.
+    # Accelkit's services answer with this field through the API server's proxy, without a reason.
     error: str = ""
 
 
@@ -57,25 +57,25 @@ _status = msgspec.json.Decoder(_Status)
 
 
 class ApiClient:
-    """A session with one API server; use as an asynchronous context manager.
+    """A session with one API server; use it as an asynchronous context manager.
 
     Args:
-        connection: where and as whom.
-        timeout_seconds: the deadline of each request, connecting included.
-        connections: how many requests may be under way at once.
+        connection: the API server and the credentials.
+        timeout_seconds: the deadline of each request, including the time to connect.
+        connections: the largest number of concurrent requests.
     """
 
     def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
         self.server = connection.server
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        # The time for a page follows its progress: only silence counts, within a bound of all of it.
+        # A page that keeps arriving may take longer than one request: silence is limited, and the total time is too.
         self._page_timeout = aiohttp.ClientTimeout(
             total=_PAGE_TIMEOUTS * timeout_seconds, connect=timeout_seconds, sock_read=timeout_seconds
         )
         self._limit = connections
-        # Of each request, since a session has no such settings.
-        # What pods and services answer comes through its proxy as it is, and would be followed with our rights.
+        # These options belong to each request, because a session has no such settings. The API server's proxy passes
+        # on answers of pods and services unchanged; a redirect in one of them would be followed with our rights.
         self._route: dict[str, Any] = {"allow_redirects": False}
         if connection.server_name:
             self._route["server_hostname"] = connection.server_name
@@ -92,7 +92,7 @@ class ApiClient:
             read_bufsize=_READ_BUFFER_BYTES,
             headers=[("Accept", "application/json"), *at.headers],
             proxy=at.proxy,
-            # The API server sets none, and looking for them costs each request.
+            # The API server sets no cookies, and a lookup costs time in each request.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
@@ -104,27 +104,27 @@ class ApiClient:
     async def get(
         self, path: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """GET `path`; ApiError unless the answer is 2xx."""
+        """GET `path`; raise ApiError unless the answer is 2xx."""
         return await self._request("GET", path, query=query, headers=headers)
 
     async def get_page(
         self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = ""
     ) -> bytes | bytearray:
-        """GET one page of a list, which may take longer than other requests as long as it arrives.
+        """GET one page of a list, which may take longer than other requests if data keeps arriving.
 
         Args:
             path: the collection.
             query: selectors, limit and continue token.
-            max_bytes: the most that is read.
-            accept: media type of the answer; empty for the collection's own.
+            max_bytes: the largest accepted size of the page.
+            accept: media type of the answer; empty for the collection's default.
 
         Raises:
-            PageTooLargeError: it has more bytes than that, or did not arrive in time.
+            PageTooLargeError: the page is larger than `max_bytes`, or did not arrive in time.
             ApiError: the answer is not 2xx, or there is none.
         """
         answer = bytearray()
         try:
-            # Packed, a page of little sense would be a thousand times as large as what arrives of it.
+            # A compressed page of repeated text could be a thousand times as large in memory as on the network.
             headers = {"Accept-Encoding": "identity", **self._headers(), **({"Accept": accept} if accept else {})}
             url = self._url(path, query)
             async with self._open().get(url, headers=headers, timeout=self._page_timeout, **self._route) as response:
@@ -150,31 +150,32 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """POST `body` as JSON; ApiError unless the answer is 2xx."""
+        """POST `body` as JSON; raise ApiError unless the answer is 2xx."""
         return await self._request("POST", path, body, query=query, headers=headers)
 
     async def put(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
-        """PUT `body` as JSON; ApiError unless the answer is 2xx."""
+        """PUT `body` as JSON; raise ApiError unless the answer is 2xx."""
         return await self._request("PUT", path, body, query=query)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH with a patch of that kind, the last being what is to be applied; ApiError unless the answer is 2xx.
+        """PATCH an object with a patch of this kind; raise ApiError unless the answer is 2xx.
 
-        The server takes the last only with the query's `fieldManager`, and owns the fields for it.
+        For the kind `apply`, the patch is the desired object. The server requires `fieldManager` in the query, and
+        records this manager as the owner of the fields.
         """
         return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, body: object | None = None) -> bytes:
-        """DELETE, with DeleteOptions in `body`; ApiError unless the answer is 2xx."""
+        """DELETE with DeleteOptions in `body`; raise ApiError unless the answer is 2xx."""
         return await self._request("DELETE", path, body)
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch; yields its lines. ApiError when it is refused or silent for longer than `silence_seconds`."""
+        """Open a watch and yield its lines; raise ApiError if it is refused or silent for over `silence_seconds`."""
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
             request = self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout, **self._route)
@@ -210,7 +211,7 @@ class ApiClient:
         return ApiError(f"{method} {self.server}{path} got no answer: {str(error) or type(error).__name__}")
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
-        # Encoded here once; parsing and quoting it anew would cost a tenth of a whole request.
+        # The URL is encoded here once. Parsing and quoting it again would cost a tenth of a whole request.
         return URL(f"{self.server}{path}?{urlencode(query)}" if query else self.server + path, encoded=True)
 
     def _headers(self) -> dict[str, str]:
@@ -224,10 +225,10 @@ class ApiClient:
 
 
 def _accept(status: int, answer: bytes) -> bytes:
-    """Return an answer of success.
+    """Return the answer of a successful request.
 
     Raises:
-        ApiError: it is none.
+        ApiError: the status is not 2xx.
     """
     if status >= _FIRST_REFUSAL:
         raise _read_refusal(status, answer)
@@ -240,20 +241,20 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
     message = decoded.message or decoded.error or f"HTTP {status}"
-    # Only this cause stands nowhere in the message: it names the PodDisruptionBudget.
+    # Only this cause is not repeated in the message: it names the PodDisruptionBudget.
     causes = decoded.details.causes or () if decoded.details else ()
     budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget" and cause.message]
     return ApiError(" ".join([message, *budgets]), status=status, reason=decoded.reason)
 
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    # StreamReader.readline refuses lines over its buffer; events may be longer.
-    pending, seen = bytearray(), 0
+    # StreamReader.readline rejects lines longer than its buffer, and events can be longer.
+    pending, searched = bytearray(), 0
     async for chunk in content.iter_any():
         pending += chunk
-        # Where the last chunk ended, since an event of many chunks would be searched anew for each.
-        while (end := pending.find(b"\n", seen)) >= 0:
+        # Search from the end of the last chunk: otherwise each chunk of a long event would be searched again.
+        while (end := pending.find(b"\n", searched)) >= 0:
             yield bytes(pending[:end])
             del pending[: end + 1]
-            seen = 0
-        seen = len(pending)
+            searched = 0
+        searched = len(pending)

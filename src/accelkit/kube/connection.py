@@ -1,4 +1,4 @@
-"""Finds the API server and the credentials for it, as kubernetes.core's modules find them."""
+"""Discovery of the API server and its credentials, in the same order as kubernetes.core's modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kubernetes import client
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# The pods of the embedded cluster are processes, and share this machine's folders.
+# The pods of the embedded cluster are processes that share the folders of this machine.
 SERVICE_ACCOUNT_VARIABLE = "ACCELKIT_SERVICE_ACCOUNT"
 
 
@@ -33,11 +33,11 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         tls: None for plain HTTP.
-        read_authorization: returns the value of the header that is valid now, None where certificates are used.
-        headers: further headers of each request, by which others are impersonated.
-        server_name: that the server's certificate has to have, where it is not the host's.
+        read_authorization: returns the current value of the Authorization header; None if certificates are used.
+        headers: additional headers of each request, used for impersonation.
+        server_name: the name that the server's certificate must have, if it differs from the host.
         proxy: URL of an HTTP proxy.
-        proxy_headers: of the requests to it.
+        proxy_headers: headers of the requests to the proxy.
     """
 
     server: str
@@ -52,17 +52,18 @@ class Connection:
 def load_connection(
     options: ConnectionOptions | Path | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Connection:
-    """Find the API server.
+    """Find the API server and its credentials.
 
-    In this order: host and credentials of the options; the kubeconfig or context they name; the pod's service account;
-    KUBECONFIG; ~/.kube/config. Then each further option replaces what was found.
+    The first of these sources that exists is used: host and credentials of the options; the kubeconfig or context that
+    the options name; the pod's service account; KUBECONFIG; ~/.kube/config. Each further option then replaces the value
+    of that source.
 
     Args:
-        options: how to reach it, or the path of a kubeconfig and nothing else; None for what the environment says.
+        options: the connection options, or only the path of a kubeconfig; None to read the environment.
         environ: the environment.
 
     Raises:
-        ConfigurationError: nothing is configured, or it cannot be used.
+        ConfigurationError: no API server is configured, or the configuration cannot be used.
     """
     if not isinstance(options, ConnectionOptions):
         options = ConnectionOptions(kubeconfig=options) if options else ConnectionOptions.collect({}, environ)
@@ -78,7 +79,7 @@ def load_connection(
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """What one source says, which sentences call by its name; None for what it does not say."""
+    """The values of one source, and its name for error messages; None for values that it does not contain."""
 
     name: str = "the given host"
     host: str = ""
@@ -93,9 +94,9 @@ class _Found:
 
 def _read_settings(settings: client.Configuration, name: str) -> _Found:
     def read_authorization() -> str | None:
-        # A plugin that is asked again has the package write the files again.
+        # A credential plugin that runs again makes the package write the files again.
         with credential_files():
-            # The second is the name that earlier releases of the package use.
+            # Earlier releases of the package use the name in `alias`.
             return settings.get_api_key_with_prefix("BearerToken", alias="authorization")
 
     return _Found(
@@ -112,7 +113,7 @@ def _read_settings(settings: client.Configuration, name: str) -> _Found:
 
 
 def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
-    """Return the pod's service account; None outside of pods, and in those without one."""
+    """Return the pod's service account; None outside of pods, and in pods without a service account."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     folder = Path(environ.get(SERVICE_ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
     token, authority = folder / "token", folder / "ca.crt"
@@ -127,19 +128,19 @@ def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
 
 
 class _TokenFile:
-    """A token that the kubelet renews: looked at for each request, and read again when it has changed."""
+    """A token that the kubelet renews; each request checks the file, and reads it again after a change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._file_state: tuple[int, int, int] | None = None
         self._value = ""
 
     def read_authorization(self) -> str:
         found = self._path.stat()
-        seen = found.st_mtime_ns, found.st_ino, found.st_size
-        if seen != self._seen:
-            # In this order: what is written in between is read again the next time.
-            self._value, self._seen = f"Bearer {self._path.read_text().strip()}", seen
+        state = found.st_mtime_ns, found.st_ino, found.st_size
+        if state != self._file_state:
+            # Store the state from before the read, so that a write in between is read the next time.
+            self._value, self._file_state = f"Bearer {self._path.read_text().strip()}", state
         return self._value
 
 
@@ -165,7 +166,7 @@ def _connect(found: _Found, options: ConnectionOptions) -> Connection:
     server = found.host.rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise ConfigurationError(
-            f"{found.name} gives the server {server!r}, which is no URL",
+            f"{found.name} gives the server {server!r}, which is not a URL",
             next_step="write it as https://192.0.2.10:6443",
         )
     try:
@@ -192,7 +193,7 @@ def _build_tls(found: _Found) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if found.client_cert:
-        # An empty password, so that nobody is asked for one.
+        # An empty password prevents OpenSSL from prompting for one.
         context.load_cert_chain(found.client_cert, found.client_key or None, password="")
     return context
 
@@ -207,7 +208,7 @@ def _choose_proxy(server: str, proxy: str | None, no_proxy: str | None) -> str |
         return None
     if not proxy.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"the proxy {proxy!r} is no HTTP proxy", next_step="give a URL with http:// or https://"
+            f"the proxy {proxy!r} is not an HTTP proxy", next_step="give a URL with http:// or https://"
         )
     if no_proxy:
         try:

@@ -1,4 +1,4 @@
-"""Runs a service of which one of several replicas acts: its parts beside the election among the replicas."""
+"""Runner of a service with leader election among its replicas: it runs the service's parts beside the election."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from accelkit.kube.lease import Elector
 
 
 async def run_elected(elector: Elector, parts: Iterable[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:
-    """Run until `stop` is set, or a part fails; then end the parts, and give the Lease up.
+    """Run until `stop` is set or a part fails; then cancel the parts and release the Lease.
 
     Args:
         elector: competes for the Lease.
-        parts: what else runs; each for as long as the service does.
-        stop: ends it; set when it returns or raises, however that came about.
+        parts: the coroutines that run as long as the service.
+        stop: ends the service; it is always set when this function returns or raises.
 
     Raises:
-        Exception: that of the part, or of the election, which failed first.
+        Exception: the first failure of a part or of the election.
     """
     electing, others = asyncio.create_task(elector.run()), [asyncio.create_task(each) for each in parts]
     stopped = asyncio.create_task(stop.wait())
@@ -31,7 +31,7 @@ async def run_elected(elector: Elector, parts: Iterable[Coroutine[Any, Any, None
         for task in (*others, stopped):
             task.cancel()
         await asyncio.gather(*others, stopped, return_exceptions=True)
-        # Nothing of ours is under way any more, so another one may begin at once.
+        # All parts of this replica have ended, so another replica may start at once.
         await elector.release()
         electing.cancel()
         await asyncio.gather(electing, return_exceptions=True)

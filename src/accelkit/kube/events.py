@@ -1,4 +1,4 @@
-"""Writes Events: what happened to a pod or node, for the people who look at it."""
+"""Writer of Kubernetes Events about pods and nodes, for users and administrators."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from accelkit.texts import clean
 
 log = logging.getLogger(__name__)
 
-# The API server takes 1024 bytes.
+# The API server accepts 1024 bytes.
 _MAX_MESSAGE: Final = 1000
-# Names have up to 253 characters, of which ours takes 17.
+# Names have up to 253 characters. The suffix that this module appends takes 17.
 _MAX_PREFIX: Final = 236
 _NODE_NAMESPACE: Final = "default"
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """Names the object that an event is about; a node has no namespace."""
+    """Reference to the object of an event; a node has no namespace."""
 
     kind: str
     name: str
@@ -34,12 +34,12 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """Writes events of one component; an event that cannot be written is logged and forgotten.
+    """Events of one component; an event that cannot be written is logged and dropped.
 
     Args:
         api: an open client.
-        component: who reports, as `accelkit-node-agent`.
-        host: the node it runs on.
+        component: the reporting component, such as `accelkit-node-agent`.
+        host: the node on which it runs.
     """
 
     def __init__(self, api: ApiClient, component: str, host: str) -> None:
@@ -50,10 +50,10 @@ class Events:
         """Write one event.
 
         Args:
-            involved: the object that it is about.
-            reason: one word in CamelCase, for machines.
-            message: a sentence, for people.
-            warning: whether something is wrong.
+            involved: the object of the event.
+            reason: one CamelCase word for programs.
+            message: a sentence for readers.
+            warning: whether the event has the type Warning.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         namespace = involved.namespace or _NODE_NAMESPACE
@@ -63,7 +63,7 @@ class Events:
             "metadata": {"name": _name_event(involved), "namespace": namespace},
             "involvedObject": {key: value for key, value in msgspec.to_builtins(involved).items() if value},
             "reason": reason,
-            # Ids of cards and words of drivers are among them, which agents tell of their nodes.
+            # The message can contain card IDs and driver texts that node agents publish.
             "message": clean(message[:_MAX_MESSAGE]),
             "type": "Warning" if warning else "Normal",
             "source": self._source,
@@ -76,9 +76,9 @@ class Events:
         try:
             await self._api.post(build_collection_path("v1", "events", namespace), event)
         except ApiError as exc:
-            log.warning("event %s of %s %s is lost: %s", reason, involved.kind, involved.name, exc)
+            log.warning("cannot write event %s of %s %s: %s", reason, involved.kind, involved.name, exc)
 
 
 def _name_event(involved: ObjectReference) -> str:
-    """Return a name for an event; each part between dots has to end with a letter or digit."""
+    """Return a name for an event; each part between dots must end with a letter or digit."""
     return f"{involved.name[:_MAX_PREFIX].rstrip('-.')}.{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Tells whether the API server answers now.
+"""Probe of the API server: it measures how long the server has not answered.
 
-A watch whose connection is dead without being closed stays silent for minutes, so it cannot tell.
+A watch cannot measure that, because a dead connection that was not closed stays silent for minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 
 class Heartbeat:
-    """Asks the API server whether it is ready, every two seconds.
+    """Requests `/readyz` of the API server every two seconds.
 
     Args:
         api: an open client.
@@ -26,17 +26,17 @@ class Heartbeat:
         self._answered_at = time.monotonic()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how long an answer has been overdue, 0 while they come."""
+        """Return for how many seconds an answer has been overdue; 0 while the server answers."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Request `/readyz` until cancelled."""
         while True:
             try:
                 await self._api.get("/readyz")
                 self._answered_at = time.monotonic()
             except ApiError as exc:
-                # Who refuses us is there; the watches log what is wrong.
+                # A refusal is an answer too. The watches log the cause.
                 if not exc.unanswered:
                     self._answered_at = time.monotonic()
             await asyncio.sleep(_SECONDS)

@@ -1,4 +1,4 @@
-"""Reads kubeconfigs, by the `kubernetes` package: several files merged into one, and credential plugins."""
+"""Kubeconfig reader, based on the `kubernetes` package: it merges several files and runs credential plugins."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kubernetes import client
 
 _PLUGINS = ("exec", "auth-provider")
-# The package keeps the files of all its users in one list, and deletes them all at once: whoever has it write them and
-# uses them holds this, so that no other thread deletes them in between.
+# The package keeps the temporary files of all callers in one list, and deletes all of them at once. A thread holds this
+# lock while the package writes the files and while it uses them, so that no other thread deletes them.
 _credential_files = threading.RLock()
 
 
@@ -27,16 +27,16 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
     """Read the kubeconfig that the options name, else those of KUBECONFIG, else ~/.kube/config.
 
     Returns:
-        The settings of a client of the `kubernetes` package, which renew a token that has expired when they are asked
-        for it; and how a sentence calls the kubeconfig. Certificates and keys that it holds lie in temporary files,
-        until `credential_files` ends, in which this is called.
+        The client settings of the `kubernetes` package, which renew an expired token on request; and the name of the
+        kubeconfig for error messages. Embedded certificates and keys are in temporary files, which exist until the
+        `credential_files` context of the caller ends.
 
     Raises:
-        ConfigurationError: there is none, it is wrong, or its plugin gives no credentials.
+        ConfigurationError: no kubeconfig exists, it is invalid, or its plugin returns no credentials.
     """
     source, name = _find(options, environ)
     try:
-        # Half a second and 40 MB that services in pods never need.
+        # The import takes half a second and 40 MB, which services in pods never need.
         from kubernetes import client  # noqa: PLC0415
         from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
         from yaml import YAMLError  # noqa: PLC0415
@@ -46,7 +46,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             next_step="pip install 'accelkit[kubeconfig]'",
         ) from exc
     settings = client.Configuration()
-    # Its own default is this machine.
+    # The package's default is localhost.
     settings.host = ""
     try:
         with _collect_errors() as errors:
@@ -58,7 +58,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             loader = kube_config.KubeConfigLoader(
                 document,
                 active_context=options.context or None,
-                # Files are found beside the kubeconfig that names them.
+                # Relative paths are resolved from the folder of the kubeconfig that contains them.
                 config_base_path=None,
                 config_persister=save if options.persist_config else None,
             )
@@ -68,10 +68,10 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
         raise ConfigurationError(f"{name} cannot be read: {exc}") from exc
     except (ConfigException, ValueError, TypeError, LookupError, AttributeError) as exc:
         raise ConfigurationError(f"{name} cannot be used: {exc}") from exc
-    # The package goes on without credentials, and its user would learn that somebody anonymous is forbidden something.
+    # The package continues without credentials, and the user would only read that system:anonymous is forbidden.
     if any(plugin in user for plugin in _PLUGINS) and not (settings.api_key or settings.cert_file):
         raise ConfigurationError(
-            f"the credential plugin of {name} gave no credentials: {'; '.join(errors) or 'it says nothing'}",
+            f"the credential plugin of {name} gave no credentials: {'; '.join(errors) or 'it reports no reason'}",
             next_step="log in with the program that it names",
         )
     return settings, name
@@ -79,20 +79,20 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
 
 @contextmanager
 def credential_files() -> Iterator[None]:
-    """Let the package write a kubeconfig's certificates and keys into files, which are deleted at the end.
+    """Let the package write a kubeconfig's certificates and keys into files, and delete them at the end.
 
-    It deletes them itself when Python ends, which it never learns in a process of Ansible's, or in one that is killed.
+    The package deletes them when Python exits. A process of Ansible that forks, or one that is killed, skips that.
     """
     with _credential_files:
         try:
             yield
         finally:
             if module := sys.modules.get("kubernetes.config.kube_config"):
-                module._cleanup_temp_files()  # noqa: SLF001 - there is no other way to them
+                module._cleanup_temp_files()  # noqa: SLF001 - the package has no public function for this
 
 
 def _find(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[str | Mapping[str, Any], str]:
-    """Return the paths or the content of the kubeconfig, and what to call it in a sentence."""
+    """Return the paths or the content of the kubeconfig, and its name for error messages."""
     given = options.kubeconfig
     if isinstance(given, Mapping):
         return given, "the kubeconfig that was given as a mapping"
@@ -117,7 +117,7 @@ def _find_user(document: Any, context: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextmanager
 def _collect_errors() -> Iterator[list[str]]:
-    """Collect what the package only logs: why a plugin gave nothing."""
+    """Collect the errors that the package only logs: the reasons why a plugin returned no credentials."""
     found: list[str] = []
 
     class Collector(logging.Handler):

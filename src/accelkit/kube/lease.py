@@ -1,10 +1,10 @@
-"""Elects a leader with a Lease of coordination.k8s.io, by the rules of client-go.
+"""Leader election with a Lease of coordination.k8s.io, by the rules of client-go.
 
-Clocks of hosts are never compared: a Lease is over when its record has not changed for its duration on our own
-monotonic clock. Our own term is counted from before the renewal was sent, and ends early enough that what was sent
-within it has taken effect, or has not, before anybody else may lead.
+Clocks of hosts are never compared. A Lease has expired if its record did not change for its duration, measured with the
+local monotonic clock. The term of a leader starts before it sends the renewal. The term ends early enough that writes
+sent within it have taken effect, or have failed, before another candidate can lead.
 
-Written by hand because the election of the `kubernetes` package blocks a thread.
+The election of the `kubernetes` package is not used because it blocks a thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accelkit.model.object_meta import ObjectMeta
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 15
-# A write that was sent at the last moment has 5 s to take effect on the API server, and the Lease is still ours then.
+# A write that was sent at the end of the term has 5 s to take effect, and the Lease has not expired by then.
 TERM_SECONDS = 9.0
 _RETRY_SECONDS = 2.0
 
@@ -54,48 +54,51 @@ _decoder = msgspec.json.Decoder(_Lease)
 
 @dataclass(frozen=True, slots=True)
 class LeaseName:
-    """Where a Lease lies."""
+    """Namespace and name of a Lease."""
 
     namespace: str
     name: str
 
 
-# By which one run of the playbooks at a time changes a cluster.
+# This Lease ensures that only one playbook run at a time changes a cluster.
 RUN_LEASE: Final = LeaseName("kube-system", "accelkit-run")
 RUN_LEASE_SECONDS: Final = 60
 
 
 def parse_lease(text: str) -> LeaseName:
-    """Read NAMESPACE/NAME.
+    """Parse NAMESPACE/NAME.
 
     Raises:
-        ConfigurationError: it is not of that form.
+        ConfigurationError: the text does not have this form.
     """
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
-        raise ConfigurationError(f"{text!r} is no Lease", next_step="write it as accelkit/accelkit-extender")
+        raise ConfigurationError(
+            f"{text!r} is not the name of a Lease", next_step="write it as accelkit/accelkit-extender"
+        )
     return LeaseName(namespace, name)
 
 
 class Elector:
-    """Competes for one Lease.
+    """Candidate that competes for one Lease.
 
     Args:
         api: an open client.
-        lease: which Lease; it is created where it is missing.
-        identity: our name, unique among the candidates.
-        on_acquired: called when we begin to lead.
-        on_lost: called when we lead no longer; `leads` is false already.
-        lease_seconds: how long others wait for a renewal before they take over; at least LEASE_SECONDS without
-            `term_seconds`.
-        term_seconds: how long we lead after a renewal was sent; None for as much less as a write may take to arrive.
-        retry_seconds: how often we renew, or try to acquire; None for 2 s.
-        clock: seconds on a clock that never jumps.
+        lease: the Lease; it is created if it is missing.
+        identity: the name of this candidate, unique among the candidates.
+        on_acquired: called when this candidate starts to lead.
+        on_lost: called when this candidate stops leading; `leads` already returns False.
+        lease_seconds: how long other candidates wait for a renewal before they take over; at least LEASE_SECONDS if
+            `term_seconds` is None.
+        term_seconds: how long this candidate leads after it sent a renewal; None for a term that is shorter than the
+            Lease by the time that a write may take to arrive.
+        retry_seconds: the interval between renewals or attempts to acquire; None for 2 s.
+        clock: returns the seconds of a monotonic clock.
 
     Attributes:
-        former_seconds: the duration in the record from which this candidate took the Lease over; None where there was
-            no record.
-        resumed: whether the present or last term continues an earlier one: no other candidate led in between.
+        former_seconds: the duration in the record from which this candidate took over the Lease; None if there was no
+            record.
+        resumed: whether the current or last term continues an earlier one, without another leader in between.
     """
 
     def __init__(
@@ -124,39 +127,39 @@ class Elector:
         self._clock = clock
         self._leading = False
         self._released = False
-        # A renewal and the release must not cross: either would be taken for somebody else's write.
-        self._turn = asyncio.Lock()
+        # A renewal and the release must not overlap: each would take the other for the write of another candidate.
+        self._lock = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
         self.former_seconds: int | None = None
         self.resumed = False
-        # Which acquisition of the Lease this candidate led under last.
-        self._led: tuple[str | None, int | None] | None = None
+        # Identifies the acquisition under which this candidate last led.
+        self._led_acquisition: tuple[str | None, int | None] | None = None
         self._observed_at = 0.0
 
     def leads(self) -> bool:
-        """Return whether we lead now; by the clock, so also while nothing else of us runs."""
+        """Return whether this candidate leads now; the clock decides, even if no other code of this process ran."""
         return self._leading and self._clock() < self._term_ends
 
     @property
     def holder(self) -> str | None:
-        """Who held the Lease when it was last read; None where nobody did."""
-        # A Lease that was given up names the empty string.
+        """Identity of the holder when the Lease was last read; None if it had no holder."""
+        # A released Lease contains the empty string.
         return (self._observed.spec.holder_identity or None) if self._observed else None
 
     @property
     def held_since(self) -> str | None:
-        """When its holder acquired the Lease, in RFC 3339, as it was last read."""
+        """Time at which the holder acquired the Lease, in RFC 3339, as last read."""
         return self._observed.spec.acquire_time if self._observed else None
 
     @property
     def renewed_at(self) -> str | None:
-        """When its holder last renewed the Lease, in RFC 3339 by its own clock, as it was last read."""
+        """Time at which the holder last renewed the Lease, in RFC 3339 and by the holder's clock, as last read."""
         return self._observed.spec.renew_time if self._observed else None
 
     @property
     def _lease_ends(self) -> float:
-        """When the Lease is over unless it is renewed, on our clock."""
+        """Time on the local clock at which the Lease expires unless it is renewed."""
         spec = self._observed.spec if self._observed else _Spec()
         return self._observed_at + (spec.lease_duration_seconds or LEASE_SECONDS)
 
@@ -183,14 +186,14 @@ class Elector:
             await asyncio.sleep(pause)
 
     async def try_acquire_or_renew(self) -> None:
-        """Try once to acquire or renew, and tell what changed; nothing is tried after the release."""
-        async with self._turn:
+        """Try once to acquire or renew the Lease, and call the callbacks; do nothing after the release."""
+        async with self._lock:
             if not self._released:
                 await self._try_acquire_or_renew()
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # An answer that comes after our term is of no use to it, and one that is lost leaves time for another try.
+        # An answer after the end of the term is useless. Half a term leaves time for another attempt after a loss.
         left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
         deadline = min(left, self._term_seconds / 2)
         held = False
@@ -200,10 +203,10 @@ class Elector:
         except TimeoutError:
             log.warning("the Lease %s was not renewed in time", self._lease.name)
         except ApiError as exc:
-            log.warning("the Lease %s cannot be %s: %s", self._lease.name, "renewed" if self._leading else "read", exc)
+            log.warning("cannot %s the Lease %s: %s", "renew" if self._leading else "read", self._lease.name, exc)
         if held:
             self._term_ends = sent_at + self._term_seconds
-            self._led = self._name_acquisition()
+            self._led_acquisition = self._name_acquisition()
         usurped = not held and self._leading and self.holder not in {None, self._identity}
         if held and not self._leading:
             self._leading = True
@@ -213,13 +216,13 @@ class Elector:
             self._lose()
 
     async def release(self) -> None:
-        """Give up the Lease for good, so that nobody has to wait for its end.
+        """Release the Lease for good, so that other candidates do not wait until it expires.
 
-        What was begun under it must be done.
+        The caller must first end all work that depends on the Lease.
         """
         self._released = True
         try:
-            async with asyncio.timeout(_RETRY_SECONDS), self._turn:
+            async with asyncio.timeout(_RETRY_SECONDS), self._lock:
                 await self._release()
         except (TimeoutError, ApiError) as exc:
             log.info("the Lease %s was not released: %s", self._lease.name, exc)
@@ -243,7 +246,7 @@ class Elector:
             await self.observe()
         observed = self._observed
         if not self._leading:
-            self.resumed = self.holder == self._identity and self._led == self._name_acquisition()
+            self.resumed = self.holder == self._identity and self._led_acquisition == self._name_acquisition()
             if not self.resumed:
                 self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
         if observed is None:
@@ -258,7 +261,7 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Another candidate wrote it, or we did and the answer was lost: read who before anything is decided.
+            # Another candidate wrote it, or the answer to our own write was lost. Read the holder before deciding.
             self._observe(await self._api.get(self._path))
             if not self.leads() or self.holder != self._identity:
                 return False
@@ -266,7 +269,7 @@ class Elector:
         return True
 
     def _name_acquisition(self) -> tuple[str | None, int | None] | None:
-        """Return what no other acquisition of the Lease has in its record, as it was last read."""
+        """Return values of the last record that identify one acquisition of the Lease."""
         return (self._observed.spec.acquire_time, self._observed.spec.lease_transitions) if self._observed else None
 
     async def _put(self, spec: _Spec) -> None:
@@ -294,13 +297,13 @@ class Elector:
 
 
 async def read_holder(api: ApiClient, lease: LeaseName) -> str | None:
-    """Return who holds a Lease; None if it does not exist or nobody holds it.
+    """Return the holder of a Lease; None if the Lease does not exist or has no holder.
 
     Raises:
         ApiError: the API server refused or did not answer, or the Lease cannot be read.
     """
     answer = await get_if_present(api, build_object_path(build_leases_path(lease.namespace), lease.name))
-    # A Lease that was given up names the empty string.
+    # A released Lease contains the empty string.
     return None if answer is None else _decode(answer, lease).spec.holder_identity or None
 
 
@@ -312,7 +315,7 @@ def _decode(answer: bytes, lease: LeaseName) -> _Lease:
 
 
 def build_run_elector(api: ApiClient, identity: str) -> Elector:
-    """Return what asks for the Lease of runs that change the cluster."""
+    """Return the elector for the Lease of playbook runs that change the cluster."""
     return Elector(
         api,
         RUN_LEASE,
@@ -324,7 +327,7 @@ def build_run_elector(api: ApiClient, identity: str) -> Elector:
 
 
 async def delete_run_lease(api: ApiClient, elector: Elector) -> None:
-    """Delete the Lease of runs where this elector holds it; nobody else's is touched.
+    """Delete the Lease of playbook runs if this elector holds it; keep the Lease of another holder.
 
     Raises:
         ApiError: the API server refused or did not answer.

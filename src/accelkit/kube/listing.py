@@ -1,7 +1,8 @@
-"""Lists a collection of the API server, page by page; an object that cannot be read is left out and told of.
+"""Reader of whole collections of the API server, page by page; unreadable objects are reported and left out.
 
-Whoever may create pods may fill an object with megabytes, of which JSON makes six times as many. So pages begin small,
-grow as long as what arrives is far from too much, and of each object is kept only what the caller needs.
+A user with the right to create pods can fill an object with megabytes, and decoded JSON takes six times as much memory.
+So the first page is small, later pages grow while the received size stays below the target, and only the fields that
+the caller needs are kept.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from accelkit.texts import MAX_SHOWN, shorten
 
 log = logging.getLogger(__name__)
 
-# Objects of a page: the most, and of the first, whose objects nobody has seen yet.
+# Objects of a page: the maximum, and the number in the first page, when the size of the objects is still unknown.
 _MOST, _FIRST = 500, 8
-# Bytes of a page: what is aimed at, and what is taken.
+# Bytes of a page: the target size, and the largest accepted size.
 _AIM_BYTES, _MOST_BYTES = 8 << 20, 32 << 20
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# What the decoder raises: also for text that is no UTF-8, and for what is nested too deep.
+# Errors of the decoder, also for invalid UTF-8 and for too deeply nested values.
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Listed(Protocol):
-    """What the objects of a collection must tell: the version from which a watch goes on."""
+    """Objects of a collection must have metadata with a version, so that a watch can start after it."""
 
     @property
     def metadata(self) -> ObjectIdentity:
@@ -55,7 +56,7 @@ class _RawPage(msgspec.Struct):
 
 
 class Identified(msgspec.Struct):
-    """An object that may not be readable, by what every object has."""
+    """The metadata of an object that may otherwise be unreadable."""
 
     metadata: ObjectIdentity
 
@@ -64,17 +65,17 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 def log_unreadable(text: bytes, error: Exception) -> None:
-    """Log an object that cannot be read."""
+    """Log an object that cannot be read and is left out."""
     log.warning("%s cannot be read and is left out: %s", name_unreadable(text), error)
 
 
 async def list_identities(api: ApiClient, path: str) -> tuple[list[ObjectIdentity], str]:
-    """Return which objects a collection has, each in its version, and the version of the collection.
+    """Return the identity and version of each object of a collection, and the version of the collection.
 
-    The API server sends metadata alone, which is a fraction of most objects.
+    The API server only sends metadata, which is a fraction of most objects.
 
     Raises:
-        ApiError: as of `list_all`.
+        ApiError: as for `list_all`.
     """
     found, version = await list_all(api, path, Identified, accept=_METADATA_ALONE)
     return [each.metadata for each in found], version
@@ -97,12 +98,13 @@ async def list_all(
         path: the collection.
         type_: the msgspec type of one object.
         query: label and field selectors.
-        trim: takes from each object what need not be kept, before the next page is read.
-        on_unreadable: told each object that cannot be read, which is left out, and why it cannot.
-        accept: media type of the pages; empty for the collection's own.
+        trim: removes from each object the fields that need not be kept, before the next page is read.
+        on_unreadable: called with each object that cannot be read, and the error; the object is left out.
+        accept: media type of the pages; empty for the collection's default.
 
     Raises:
-        ApiError: the API server refused, or did not answer so that it can be read; 410 where the pages took too long.
+        ApiError: the API server refused or did not answer, or its answer cannot be read; 410 if the pages took too
+            long.
     """
     decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
     items: list[T] = []
@@ -148,7 +150,7 @@ def _read_each(
 
 
 def name_unreadable(text: bytes) -> str:
-    """Return what an object that cannot be read is called."""
+    """Return a name for an object that cannot be read."""
     try:
         return str(_identified.decode(text).metadata)
     except UNREADABLE:

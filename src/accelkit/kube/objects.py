@@ -1,4 +1,4 @@
-"""Reading, writing and deleting single objects, where it matters whether they are there."""
+"""Functions that read, write and delete single objects, and handle the case that an object does not exist."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ POLL_SECONDS = 1.0
 
 
 async def get_if_present(api: ApiClient, path: str) -> bytes | None:
-    """GET an object; None where the API server says that it is not there.
+    """GET an object; return None if the API server answers that it does not exist.
 
     Raises:
-        ApiError: the API server refused otherwise, or did not answer.
+        ApiError: the API server refused for another reason, or did not answer.
     """
     try:
         return await api.get(path)
@@ -28,10 +28,10 @@ async def get_if_present(api: ApiClient, path: str) -> bytes | None:
 
 
 async def create_or_replace(api: ApiClient, collection: str, name: str, body: object) -> None:
-    """Create an object, or put it in the place of the one that has its name, whatever that holds.
+    """Create an object, or replace the object that already has its name.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     try:
         await api.post(collection, body)
@@ -42,10 +42,10 @@ async def create_or_replace(api: ApiClient, collection: str, name: str, body: ob
 
 
 async def patch_or_create(api: ApiClient, collection: str, name: str, patch: object, body: object) -> None:
-    """Merge a patch into an object, or create `body` where it is not there.
+    """Merge a patch into an object, or create `body` if the object does not exist.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     try:
         await api.patch(build_object_path(collection, name), patch)
@@ -56,10 +56,10 @@ async def patch_or_create(api: ApiClient, collection: str, name: str, patch: obj
 
 
 async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str] | None = None) -> None:
-    """Delete an object, with DeleteOptions; one that is not there is as good as deleted.
+    """Delete an object, with DeleteOptions; succeed if it does not exist.
 
     Raises:
-        ApiError: the API server refused otherwise, or did not answer.
+        ApiError: the API server refused for another reason, or did not answer.
     """
     try:
         await api.delete(path, options)
@@ -69,16 +69,16 @@ async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str
 
 
 async def delete_and_wait(api: ApiClient, path: str, deadline: float) -> None:
-    """Delete an object and wait until it is gone; asks again where the API server does not answer.
+    """Delete an object and wait until it no longer exists; retry if the API server does not answer.
 
     Args:
         api: an open client.
-        path: of the object.
-        deadline: on the clock of `time.monotonic`.
+        path: the path of the object.
+        deadline: a time of the `time.monotonic` clock.
 
     Raises:
-        ApiError: the API server refused, or does not answer until the deadline.
-        TimeoutError: the object is still there at the deadline.
+        ApiError: the API server refused, or did not answer before the deadline.
+        TimeoutError: the object still exists at the deadline.
     """
     while True:
         try:

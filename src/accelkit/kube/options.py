@@ -1,4 +1,4 @@
-"""Collects how the API server is to be reached: the options of kubernetes.core's modules, and their environment."""
+"""Connection options for the API server: the options of kubernetes.core's modules, and their environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from accelkit.errors import ConfigurationError
 
 PREFIX: Final = "K8S_AUTH_"
-# Of kubernetes.core's modules, under which their environment is read as well.
+# Option aliases of kubernetes.core's modules; their environment variables are read as well.
 ALIASES: Final[Mapping[str, str]] = {
     "validate_certs": "verify_ssl",
     "ca_cert": "ssl_ca_cert",
@@ -24,28 +24,28 @@ _NO: Final = frozenset({"0", "false", "no"})
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """How the API server is to be reached; what is None or empty is not given.
+    """Options of the connection to the API server; None and empty mean that an option is not set.
 
-    The names and meanings are those of kubernetes.core's modules, so that one set of variables leads both to the same
-    cluster as the same user.
+    The names and meanings are those of kubernetes.core's modules, so that the same variables select the same cluster
+    and user for both.
 
     Attributes:
-        kubeconfig: a path, several paths with os.pathsep between them, or what such a file holds.
-        context: of the kubeconfig; its current one by default.
+        kubeconfig: a path, several paths separated by os.pathsep, or the content of a kubeconfig.
+        context: context of the kubeconfig; its current context by default.
         host: URL of the API server.
         api_key: a bearer token.
-        username: of HTTP's basic authentication, with `password`.
+        username: user name of HTTP basic authentication, with `password`.
         password: see `username`.
         validate_certs: whether the server's certificate is verified; True by default.
-        ca_cert: path of the authority of the server's certificate.
+        ca_cert: path of the CA certificate of the server.
         client_cert: path of a client certificate.
-        client_key: path of its key.
+        client_key: path of the key of the client certificate.
         proxy: URL of an HTTP proxy.
-        no_proxy: hosts, domains and networks that are reached without it, with commas between them.
+        no_proxy: comma-separated hosts, domains and networks that are reached without the proxy.
         proxy_headers: `proxy_basic_auth` and `basic_auth` as `user:password`, and `user_agent`.
         persist_config: whether renewed tokens are written back to the kubeconfig.
-        impersonate_user: on whose behalf requests are made.
-        impersonate_groups: and as a member of which groups.
+        impersonate_user: the user to impersonate.
+        impersonate_groups: the groups to impersonate.
     """
 
     kubeconfig: str | Path | Mapping[str, Any] | None = None
@@ -67,7 +67,7 @@ class ConnectionOptions:
 
     @classmethod
     def collect(cls, given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Self:
-        """Take each option from `given`, else from the environment (`K8S_AUTH_HOST`…).
+        """Return the options from `given`, else from environment variables such as `K8S_AUTH_HOST`.
 
         Raises:
             ConfigurationError: the kubeconfig is neither a path nor a mapping.
@@ -85,7 +85,7 @@ class ConnectionOptions:
 
     @property
     def authenticates(self) -> bool:
-        """Whether host and credentials are all given, so that no kubeconfig and no service account is asked."""
+        """Whether host and credentials are all set, so that neither a kubeconfig nor a service account is used."""
         credentials = self.api_key, self.username and self.password, self.client_cert and self.client_key
         return bool(self.host and any(credentials))
 

@@ -1,6 +1,6 @@
-"""Where an installation's objects lie, told by what only administrators can write.
+"""Namespaces of an installation, found by objects that only administrators can write.
 
-Labels alone prove nothing: whoever may edit a namespace can put ours on objects there.
+Labels alone prove nothing: a user with the right to edit a namespace can put accelkit's labels on objects there.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ class _Binding(msgspec.Struct):
 
 
 def build_selector(component: str = "") -> str:
-    """Return the label selector of our objects, of one component or of all."""
+    """Return the label selector of accelkit's objects, of one component or of all."""
     labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
 async def find_namespaces(api: ApiClient, known: Collection[str] = ()) -> frozenset[str]:
-    """Return the namespaces in which our labels are to be believed.
+    """Return the namespaces in which accelkit's labels are trusted.
 
-    These are kube-system, those to whose ServiceAccounts our ClusterRoleBindings give rights, and the known ones.
+    These are kube-system, the namespaces whose ServiceAccounts get rights from accelkit's ClusterRoleBindings, and the
+    known ones.
 
     Raises:
         ApiError: the API server refused or did not answer.

@@ -1,6 +1,6 @@
 """Paths of collections and objects on the API server.
 
-A name is quoted where it enters a path, so that no name leads to another object.
+Names are quoted in paths, so that no name can point to another object.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ PODS: Final = "/api/v1/pods"
 
 
 def build_group_path(api_version: str) -> str:
-    """Return where the API server lists the kinds of `v1`, or of `GROUP/VERSION`."""
+    """Return the path below which the API server serves the kinds of `v1` or of `GROUP/VERSION`."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def build_collection_path(api_version: str, plural: str, namespace: str | None = None) -> str:
-    """Return the path of a kind's objects: those of a namespace, else of all namespaces or of the cluster."""
+    """Return the path of a kind's objects: those of a namespace, or all objects of the cluster."""
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     return f"{build_group_path(api_version)}{place}/{plural}"
 
 
 def build_object_path(collection_path: str, name: str) -> str:
     """Return the path of one object of a collection."""
-    # A colon is common in names of RBAC objects, and stands for itself in a path.
+    # Names of RBAC objects often contain colons, which paths allow unquoted.
     return f"{collection_path}/{quote(name, safe=':')}"
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a pod that does one thing and ends."""
+"""Functions that wait for a pod that runs to completion."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import POLL_SECONDS
 
-# Of a pod's log; a kubelet that lies must not fill the memory of who reads it.
+# Limit for the log of a pod: a faulty kubelet must not fill the memory of the reader.
 LOG_BYTES: Final = 4 * 2**20
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-# The kubelet tries these again and again, without anything changing by it.
+# The kubelet keeps retrying in these states, usually without success.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 
 
@@ -37,7 +37,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
     @property
     def waiting(self) -> Mapping[str, str]:
-        """What the first container that waits says of it."""
+        """State of the first waiting container; empty if none waits."""
         states = (each.state.get("waiting") for each in self.container_statuses)
         return next((state for state in states if state), {})
 
@@ -51,12 +51,12 @@ _pod = msgspec.json.Decoder(_Pod)
 
 @dataclass(frozen=True)
 class PodProgress:
-    """How far a pod has come.
+    """Progress of a pod.
 
     Attributes:
-        ended: whether its containers have ended for good.
-        has_no_image: whether it cannot get its image.
-        message: the last that is known of it, for a sentence.
+        ended: whether the pod has ended.
+        has_no_image: whether the pod cannot get its image.
+        message: the latest information about the pod, for use in a sentence.
     """
 
     ended: bool = False
@@ -65,15 +65,15 @@ class PodProgress:
 
 
 async def wait_until_ended(api: ApiClient, path: str, deadline: float) -> PodProgress:
-    """Wait until a pod ends or cannot have its image; asks again where the API server does not answer.
+    """Wait until a pod ends or cannot get its image; retry if the API server does not answer.
 
     Args:
         api: an open client.
-        path: of the pod.
-        deadline: on the clock of `time.monotonic`; the pod is looked at once, however late it is.
+        path: the path of the pod.
+        deadline: a time of the `time.monotonic` clock; the pod is read at least once.
 
     Raises:
-        ApiError: the API server refused; the pod is not there, for one.
+        ApiError: the API server refused, for example because the pod does not exist.
     """
     progress = PodProgress()
     while True:
@@ -89,10 +89,10 @@ async def wait_until_ended(api: ApiClient, path: str, deadline: float) -> PodPro
 
 
 async def read_progress(api: ApiClient, path: str) -> PodProgress:
-    """Read how far a pod has come.
+    """Read the progress of a pod.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     status = _pod.decode(await api.get(path)).status
     waiting = status.waiting

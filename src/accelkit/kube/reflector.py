@@ -1,9 +1,10 @@
-"""Lists and watches a collection of the API server, and tells the caller each change.
+"""List and watch of a collection of the API server, with callbacks for each change.
 
-The list is consistent (no resourceVersion) and paged; the watch goes on from it with bookmarks. A watch that ends is
-resumed from the last version seen; 410 Gone, or an error event, lists again. Failures back off and never end the
-reflector. `on_replace` gets the whole collection, `on_event` one change: both run in the event loop and must not block.
-An object that cannot be read, or that `on_event` fails on, is logged once and counted, and the others go on.
+The list is consistent (no resourceVersion) and paged; the watch continues from it with bookmarks. After a watch ends,
+the next one starts at the last received version; 410 Gone, or an error event, causes a new list. Failures cause
+back-off and never end the reflector. `on_replace` receives the whole collection, `on_event` one change: both run in the
+event loop and must not block. An object that cannot be read, or for which `on_event` fails, is logged once and counted;
+other objects are not affected.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ T = TypeVar("T", bound=Listed)
 
 log = logging.getLogger(__name__)
 
-_TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
-# The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
+_TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", with any spaces
+# The server ends each watch after this time, and sends a bookmark about once a minute. Longer silence means that the
+# connection is dead.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
-# Half as long again at most, so that the server ends it first.
+# The time is multiplied by up to 1.5, and the server still ends the watch before the client detects silence.
 _SILENT_WATCH_SECONDS = 90
 _BACK_OFF = BackOff(0.2, 10.0)
 _identified = msgspec.json.Decoder(Identified)
@@ -59,19 +61,19 @@ _event = msgspec.json.Decoder(_Event)
 
 
 class Reflector(Generic[T]):
-    """One collection, listed and watched until cancelled.
+    """Reflector of one collection: it lists and watches until cancelled.
 
     Args:
         api: an open client.
-        path: the collection, as `/api/v1/pods`.
-        type_: the msgspec type of one object; fields it does not name are skipped while decoding.
+        path: the collection, such as `/api/v1/pods`.
+        type_: the msgspec type of one object; the decoder skips fields that the type does not name.
         query: label and field selectors.
-        bookmarks: whether the server tells that nothing changes, by which a silent watch is told from a dead one; else
-            it is ended before it is silent for too long, and all is listed again.
-        trim: takes from each object what need not be kept.
+        bookmarks: whether the server sends bookmarks, which distinguish a silent watch from a dead one; otherwise the
+            watch ends before the silence limit, and the collection is listed again.
+        trim: removes from each object the fields that need not be kept.
         on_replace: called with all objects after each list.
         on_event: called with ADDED, MODIFIED or DELETED and the object.
-        on_unreadable: called with the same and the text of an object that cannot be read; after `on_replace`.
+        on_unreadable: called with the event type and the text of an object that cannot be read; after `on_replace`.
     """
 
     def __init__(
@@ -99,34 +101,34 @@ class Reflector(Generic[T]):
         self._type = type_
         self._change: msgspec.json.Decoder[_Change[T]] = msgspec.json.Decoder(_Change[type_])  # type: ignore[valid-type]
         self._version = ""
-        # How many lists were asked for, and how many of them the last one answered. The version cannot say so: an event
-        # that was received before a list was asked for, and is told after it, sets it.
-        self._asked, self._answered = 1, 0
+        # The number of requested lists, and the number of the last list that completed. The version cannot replace
+        # these numbers: an event that was received before a list was requested can set the version after the request.
+        self._requested, self._completed = 1, 0
         self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
-        self._turn: asyncio.Timeout | None = None
+        self._running: asyncio.Timeout | None = None
         self.synced = asyncio.Event()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how long there has been no connection to the API server: 0 while one is open."""
+        """Return for how long there has been no connection to the API server; 0 while one is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
     @property
     def version(self) -> str:
-        """The version of the collection that was listed or watched last; in `on_replace` that of the list."""
+        """Last listed or watched version of the collection; in `on_replace` that of the list."""
         return self._version
 
     @property
     def unreadable(self) -> int:
-        """How many objects could not be read."""
+        """Number of objects that could not be read."""
         return self._errors.count
 
     def relist(self) -> None:
-        """List anew now: a watch may be dead without our knowing."""
-        self._asked += 1
-        # One that is ending already lists next.
-        if self._turn is not None and not self._turn.expired():
-            self._turn.reschedule(asyncio.get_running_loop().time())
+        """List again at once, because a dead watch may not have been detected."""
+        self._requested += 1
+        # If the watch is ending already, a list follows anyway.
+        if self._running is not None and not self._running.expired():
+            self._running.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -136,14 +138,14 @@ class Reflector(Generic[T]):
                 await self._list_and_watch()
                 self._failures = 0
                 if time.monotonic() - started < _BACK_OFF.first_seconds:
-                    # A server that ends each watch at once must not be asked without pause.
+                    # Do not send requests without a pause to a server that ends each watch at once.
                     await asyncio.sleep(_BACK_OFF.first_seconds)
             except TimeoutError:
-                # relist
+                # `relist` was called.
                 continue
             except ApiError as exc:
                 if exc.expired:
-                    self._asked += 1
+                    self._requested += 1
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
                 self._failures += 1
@@ -153,15 +155,15 @@ class Reflector(Generic[T]):
 
     async def _list_and_watch(self) -> None:
         try:
-            async with asyncio.timeout(None) as self._turn:
-                while self._answered != self._asked:
+            async with asyncio.timeout(None) as self._running:
+                while self._completed != self._requested:
                     await self._list()
                 await self._watch()
         finally:
-            self._turn = None
+            self._running = None
 
     async def _list(self) -> None:
-        asked = self._asked
+        requested = self._requested
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:
@@ -171,10 +173,10 @@ class Reflector(Generic[T]):
         items, self._version = await list_all(
             self._api, self._path, self._type, query=self._query, trim=self._trim, on_unreadable=leave_out
         )
-        if asked != self._asked:
-            # It was read before the last one was asked for.
+        if requested != self._requested:
+            # Another list was requested after this one started, so this one is outdated.
             return
-        self._answered = asked
+        self._completed = requested
         self._on_replace(items)
         for text in unreadable:
             self._on_unreadable("ADDED", text)
@@ -197,15 +199,15 @@ class Reflector(Generic[T]):
                     kind, object_ = self._read(line)
                 except UNREADABLE as exc:
                     raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=HTTPStatus.GONE) from exc
-                # Only what arrives proves a connection: a server may accept every watch and refuse each in its answer.
+                # Only received data proves a connection: a server may accept each watch and then send an error event.
                 self._failures = 0
                 if object_ is not None:
-                    self._tell(kind, object_)
+                    self._deliver(kind, object_)
         if not self._bookmarks:
-            # The version is that of the last change, which may be too old to go on from.
-            self._asked += 1
+            # The version is that of the last change, which may be too old to resume from.
+            self._requested += 1
 
-    def _tell(self, kind: str, object_: T) -> None:
+    def _deliver(self, kind: str, object_: T) -> None:
         try:
             self._on_event(kind, object_)
         except Exception as exc:  # noqa: BLE001 - one object must not end the service
@@ -217,7 +219,7 @@ class Reflector(Generic[T]):
         self._errors.report(name, f"{name} in {self._path} cannot be read: {shorten(str(error))}")
 
     def _read(self, line: bytes) -> tuple[str, T | None]:
-        # The type comes first. Most events are changes: decoded once, as what they are.
+        # The type comes first. Most events are changes, so they are decoded once with the final type.
         if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
             try:
                 event = self._change.decode(line)
@@ -227,7 +229,7 @@ class Reflector(Generic[T]):
             return event.type, event.object
         other = _event.decode(line)
         if other.type == "ERROR":
-            # Whatever the server objects to, a fresh list is the answer.
+            # A new list handles every error of the server.
             raise ApiError(_failure.decode(other.object).message, status=HTTPStatus.GONE)
         self._version = _identified.decode(other.object).metadata.resource_version
         return other.type, None

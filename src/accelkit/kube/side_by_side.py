@@ -1,4 +1,4 @@
-"""Asks many, so many at once, until one deadline for all of them."""
+"""Concurrent requests with one deadline for all of them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ Asked = TypeVar("Asked")
 async def ask_all(
     asked: Iterable[Asked], ask: Callable[[Asked], Awaitable[None]], *, at_once: int, seconds: float
 ) -> None:
-    """Ask each; what has not been answered when the time is over is broken off, and is the caller's to tell.
+    """Request from each target; cancel requests that are unfinished at the deadline, without an error.
+
+    The caller must detect which targets have not answered.
 
     Args:
-        asked: whom.
-        ask: asks one, and notes what it said.
-        at_once: how many are asked at one time.
-        seconds: for all of them together.
+        asked: the targets.
+        ask: sends the request to one target and stores its answer.
+        at_once: the largest number of concurrent requests.
+        seconds: the time for all requests together.
 
     Raises:
-        Exception: what asking one of them raised first; the others were broken off.
+        Exception: the first failure of a request; the others are cancelled.
     """
-    turn = asyncio.Semaphore(at_once)
+    semaphore = asyncio.Semaphore(at_once)
 
-    async def ask_in_turn(each: Asked) -> None:
-        async with turn:
+    async def ask_within_limit(each: Asked) -> None:
+        async with semaphore:
             await ask(each)
 
     with suppress(TimeoutError), raise_first(Exception):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
             for each in asked:
-                group.create_task(ask_in_turn(each))
+                group.create_task(ask_within_limit(each))

@@ -1,1 +1,1 @@
-"""Evicting pods, and the budgets that forbid it."""
+"""Eviction of pods, and the PodDisruptionBudgets that forbid it."""

@@ -1,4 +1,4 @@
-"""Reads PodDisruptionBudgets, and says which pods they protect from an eviction."""
+"""PodDisruptionBudgets, and the pods that they protect from eviction."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from accelkit.model.pod import PodRef
 
 BUDGETS: Final = build_collection_path("policy/v1", "poddisruptionbudgets")
 
-# Whoever may write budgets may fill them with megabytes. A longer selector, as it is written, is taken to protect all
-# of its namespace, and so are all budgets of a namespace with more of them, or with longer selectors together.
+# A user with the right to write budgets can fill them with megabytes. A budget with a longer encoded selector counts as
+# protecting its whole namespace. So do all budgets of a namespace that has more budgets, or longer selectors together.
 MOST_SELECTOR_BYTES: Final = 16 << 10
 MOST_NAMESPACE_BYTES: Final = 256 << 10
 MOST_IN_NAMESPACE: Final = 1000
-# By two budgets a pod is protected as by a thousand.
+# Two budgets protect a pod as well as a thousand do.
 _MOST_COVERING: Final = 2
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -39,7 +39,7 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: tuple[_Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels are selected; a condition that is not known counts as met."""
+        """Return whether the labels match the selector; a requirement with an unknown operator counts as met."""
         wanted = (self.match_labels or {}).items()
         return all(labels.get(key) == value for key, value in wanted) and all(
             _meets(each, labels) for each in self.match_expressions or ()
@@ -56,7 +56,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class WrittenBudget(msgspec.Struct):
-    """A PodDisruptionBudget as the API server shows it, as far as it is read."""
+    """The fields that are read of a PodDisruptionBudget, as the API server returns it."""
 
     metadata: ObjectIdentity
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -64,13 +64,13 @@ class WrittenBudget(msgspec.Struct):
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """A PodDisruptionBudget, as far as it is kept.
+    """The values that are kept of a PodDisruptionBudget.
 
     Attributes:
-        selector: whom it covers of its namespace; None for nobody.
-        allowed: how many more evictions are allowed now.
-        disrupted: names of pods that count as evicted already.
-        name: of the budget; empty for one that stands for all of its namespace.
+        selector: selects the pods of its namespace that it covers; None covers no pods.
+        allowed: the number of evictions that are still allowed.
+        disrupted: names of pods that already count as evicted.
+        name: the budget's name; empty for a substitute that protects the whole namespace.
     """
 
     selector: _Selector | None
@@ -79,17 +79,17 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
     name: str = ""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod of its namespace counts in it."""
+        """Return whether the budget covers a pod of its namespace with these labels."""
         return self.selector is not None and self.selector.matches(labels)
 
     def allows(self, pod: PodRef) -> bool:
-        """Return whether one more eviction, of this pod, is allowed now."""
+        """Return whether one more eviction, of this pod, is allowed."""
         return self.allowed > 0 or pod.name in self.disrupted
 
 
 @dataclass(slots=True)
 class _Namespace:
-    """The budgets of one namespace, and how long their selectors are together."""
+    """The budgets of one namespace, and the total size of their selectors."""
 
     budgets: list[DisruptionBudget] = field(default_factory=list)
     selector_bytes: int = 0
@@ -100,7 +100,7 @@ class _Namespace:
         self.selector_bytes += size
         most = self.selector_bytes > MOST_NAMESPACE_BYTES or len(self.budgets) >= MOST_IN_NAMESPACE
         if most or size > MOST_SELECTOR_BYTES:
-            # One is enough, and what comes after it changes nothing.
+            # One substitute is enough: budgets that follow do not change it.
             self.budgets = [_PROTECTS_ALL]
         elif self.budgets != [_PROTECTS_ALL]:
             disrupted = frozenset(status.disrupted_pods or ())
@@ -109,7 +109,7 @@ class _Namespace:
 
 
 class DisruptionBudgets:
-    """All budgets of a cluster, as they are now.
+    """All budgets of a cluster at one moment.
 
     Raises:
         msgspec.MsgspecError: a selector cannot be read.
@@ -117,13 +117,13 @@ class DisruptionBudgets:
 
     def __init__(self, budgets: Iterable[WrittenBudget] = ()) -> None:
         self._by_namespace: dict[str, _Namespace] = {}
-        # By UID: what is asked of a pod is asked again for each plan that it is in.
+        # Cached by UID, because several plans can contain the same pod.
         self._covering: dict[str, list[DisruptionBudget]] = {}
         for each in budgets:
             self.add(each)
 
     def add(self, budget: WrittenBudget) -> None:
-        """Take over one more.
+        """Add one budget.
 
         Raises:
             msgspec.MsgspecError: its selector cannot be read.
@@ -131,36 +131,36 @@ class DisruptionBudgets:
         self._by_namespace.setdefault(budget.metadata.namespace, _Namespace()).add(budget)
 
     def protects(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod's eviction would be refused.
+        """Return whether the API server would refuse to evict a pod.
 
-        So it would be where several budgets cover the pod: the API server evicts no such pod.
+        It also refuses if several budgets cover the pod.
         """
         return bool(self.find_rule(pod, labels))
 
     def find_rule(self, pod: PodRef, labels: Mapping[str, str]) -> str:
-        """Return why a pod's eviction would be refused, with the names of budgets; empty where it would not be."""
+        """Return why the API server would refuse to evict a pod, with names of budgets; empty if it would not."""
         covering = self._list_covering(pod, labels)
         if covering == [_PROTECTS_ALL]:
             return "the PodDisruptionBudgets of its namespace are too long to read"
         if len(covering) > 1:
-            return f"several PodDisruptionBudgets cover it, such as {covering[0].name} and {covering[1].name}"
+            return f"several PodDisruptionBudgets cover it, for example {covering[0].name} and {covering[1].name}"
         return "".join(f"PodDisruptionBudget {each.name} protects it" for each in covering if not each.allows(pod))
 
     def find_excess(self, pods: Iterable[tuple[PodRef, Mapping[str, str]]]) -> set[str]:
-        """Return the UIDs of those pods that could not be evicted after the ones before them."""
-        taken: dict[int, int] = {}
+        """Return the UIDs of the pods that cannot be evicted after the pods before them."""
+        used: dict[int, int] = {}
         excess = set[str]()
         for pod, labels in pods:
             covering = self._list_covering(pod, labels)
             for each in covering:
                 if pod.name not in each.disrupted:
-                    taken[id(each)] = taken.get(id(each), 0) + 1
-            if len(covering) > 1 or any(taken.get(id(each), 0) > each.allowed for each in covering):
+                    used[id(each)] = used.get(id(each), 0) + 1
+            if len(covering) > 1 or any(used.get(id(each), 0) > each.allowed for each in covering):
                 excess.add(pod.uid)
         return excess
 
     def _list_covering(self, pod: PodRef, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        """Return the budgets that cover a pod, of many the first."""
+        """Return the budgets that cover a pod; at most the first two."""
         if (known := self._covering.get(pod.uid)) is not None:
             return known
         of = self._by_namespace.get(pod.namespace, _Namespace())
@@ -172,11 +172,11 @@ async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
     """Return the budgets of all namespaces.
 
     Raises:
-        ApiError: the API server refused, or did not answer, or one of them cannot be read.
+        ApiError: the API server refused or did not answer, or a budget cannot be read.
     """
 
     def refuse(_text: bytes, error: Exception) -> None:
-        # Whom it protects is not known, so nobody is evicted.
+        # It is unknown which pods this budget protects, so no pod is evicted.
         raise ApiError(f"a PodDisruptionBudget cannot be read: {error}") from error
 
     budgets = DisruptionBudgets()
@@ -186,7 +186,7 @@ async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
             budgets.add(budget)
         except UNREADABLE as exc:
             refuse(b"", exc)
-        # What was written is as long as somebody wants it to be.
+        # Do not keep the encoded budget, because a user can make it arbitrarily long.
         budget.spec, budget.status = _Spec(), _Status()
 
     await list_all(api, BUDGETS, WrittenBudget, trim=keep, on_unreadable=refuse)

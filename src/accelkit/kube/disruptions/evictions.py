@@ -1,4 +1,4 @@
-"""Evicts pods, and reads of them what decides whether that may be."""
+"""Eviction of pods, and the pod fields that decide whether a pod may be evicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Status(msgspec.Struct):
 
 
 class EvictablePod(msgspec.Struct):
-    """A bound pod, with what decides whether it may be evicted."""
+    """A bound pod with the fields that decide whether it may be evicted."""
 
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -37,35 +37,39 @@ class EvictablePod(msgspec.Struct):
 
     @property
     def ref(self) -> PodRef:
-        """The pod's identity."""
+        """Identity of the pod."""
         return PodRef(self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
     def priority(self) -> int:
-        """As admission wrote it."""
+        """Priority of the pod, as admission set it."""
         return self.spec.priority or 0
 
     @property
     def labels(self) -> dict[str, str]:
-        """By which budgets cover it."""
+        """Labels of the pod, which the selectors of budgets match."""
         return self.metadata.labels or {}
 
     @property
     def static(self) -> bool:
-        """Whether a kubelet runs it from a file, so that an eviction only removes what mirrors it.
+        """Whether a kubelet runs the pod from a file, so that an eviction only deletes its mirror pod.
 
-        Anybody may name a Node as the owner of a pod; of those with the annotation a kubelet deletes what it did not
-        make itself.
+        The annotation decides, because every user may name a Node as the owner of a pod. A kubelet deletes a pod with
+        the annotation if it did not create that pod.
         """
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def leaving(self) -> bool:
-        """Whether it is being deleted, or has ended."""
+        """Whether the pod is being deleted, or has ended."""
         return self.metadata.deletion_timestamp is not None or self._ended
 
     def is_leaving(self, now: float) -> bool:
-        """Return whether it has ended, or is expected to; `now` is in seconds since 1970."""
+        """Return whether the pod has ended, or is being deleted and expected to end.
+
+        Args:
+            now: seconds since 1970.
+        """
         return self._ended or (self.metadata.deletion_timestamp is not None and now < self.metadata.leaves_by)
 
     @property
@@ -74,25 +78,26 @@ class EvictablePod(msgspec.Struct):
 
 
 async def list_evictable_pods(api: ApiClient, node: str) -> list[EvictablePod]:
-    """Return the pods of a node as the API server knows them now; one that cannot be read is left out.
+    """Return the pods of a node from the API server; a pod that cannot be read is left out.
 
     Raises:
-        ApiError: the API server refused, or did not answer.
+        ApiError: the API server refused or did not answer.
     """
     found, _ = await list_all(api, PODS, EvictablePod, query={"fieldSelector": f"spec.nodeName={node}"})
     return found
 
 
 async def evict(api: ApiClient, pod: PodRef, *, dry_run: bool = False) -> None:
-    """Ask the API server to evict the pod with this UID, which it does where budgets allow that.
+    """Evict the pod with this UID through the API server, which obeys PodDisruptionBudgets.
 
     Args:
         api: an open client.
-        pod: who leaves.
-        dry_run: whether it is only asked whether it would.
+        pod: the pod to evict.
+        dry_run: whether the API server only checks if the eviction is allowed.
 
     Raises:
-        ApiError: it refused, with 429 for a budget and 409 where the pod is another one now, or did not answer.
+        ApiError: the API server did not answer, or refused: with 429 because of a budget, or with 409 if another pod
+            has this name now.
     """
     options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
     if dry_run:

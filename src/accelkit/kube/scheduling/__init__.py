@@ -1,1 +1,1 @@
-"""What kube-scheduler goes by, as far as we judge it too."""
+"""Rules of kube-scheduler that accelkit evaluates too."""

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, beside amounts, that only kube-scheduler can judge."""
+"""Requirements of pods on nodes, other than amounts, that only kube-scheduler can evaluate."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import msgspec
 
 from accelkit.model.pod import Container, PodSpec
 
-# What the API server fills, and the volume of the service account's token that every pod has, ask nothing of a node.
-_HARMLESS: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
+# These volumes do not restrict the node: the API server fills them, or every pod has them for its service account
+# token.
+_UNRESTRICTED_VOLUMES: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 
 
 class _Port(msgspec.Struct, rename="camel"):
@@ -17,15 +18,15 @@ class _Port(msgspec.Struct, rename="camel"):
 
 
 class PortedContainer(Container):
-    """A container, with the ports that it wants of its host."""
+    """A container with the host ports that it requests."""
 
     ports: list[_Port] | None = None
 
 
 class ConditionedSpec(PodSpec, rename="camel"):
-    """spec of a pod, with what it asks of nodes beside amounts."""
+    """The spec of a pod with its requirements on nodes other than amounts."""
 
-    # What is written here narrows the fields of the pods that everybody reads.
+    # These declarations narrow the types of the base class.
     containers: list[PortedContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
     init_containers: list[PortedContainer] | None = None  # type: ignore[assignment]
     affinity: dict[str, msgspec.Raw] | None = None
@@ -35,7 +36,7 @@ class ConditionedSpec(PodSpec, rename="camel"):
 
 
 def find_asked_resources(spec: ConditionedSpec) -> set[str]:
-    """Return the names of the resources that a pod asks for."""
+    """Return the names of the resources that a pod requests."""
     return {
         name
         for each in (*spec.containers, *(spec.init_containers or ()))
@@ -44,19 +45,19 @@ def find_asked_resources(spec: ConditionedSpec) -> set[str]:
 
 
 def list_unread_conditions(spec: ConditionedSpec, known: frozenset[str]) -> list[str]:
-    """Return the names of what only kube-scheduler can judge of a pod; none where we can judge all of it.
+    """Return the names of requirements that only kube-scheduler can evaluate; empty if accelkit can evaluate all.
 
     Args:
-        spec: of the pod.
-        known: names of the resources that are ours.
+        spec: the spec of the pod.
+        known: names of the resources that accelkit manages.
     """
     containers = (*spec.containers, *(spec.init_containers or ()))
     found = {
         "affinity": bool(spec.affinity),
         "topologySpreadConstraints": bool(spec.topology_spread_constraints),
         "resourceClaims": bool(spec.resource_claims),
-        "volumes": any(each.keys() - _HARMLESS for each in spec.volumes or ()),
+        "volumes": any(each.keys() - _UNRESTRICTED_VOLUMES for each in spec.volumes or ()),
         "hostPort": any(port.host_port for each in containers for port in each.ports or ()),
         "other resources": bool(find_asked_resources(spec) - known - {"cpu", "memory"}),
     }
-    return [name for name, there in found.items() if there]
+    return [name for name, present in found.items() if present]

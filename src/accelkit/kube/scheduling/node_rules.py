@@ -1,4 +1,4 @@
-"""Labels, taints and tolerations, judged as kube-scheduler does."""
+"""Labels, taints and tolerations, evaluated as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-_KEEPING_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+_EXCLUDING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Toleration(msgspec.Struct, omit_defaults=True):
-    """A taint that a pod bears."""
+    """A toleration of a pod."""
 
     key: str = ""
     operator: str = ""
@@ -19,7 +19,7 @@ class Toleration(msgspec.Struct, omit_defaults=True):
     effect: str = ""
 
     def bears(self, taint: Taint) -> bool:
-        """Return whether it covers a taint; with an operator that is not known here it covers none."""
+        """Return whether it tolerates a taint; a toleration with an unknown operator tolerates none."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         if self.operator == "Exists":
@@ -28,7 +28,7 @@ class Toleration(msgspec.Struct, omit_defaults=True):
 
 
 class Taint(msgspec.Struct):
-    """What keeps pods from a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -39,22 +39,22 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSche
 
 
 class TaintedSpec(msgspec.Struct):
-    """spec of a node, with what keeps pods from it."""
+    """The spec of a node with the fields that keep pods from it."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
     def list_taints(self) -> list[Taint]:
-        """Return the taints that keep pods out."""
-        taints = [taint for taint in self.taints or () if taint.effect in _KEEPING_OUT]
-        # Where somebody has cordoned the node, the taint follows later.
+        """Return the taints that prevent the scheduling of pods."""
+        taints = [taint for taint in self.taints or () if taint.effect in _EXCLUDING_EFFECTS]
+        # After a cordon, Kubernetes adds the taint with a delay.
         if self.unschedulable and all(taint.key != _UNSCHEDULABLE.key for taint in taints):
             taints.append(_UNSCHEDULABLE)
         return taints
 
 
 def bears_all(tolerations: Collection[Toleration], taints: Iterable[Taint]) -> bool:
-    """Return whether a pod with these tolerations bears all taints."""
+    """Return whether a pod with these tolerations tolerates all taints."""
     return all(any(each.bears(taint) for each in tolerations) for taint in taints)
 
 

@@ -1,4 +1,4 @@
-"""By what pods say that they belong to a group, in any of the conventions."""
+"""Labels and fields by which pods declare their group, in all supported conventions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-# Of the coscheduling plug-in, and of those who have no object for a group.
+# Of the coscheduling plug-in, and of schedulers that have no object for a group.
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
 
@@ -19,7 +19,7 @@ class SchedulingGroup(msgspec.Struct, rename="camel"):
 
 
 def names_group(labels: Mapping[str, str], group: SchedulingGroup | None) -> bool:
-    """Return whether a pod with these labels and this spec.schedulingGroup says that it belongs to a group."""
+    """Return whether a pod with these labels and this spec.schedulingGroup declares that it belongs to a group."""
     if group is not None and group.pod_group_name:
         return True
     return any(labels.get(key) for key in (COSCHEDULING_LABEL, NAME_LABEL))

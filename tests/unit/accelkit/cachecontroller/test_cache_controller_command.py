@@ -65,7 +65,7 @@ def test_options_may_come_from_the_environment(told):
     ("arguments", "says"),
     [
         (["--webhook-port", "8443"], "give --webhook-cert and --webhook-key"),
-        (["--lease", "no-lease"], "is no Lease"),
+        (["--lease", "no-lease"], "is not the name of a Lease"),
         (["--mirror", "nothing"], "is no mirror"),
     ],
 )

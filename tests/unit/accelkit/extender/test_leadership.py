@@ -52,7 +52,7 @@ def test_without_a_lease_there_is_one_extender_alone(lease):
         ({"identity": ""}, "--lease needs our name", "give --identity, or set POD_NAME"),
         ({"advertise": None}, "--service needs our address, and '' is none", "give --advertise, or set POD_IP"),
         ({"advertise": "here"}, "--service needs our address, and 'here' is none", "give --advertise, or set POD_IP"),
-        ({"lease": "l"}, "'l' is no Lease", "write it as accelkit/accelkit-extender"),
+        ({"lease": "l"}, "'l' is not the name of a Lease", "write it as accelkit/accelkit-extender"),
     ],
 )
 def test_what_contradicts_itself_or_is_missing_is_said_with_the_option_to_give(missing, sentence, next_step):

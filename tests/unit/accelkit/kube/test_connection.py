@@ -327,7 +327,7 @@ def test_a_proxy_is_used_but_for_hosts_that_are_excepted(write):
     assert (found.proxy, found.proxy_headers) == ("http://other:1", {"Proxy-Authorization": "Basic dTpw"})
     excepted = ConnectionOptions(kubeconfig=path, no_proxy="localhost,h")
     assert load_connection(excepted, environ={}).proxy is None
-    with pytest.raises(ConfigurationError, match="is no HTTP proxy"):
+    with pytest.raises(ConfigurationError, match="is not an HTTP proxy"):
         load_connection(ConnectionOptions(kubeconfig=path, proxy="socks5://p"), environ={})
 
 

@@ -60,7 +60,7 @@ def test_a_budget_counts_in_its_namespace_alone_and_one_that_allows_an_eviction_
 def test_the_rule_names_the_budget():
     assert DisruptionBudgets([budget({})]).find_rule(P, X) == "PodDisruptionBudget b protects it"
     several = DisruptionBudgets([budget({}, 1), budget({"matchLabels": X}, 1)])
-    assert several.find_rule(P, X) == "several PodDisruptionBudgets cover it, such as b and b"
+    assert several.find_rule(P, X) == "several PodDisruptionBudgets cover it, for example b and b"
     long = DisruptionBudgets([budget({"matchLabels": {"app": "x" * MOST_SELECTOR_BYTES}})])
     assert long.find_rule(P, X) == "the PodDisruptionBudgets of its namespace are too long to read"
     assert DisruptionBudgets([budget({}, 1)]).find_rule(P, X) == ""
