@@ -157,7 +157,8 @@ async def test_port_taken(control_plane, tmp_path):
             with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), port=first.port) as second:
                 assert await second.ended() == 1
                 line = (
-                    f"Error: cannot listen on 127.0.0.1:{first.port}: Address already in use; stop what listens there"
+                    f"Error: cannot listen on 127.0.0.1:{first.port}: Address already in use; "
+                    "stop the process that listens there"
                 )
                 assert line in second.log.read_text()
                 assert "Traceback" not in second.log.read_text()

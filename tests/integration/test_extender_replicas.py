@@ -217,7 +217,7 @@ async def test_changed_certificates_are_used_and_the_ledger_stays(world, control
             (tmp_path / "tls.crt").write_text("nonsense")
 
             async def complained():
-                return "the former certificates stay in use" in process.log.read_text()
+                return "the previous certificates stay in use" in process.log.read_text()
 
             await until(complained)
             assert await served() == "one"

@@ -1,1 +1,1 @@
-"""Serves HTTP on ports that strangers reach: everything they may send or hold has a bound."""
+"""HTTP servers for ports that untrusted clients reach: every size, time and number of connections has a limit."""

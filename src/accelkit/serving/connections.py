@@ -1,8 +1,8 @@
-"""The open connections of a port: how many there are, and how long one may take until its first request is there.
+"""The open connections of a port, with limits on their number and on the time until the first request arrives.
 
-Nobody waits behind a stranger: where there are too many connections, the one that has waited longest gives way to the
-new one. A kubelet's probe or a scheduler's request comes whole within milliseconds, so it is served even while others
-open connections as fast as they can.
+A trusted client never waits behind an unknown one: if there are too many connections, the one that has waited longest
+for its request is closed. A kubelet's probe or a scheduler's request arrives within milliseconds, so it is served even
+while another client opens connections as fast as it can.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from accelkit.serving.tls import H2, Listen
 
 log = logging.getLogger(__name__)
 
-# From the first packet to the whole head of the first request, a handshake included.
+# From the first packet to the whole head of the first request, including the TLS handshake.
 HEAD_SECONDS: Final = 5.0
-# Where the process has no more descriptors.
+# The pause before the next attempt if the process has no free file descriptor.
 _PAUSE_SECONDS: Final = 0.1
 _BACKLOG: Final = 1024
 
@@ -34,7 +34,7 @@ Connection: TypeAlias = Http1Connection | Http2Connection
 
 
 class _Opening(asyncio.Protocol):
-    """A connection before it is known what it speaks."""
+    """A connection whose protocol is not negotiated yet."""
 
     def __init__(self, make: Callable[[str | None], Connection]) -> None:
         self._make = make
@@ -48,13 +48,13 @@ class _Opening(asyncio.Protocol):
 
 
 class Connections:
-    """Accepts the connections of a port and serves them.
+    """Connections of one port: it accepts and serves them.
 
     Args:
         answer: answers a request.
-        limit: how many are open at once.
-        idle_seconds: so long one is kept without a request.
-        options: of `Http1Connection`.
+        limit: the largest number of open connections.
+        idle_seconds: how long a connection without a request is kept.
+        options: options of `Http1Connection`.
     """
 
     def __init__(self, answer: Answer, *, limit: int, idle_seconds: float = 120.0, **options: Any) -> None:
@@ -62,38 +62,38 @@ class Connections:
         self._manager = make_manager(answer)
         self._idle_seconds = idle_seconds
         self._options: dict[str, Any] = {"keepalive_timeout": idle_seconds, **options}
-        # In the order in which they came: those whose first request is not there yet, and those that are served.
+        # In order of arrival: connections that wait for their first request, and connections that are served.
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._served: dict[Connection, None] = {}
         self._changed = asyncio.Event()
-        self._trouble = ErrorReporter(log)
+        self._errors = ErrorReporter(log)
         self._context: ssl.SSLContext | None = None
         self._pause: asyncio.TimerHandle | None = None
 
     def accept(self, listening: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Accept from now on, with these certificates; called again, with other ones.
+        """Accept connections with these certificates; a further call replaces the certificates.
 
         Args:
-            listening: a socket that does not block.
+            listening: a non-blocking socket.
             context: None for plain HTTP.
         """
         self._context = context
         asyncio.get_running_loop().add_reader(listening, self._accept_one, listening)
 
     def refuse(self, listening: socket.socket) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         if self._pause is not None:
             self._pause.cancel()
         asyncio.get_running_loop().remove_reader(listening)
 
     def end(self) -> None:
-        """Close every connection when its request is answered, and those that have not asked at once."""
+        """Close each connection after its current request is answered, and connections without a request at once."""
         self._drop_waiting()
         for connection in list(self._served):
             connection.end()
 
     async def shut_down(self, seconds: float) -> None:
-        """End, and wait for that; what is under way for longer is cut off."""
+        """End all connections and wait for that; abort those that need longer than `seconds`."""
         self.end()
         try:
             async with asyncio.timeout(seconds):
@@ -111,11 +111,11 @@ class Connections:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as exc:
-            self._trouble.report(str(exc), f"a connection cannot be accepted: {exc}")
+            self._errors.report(str(exc), f"a connection cannot be accepted: {exc}")
             loop.remove_reader(listening)
             self._pause = loop.call_later(_PAUSE_SECONDS, self.accept, listening, self._context)
             return
-        self._trouble.clear()
+        self._errors.clear()
         accepted.setblocking(False)  # noqa: FBT003 - its signature
         if len(self._waiting) + len(self._served) >= self._limit:
             self._make_room()
@@ -124,7 +124,7 @@ class Connections:
         task.add_done_callback(partial(self._note_end, accepted))
 
     async def _wait(self, accepted: socket.socket) -> None:
-        """Wait for the first request; from then on the connection lives by itself."""
+        """Wait for the first request; after that, the connection is served without this task."""
         opening = _Opening(self._make)
         loop, context = asyncio.get_running_loop(), self._context
         seconds = HEAD_SECONDS if context else None
@@ -142,7 +142,7 @@ class Connections:
                 if connection is not None:
                     connection.abort()
                 raise
-            # Its request came in the very moment in which it was dropped, and is answered.
+            # The request arrived at the moment of the cancellation, so it is still answered.
             connection.end()
         if connection is not None and connection.transport is not None:
             self._served[connection] = None
@@ -154,7 +154,7 @@ class Connections:
 
     def _note_end(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
-        # It may have been cancelled before it began. What strangers do wrong is nobody's concern.
+        # The task may have been cancelled before it started. Errors of clients are not logged.
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         if failure is not None:
             accepted.close()
@@ -181,10 +181,10 @@ class Connections:
 
 
 def open_socket(listen: Listen) -> socket.socket:
-    """Return a socket that listens there, and does not block.
+    """Return a non-blocking socket that listens at the address.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     listening = socket.socket(family)
@@ -196,7 +196,7 @@ def open_socket(listen: Listen) -> socket.socket:
         listening.close()
         raise ConfigurationError(
             f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
-            next_step="stop what listens there, or choose another port (see --help)",
+            next_step="stop the process that listens there, or choose another port (see --help)",
         ) from exc
     listening.settimeout(0)
     return listening

@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1, by aiohttp."""
+"""HTTP/1.1 connections, based on aiohttp."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from aiohttp import web
 from accelkit.serving.messages import HTTP_1, SERVER, Answer, Headers
 from accelkit.serving.tls import list_names
 
-# What the library says of broken requests: anybody can make it say so, as often as he likes.
-_unheard = logging.getLogger(f"{__name__}.protocol")
-_unheard.setLevel(logging.CRITICAL + 1)
+# The library logs each broken request, and any client can cause such messages without limit.
+_silent_log = logging.getLogger(f"{__name__}.protocol")
+_silent_log.setLevel(logging.CRITICAL + 1)
 
 _OPTIONS: Final[dict[str, Any]] = {
     "access_log": None,
-    "logger": _unheard,
+    "logger": _silent_log,
     "lingering_time": 0,
     "auto_decompress": False,
 }
-# Read at once: what a stranger sends is in memory several times while it is taken apart.
+# Size of one read: while it is parsed, received data exists several times in memory.
 _READ_BYTES: Final = 16 * 1024
 
 
@@ -30,14 +30,14 @@ class Http1Connection(web.RequestHandler):
     """One connection of HTTP/1.1.
 
     Args:
-        manager: of all connections, as `make_manager` returns it.
+        manager: the manager of all connections, as `make_manager` returns it.
         on_lost: called when the connection has ended.
-        most_bytes: how much is read of it in all; None for no bound.
-        options: of `aiohttp.web.RequestHandler`.
+        most_bytes: the largest number of bytes that is read in total; None for no limit.
+        options: options of `aiohttp.web.RequestHandler`.
 
     Attributes:
-        names: of the certificate that the client has proven to hold.
-        asked: done when the first request is there, or the connection has ended.
+        names: the names in the verified client certificate.
+        asked: done when the first request has arrived, or the connection has ended.
     """
 
     __slots__ = ("_left", "_limit", "_on_lost", "asked", "names")
@@ -59,16 +59,16 @@ class Http1Connection(web.RequestHandler):
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who has connected."""
+        """Store the names of the client."""
         self.names = list_names(transport.get_extra_info("peercert"))
         if self._left is not None and hasattr(transport, "max_size"):
-            # asyncio's own 256 KiB, taken anew for each read, leave holes in memory that nothing fills.
+            # asyncio reads into new buffers of 256 KiB, which fragment the memory.
             transport.max_size = _READ_BYTES
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, up to the bound; beyond it the connection is not read any more."""
-        # Nothing is what the library itself gives, to go on with what it has not taken apart yet.
+        """Process received data up to the limit; stop reading beyond it."""
+        # The library itself passes empty data to continue with buffered data.
         if self._left is not None and data:
             data = data[: self._left]
             self._left -= len(data)
@@ -79,7 +79,7 @@ class Http1Connection(web.RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Note that the connection has ended."""
+        """Record that the connection has ended."""
         self.note_asked()
         if self._limit is not None:
             self._limit.cancel()
@@ -87,36 +87,38 @@ class Http1Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def note_asked(self) -> None:
-        """Note that a request is there."""
+        """Record that a request has arrived."""
         if not self.asked.done():
             self.asked.set_result(None)
 
     def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
-        """Answer what is no request; the library's own answer says what it is written in."""
-        response = web.Response(status=status, body=b'{"error":"this is no request"}', headers={"Server": SERVER})
+        """Answer an invalid request; the library's own answer would reveal its version."""
+        response = web.Response(
+            status=status, body=b'{"error":"this is not a valid request"}', headers={"Server": SERVER}
+        )
         response.content_type = "application/json"
         response.force_close()
         return response
 
     def limit(self, seconds: float) -> None:
-        """Close at the latest after this time, whatever is under way then."""
+        """Close the connection after this time at the latest, even during a request."""
         self._limit = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def end(self) -> None:
-        """Close when the request under way is answered, at once where there is none."""
+        """Close after the current request is answered; close at once if there is none."""
         if self._request_in_progress:
             self.close()
         else:
             self.force_close()
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, even during a request."""
         if self.transport is not None:
             self.transport.abort()
 
 
 class _Http1Request:
-    """A `Request`, as it came by HTTP/1.1."""
+    """A `Request` that arrived by HTTP/1.1."""
 
     __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol", "read")
 
@@ -131,12 +133,12 @@ class _Http1Request:
         self.limit = connection.limit
 
     def take(self) -> bytes | None:
-        """Return the whole body where it is there already."""
+        """Return the whole body if it has arrived already, else None."""
         return self._content.read_nowait() if self._content.is_eof() else None
 
 
 def make_manager(answer: Answer) -> web.Server:
-    """Return what serves all connections of a port."""
+    """Return the manager of all connections of a port."""
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Http1Connection", request.protocol)

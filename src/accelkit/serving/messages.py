@@ -1,4 +1,4 @@
-"""Requests and replies, whichever version of HTTP they come and go by."""
+"""Requests and replies, independent of the HTTP version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 HTTP_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2"
-# What answers are written in is nobody's concern.
+# Answers do not reveal the name and version of the HTTP library.
 SERVER: Final = "accelkit"
 _UNAVAILABLE: Final = 503
 _RETRY_SECONDS: Final = "1"
@@ -24,7 +24,7 @@ class Reply:
     close: bool = False
 
     def list_headers(self) -> list[tuple[str, str]]:
-        """Return the headers that say what it is."""
+        """Return the headers of the reply."""
         headers = [("Server", SERVER), ("Content-Type", self.content_type)]
         if self.status == _UNAVAILABLE:
             headers.append(("Retry-After", _RETRY_SECONDS))
@@ -32,26 +32,26 @@ class Reply:
 
 
 class Headers(Protocol):
-    """The headers of a request, by names without regard to case."""
+    """The headers of a request, with case-insensitive names."""
 
     def get(self, key: str) -> str | None:
-        """Return the first value of a header; None where it is not there."""
+        """Return the first value of a header; None if it is missing."""
 
 
 class Request(Protocol):
-    """A request whose head is there.
+    """A request whose head has arrived.
 
     Attributes:
         protocol: `HTTP_1` or `HTTP_2`.
-        method: as it came.
+        method: the method as received.
         path: decoded, without a query.
-        content_length: how long the body is said to be; None where nobody says.
-        names: of the certificate that the client has proven to hold.
-        headers: of the head.
+        content_length: the announced size of the body; None if the client announces none.
+        names: the names in the verified client certificate.
+        headers: the headers of the head.
     """
 
     @property
-    def protocol(self) -> str: ...  # noqa: D102 - said above, as those below
+    def protocol(self) -> str: ...  # noqa: D102 - documented above, as are the following properties
 
     @property
     def method(self) -> str: ...  # noqa: D102
@@ -69,17 +69,17 @@ class Request(Protocol):
     def headers(self) -> Headers: ...  # noqa: D102
 
     def take(self) -> bytes | None:
-        """Return the whole body where it is there already, else None, and nothing is taken."""
+        """Return the whole body if it has arrived already; else return None and consume nothing."""
 
     async def read(self) -> bytes:
-        """Return what has come of the body, nothing at its end; until it is asked for, next to nothing of it is read.
+        """Return the next received part of the body, empty at its end; before the first call hardly any of it is read.
 
         Raises:
-            ConnectionError: the caller hung up.
+            ConnectionError: the client disconnected.
         """
 
     def limit(self, seconds: float) -> None:
-        """Close the connection at the latest after this time, whatever is under way then."""
+        """Close the connection after this time at the latest, even during a request."""
 
 
 # Never raises.

@@ -1,4 +1,4 @@
-"""The port of probes and metrics of a service that acts beside pods: plain HTTP, nothing to change."""
+"""Port for the probes and metrics of a service: plain HTTP, read-only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def make_probe_server(listen: Listen, render: Callable[[], bytes], explain_unrea
     """Return the server of /healthz, /readyz, /version and /metrics.
 
     Args:
-        listen: where.
+        listen: the address.
         render: returns the metrics.
-        explain_unready: returns why this replica is not ready; empty where it is.
+        explain_unready: returns why this replica is not ready; empty if it is ready.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
 
     def answer_ready() -> Reply:
@@ -43,6 +43,6 @@ def make_probe_server(listen: Listen, render: Callable[[], bytes], explain_unrea
         if method != "GET":
             return Reply(405, b"only GET\n", _TEXT)
         page = pages.get(path)
-        return Reply(404, b"there is /healthz, /readyz, /version and /metrics\n", _TEXT) if page is None else page()
+        return Reply(404, b"only /healthz, /readyz, /version and /metrics exist\n", _TEXT) if page is None else page()
 
     return HeadServer(listen, answer, connections=_CONNECTIONS)

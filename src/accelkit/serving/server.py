@@ -1,6 +1,6 @@
-"""Serves HTTP in this process and this event loop, so that the ledger has one writer.
+"""HTTP server in this process and its event loop, so that the ledger has a single writer.
 
-TLS with client certificates is the rule. Plain HTTP is for probes and metrics, and on the loopback address for the
+TLS with client certificates is the default. Plain HTTP is for probes and metrics, and on the loopback address for the
 sandbox.
 """
 
@@ -24,35 +24,35 @@ __all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "BodyLimits", "Head", "HeadServ
 
 log = logging.getLogger(__name__)
 
-# 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
+# 5,000 complete Node objects of 20 KB fit; kube-scheduler sends them if nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
-# All bodies under way together; each is held twice for a moment, and the extender's memory is limited to 1 GiB.
+# The limit for all bodies together. Each exists twice for a moment, and the extender's memory is limited to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
 _CERTIFICATE_SECONDS = 2.0
-# kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
+# kube-scheduler sends a body at once. A slower client must not delay the shutdown or hold a connection without limit.
 _BODY_SECONDS = 30.0
-# Bodies of those who are known by their heads are small.
+# Requests that a HeadServer answers have small bodies.
 _SMALL_BODY_SECONDS: Final = 5.0
-# Idle clients of Go close after 90 s; then they never send on a connection that we are closing.
+# Clients of Go close idle connections after 90 s, so they never send on a connection that this server is closing.
 _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
-# An answer that is not fetched in this time is not fetched at all.
+# An answer that the client does not read within this time is dropped.
 _ANSWER_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 256
-# Of a request that is known by its head, beside its longest header.
+# Size of all other headers of a request to a HeadServer, in addition to its longest header.
 _OTHER_HEADERS_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What bodies of requests may take.
+    """Limits for the bodies of requests.
 
     Attributes:
-        each_bytes: how long one may be.
-        together_bytes: what all may have that are under way, or are answered, at once.
-        seconds: so long one may take to come.
-        small_bytes: how long a small one may be.
-        kept_bytes: what is kept of `together_bytes` for small ones.
+        each_bytes: the largest size of one body.
+        together_bytes: the largest size of all bodies that are read or answered at the same time.
+        seconds: how long one body may take to arrive.
+        small_bytes: the largest size of a small body.
+        kept_bytes: the part of `together_bytes` that is reserved for small bodies.
     """
 
     each_bytes: int
@@ -63,22 +63,22 @@ class BodyLimits:
 
 
 class Head:
-    """The head of a request: its headers, by names without regard to case, and what follows.
+    """The head of a request: its headers, with case-insensitive names, and access to the body.
 
     Args:
-        request: as it came.
-        body_bytes: how long its body may be.
+        request: the request as received.
+        body_bytes: the largest size of its body.
     """
 
     def __init__(self, request: Request, body_bytes: int) -> None:
         self._request, self._body_bytes = request, body_bytes
 
     def get(self, key: str) -> str | None:
-        """Return the first value of a header; None where it is not there."""
+        """Return the first value of a header; None if it is missing."""
         return self._request.headers.get(key)
 
     async def read_body(self) -> bytes | Reply:
-        """Return the body, or why it is not read; until it is asked for, next to nothing of it is."""
+        """Return the body, or the reply that rejects it; before the call, hardly any of the body is read."""
         body = bytearray()
         try:
             async with asyncio.timeout(_SMALL_BODY_SECONDS):
@@ -90,37 +90,37 @@ class Head:
 
 
 class _Server(ABC):
-    """Serves one application on one socket.
+    """Server of one application on one socket.
 
-    The socket stays open while certificates change: new connections have the new ones, and the others are closed when
-    their requests are answered.
+    The socket stays open while certificates change. New connections use the new certificates, and the other connections
+    close after their requests are answered.
 
     Args:
-        listen: where to serve, and with which certificates.
-        connections: how many are open at once.
-        http2: whether clients that know HTTP/2 are served by it.
-        options: of `Connections`.
+        listen: the address and the certificates.
+        connections: the largest number of open connections.
+        http2: whether clients may use HTTP/2.
+        options: options of `Connections`.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
 
     def __init__(self, listen: Listen, connections: int, *, http2: bool = False, **options: Any) -> None:
         self._listen, self._http2 = listen, http2
         self._connections = Connections(self._serve, limit=connections, **options)
         self._socket = open_socket(listen)
-        # In the order in which they came: bodies that are coming, and how many bytes of each are there.
+        # In order of arrival: bodies that are being read, and the number of bytes of each that have arrived.
         self._reading: dict[asyncio.Timeout, list[int]] = {}
-        # How many there were, by the version of HTTP.
+        # Number of requests by HTTP version.
         self.requests = Counter({HTTP_1: 0, HTTP_2: 0})
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
 
     def renew(self) -> None:
-        """Close every connection when its request is answered, so that callers connect anew."""
+        """Close each connection after its current request is answered, so that clients reconnect."""
         self._connections.end()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, then let requests under way end.
+        """Serve until `stop` is set, then let current requests finish.
 
         Raises:
             ConfigurationError: the certificates cannot be used.
@@ -144,11 +144,11 @@ class _Server(ABC):
         try:
             return self._refuse(request.names) or await self._answer(request)
         except ConnectionError:
-            # The caller hung up amid its body; nobody waits for an answer.
+            # The client disconnected before its body was complete, so it does not wait for an answer.
             return Reply(400, b"", close=True)
         except Exception:
-            log.exception("a request to %s was not answered", request.path[:100])
-            return Reply(500, b'{"error":"this request met a defect; the log has more"}', close=True)
+            log.exception("a request to %s was not answered because of a defect", request.path[:100])
+            return Reply(500, b'{"error":"internal error; see the log of this service"}', close=True)
 
     @abstractmethod
     async def _answer(self, request: Request) -> Reply:
@@ -163,37 +163,37 @@ class _Server(ABC):
         return Reply(403, b'{"error":"no name of the client certificate is accepted here"}', close=True)
 
     async def _watch_certificates(self, files: TlsFiles) -> None:
-        used = seen = files.digest()
+        used = current = files.digest()
         while True:
             await asyncio.sleep(_CERTIFICATE_SECONDS)
-            before, seen = seen, files.digest()
-            # Twice the same: they are not being written just now.
-            if seen in {used, None} or seen != before:
+            before, current = current, files.digest()
+            # Two equal digests in a row show that the files are not being written.
+            if current in {used, None} or current != before:
                 continue
             try:
                 self._connections.accept(self._socket, make_context(files, http2=self._http2))
             except ConfigurationError as exc:
-                log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
+                log.error("the previous certificates stay in use: %s", exc)  # noqa: TRY400 - no traceback is needed
             else:
-                log.info("certificates read again")
+                log.info("certificates reloaded")
                 self.renew()
-            used = seen
+            used = current
 
 
 class HttpServer(_Server):
-    """Serves requests with their bodies.
+    """Server of requests with bodies.
 
-    Only what has come of a body counts, whatever its head announces. Where there is no room, the one that has been
-    coming for longest gives way: callers who mean it send theirs at once.
+    Only the received bytes of a body count, not the announced size. If there is no room, the body that has been
+    arriving for longest is rejected, because valid clients send their bodies at once.
 
     Args:
-        listen: where to serve, and with which certificates.
-        handle: answers method, path and body.
-        http2: whether clients that know HTTP/2 are served by it.
-        limits: of bodies; None for those of kube-scheduler's.
+        listen: the address and the certificates.
+        handle: answers a method, a path and a body.
+        http2: whether clients may use HTTP/2.
+        limits: limits for bodies; None for those of kube-scheduler's requests.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class HttpServer(_Server):
     async def _answer(self, request: Request) -> Reply:
         if (request.content_length or 0) > self._limits.each_bytes:
             return _too_large(self._limits.each_bytes)
-        # Until it is answered: the body is held, and then what was decoded from it.
+        # Counted until the answer: first the body is in memory, then the values that were decoded from it.
         held = [0]
         try:
             whole = request.take() if request.content_length else None
@@ -225,7 +225,7 @@ class HttpServer(_Server):
             self._held_bytes -= held[0]
 
     async def _wait(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return what `_read` does, in time."""
+        """Return the result of `_read`, or a rejection after the time limit."""
         limit = asyncio.timeout(self._limits.seconds)
         self._reading[limit] = held
         try:
@@ -239,12 +239,12 @@ class HttpServer(_Server):
             self._reading.pop(limit, None)
 
     async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return the body, or why it is not read; `held` is what is counted for it."""
+        """Return the body, or the reply that rejects it; `held` contains the number of counted bytes."""
         chunks, size = [], 0
         while chunk := await request.read():
             chunks.append(chunk)
             size += len(chunk)
-            # Where nobody said how long it is.
+            # For bodies without an announced size.
             if size > self._limits.each_bytes:
                 return _too_large(self._limits.each_bytes)
             if not self._hold(held, size):
@@ -252,7 +252,7 @@ class HttpServer(_Server):
         return b"".join(chunks)
 
     def _hold(self, held: list[int], size: int) -> bool:
-        """Count what has come of a body; return whether there is room for it."""
+        """Count the received bytes of a body; return whether there is room for them."""
         kept = self._limits.kept_bytes if size > self._limits.small_bytes else 0
         while self._held_bytes + size - held[0] > self._limits.together_bytes - kept:
             others = ((limit, of) for limit, of in self._reading.items() if of is not held and of[0])
@@ -269,17 +269,17 @@ class HttpServer(_Server):
 
 
 class HeadServer(_Server):
-    """Serves requests by their heads, one for each connection: what they send besides is read where that is asked for.
+    """Server that answers requests by their heads, one request per connection; bodies are read only on demand.
 
     Args:
-        listen: where to serve, and with which certificates.
-        handle: answers method, path and head.
-        connections: how many are open at once.
-        header_bytes: how long a header may be.
-        body_bytes: how long a body may be.
+        listen: the address and the certificates.
+        handle: answers a method, a path and a head.
+        connections: the largest number of open connections.
+        header_bytes: the largest size of a header.
+        body_bytes: the largest size of a body.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
 
     def __init__(
@@ -313,8 +313,8 @@ def _too_large(limit: int) -> Reply:
 
 
 def _too_late() -> Reply:
-    return Reply(408, b'{"error":"the body did not come in time"}', close=True)
+    return Reply(408, b'{"error":"the body did not arrive in time"}', close=True)
 
 
 def _busy() -> Reply:
-    return Reply(503, b'{"error":"too much is being read; ask again"}', close=True)
+    return Reply(503, b'{"error":"too many requests are being read; try again"}', close=True)

@@ -1,4 +1,4 @@
-"""The certificates of a port: this server's, and whose clients it serves."""
+"""TLS settings of a port: the server's certificate, and the clients that it accepts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
 
-# Of the one certificate that our own authority issues to clients.
+# The name in the only client certificate that accelkit's own authority issues.
 CLIENT_NAME: Final = "accelkit-kube-scheduler"
-# What clients and servers agree on in their handshake; the first that both know.
+# Protocols of the TLS handshake; client and server use the first one that both support.
 H1: Final = "http/1.1"
 H2: Final = "h2"
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """The files of TLS, in PEM: this server's chain and key, and the authority of its clients, if they need one.
+    """TLS files in PEM: the server's chain and key, and the CA of clients if they need a certificate.
 
     Attributes:
-        client_names: of these names a client's certificate must have one, as its common name or a DNS name.
+        client_names: accepted names; a client's certificate must have one as its common name or a DNS name.
     """
 
     certificate: Path
@@ -32,7 +32,7 @@ class TlsFiles:
     client_names: frozenset[str] = frozenset()
 
     def digest(self) -> bytes | None:
-        """Return a digest of the files, None where one cannot be read."""
+        """Return a digest of the files; None if a file cannot be read."""
         digest = hashlib.sha256()
         try:
             for path in filter(None, (self.certificate, self.key, self.client_ca)):
@@ -44,7 +44,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Listen:
-    """Where to serve, and with which certificates; no certificates means plain HTTP."""
+    """Address of a port and its certificates; without certificates the port serves plain HTTP."""
 
     host: str
     port: int
@@ -52,17 +52,17 @@ class Listen:
 
 
 def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
-    """Return how connections are made with these files, by HTTP/2 where clients know it and it is wanted.
+    """Return the TLS context for these files; it offers HTTP/2 if `http2` is set.
 
     Raises:
-        ConfigurationError: they cannot be used.
+        ConfigurationError: the files cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols([H2, H1] if http2 else [H1])
     try:
-        # An empty password, so that nobody is asked for one.
+        # An empty password prevents OpenSSL from prompting for one.
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ssl.SSLError) as exc:
         raise ConfigurationError(f"certificate {files.certificate} with key {files.key} cannot be used: {exc}") from exc
@@ -77,7 +77,7 @@ def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
 
 
 def list_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the common names and DNS names of a verified certificate, as `ssl.SSLSocket.getpeercert` shows it."""
+    """Return the common names and DNS names of a verified certificate in the form of `ssl.SSLSocket.getpeercert`."""
     found = certificate or {}
     common = {value for part in found.get("subject", ()) for key, value in part if key == "commonName"}
     return frozenset(common | {value for kind, value in found.get("subjectAltName", ()) if kind == "DNS"})

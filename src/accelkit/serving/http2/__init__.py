@@ -1,1 +1,1 @@
-"""HTTP/2: connections, their streams, and what frames a client may send beside its requests."""
+"""HTTP/2 connections, their streams, and the limits on frames that clients send."""

@@ -1,6 +1,6 @@
-"""One connection of HTTP/2: the library h2 takes frames apart, and here they become requests, within bounds.
+"""HTTP/2 connections: the library h2 parses frames, and this module makes requests of them, within limits.
 
-A client has one connection for all of its requests, so that none waits for another, nor for a handshake.
+A client uses one connection for all of its requests, so that none waits for another request or for a handshake.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from accelkit.serving.http2.stream import Stream
 from accelkit.serving.messages import Answer, Reply
 from accelkit.serving.tls import list_names
 
-# An answer that is not fetched in this time is not fetched at all.
+# An answer that the client does not read within this time is dropped.
 _ANSWER_SECONDS: Final = 30.0
-# A client that was told to go closes its connection; cut off at once, it might lose its last answer.
-_GOING_SECONDS: Final = 0.5
-# Length, kind and flags; stream; the last stream that is answered; why.
+# After GOAWAY the client closes its connection. An immediate abort could lose its last answer.
+_CLOSE_SECONDS: Final = 0.5
+# Length, type and flags; stream; the last stream that is answered; the error code.
 _GO_AWAY: Final = struct.Struct(">5sIII")
 
 
@@ -43,12 +43,12 @@ class Http2Connection(asyncio.Protocol):
     Args:
         answer: answers a request.
         on_lost: called when the connection has ended.
-        idle_seconds: without a request the connection ends after this time.
+        idle_seconds: how long a connection without a request is kept.
 
     Attributes:
-        names: of the certificate that the client has proven to hold.
-        asked: done when the first request is there, or the connection has ended.
-        transport: None before and after.
+        names: the names in the verified client certificate.
+        asked: done when the first request has arrived, or the connection has ended.
+        transport: None before and after the connection.
     """
 
     def __init__(self, answer: Answer, on_lost: Callable[[Http2Connection], None], idle_seconds: float) -> None:
@@ -60,22 +60,22 @@ class Http2Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._http = make_frames()
         self._meter = FrameMeter()
-        # Those whose answer is being made or sent, also where nobody waits for it any more.
+        # Streams whose answer is computed or sent, including streams that the client has reset.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
-        # The last one that is answered, once the client was told to go.
+        # The last stream that is answered; set when GOAWAY is sent.
         self._last: int | None = None
         self._broken = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who has connected, and say what we take."""
+        """Store the names of the client, and send the settings."""
         self.transport = cast("asyncio.Transport", transport)
         self.names = list_names(transport.get_extra_info("peercert"))
         self._flush()
         self._watch_idleness()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come."""
+        """Process received data."""
         if self._broken:
             return
         try:
@@ -91,7 +91,7 @@ class Http2Connection(asyncio.Protocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Read nothing of who does not read."""
+        """Stop reading from a client that does not read its answers."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
             self._schedule("unread", _ANSWER_SECONDS, self.abort)
@@ -104,7 +104,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Note that the connection has ended."""
+        """Record that the connection has ended."""
         del exc
         self.transport = None
         if not self.asked.done():
@@ -116,26 +116,26 @@ class Http2Connection(asyncio.Protocol):
         self._on_lost(self)
 
     def limit(self, seconds: float) -> None:
-        """Close at the latest after this time, whatever is under way then."""
+        """Close the connection after this time at the latest, even during requests."""
         self._schedule("limit", seconds, self.abort)
 
     def end(self) -> None:
-        """Close when the requests under way are answered; the client is told at once, and connects anew for others."""
+        """Send GOAWAY, and close after the current requests are answered; for others, the client reconnects."""
         if self._last is not None or self._broken or self.transport is None:
             return
         self._last = self._http.highest_inbound_stream_id
-        # Not by the library, which would not let answers follow.
+        # The library's own GOAWAY would not allow further answers.
         self._flush()
         self.transport.write(_GO_AWAY.pack(b"\0\0\x08\x07\0", 0, self._last, ErrorCodes.NO_ERROR))
         self._close_if_done()
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, even during requests."""
         if self.transport is not None:
             self.transport.abort()
 
     def _take(self, event: Event) -> None:
-        # In the order of how often they come.
+        # Ordered by frequency.
         match event:
             case DataReceived():
                 self._take_data(event)
@@ -152,18 +152,18 @@ class Http2Connection(asyncio.Protocol):
                     self._http.acknowledge_received_data(held[0].drop(), event.stream_id)
                     held[0].lose()
             case ConnectionTerminated():
-                # Nothing more can be sent.
+                # No more data can be sent.
                 self._break()
 
     def _begin(self, event: RequestReceived) -> None:
         if self._last is not None:
-            # It was on its way when we said that we go; the client sends it again elsewhere.
+            # The request was sent before GOAWAY arrived; the client repeats it on another connection.
             return
         if not self.asked.done():
             self.asked.set_result(None)
         number = event.stream_id
         if len(self._streams) >= MOST_STREAMS:
-            # Answers that nobody waits for any more are still being made.
+            # The answers of reset streams are still being computed.
             self._http.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             return
         stream = Stream(number, event.headers, self.names, self._open_window, self.limit)
@@ -206,7 +206,7 @@ class Http2Connection(asyncio.Protocol):
         self._flush()
 
     def _send_rest(self, stream: Stream) -> None:
-        """Send as much of an answer as the client lets us."""
+        """Send as much of an answer as the client's windows allow."""
         if not stream.rest:
             return
         while stream.rest:
@@ -223,7 +223,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _finish(self, stream: Stream) -> None:
         if not stream.complete:
-            # Its answer is there before its body is, and nobody reads that.
+            # The answer is complete before the body has arrived, so the rest of the body is not read.
             self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._http.acknowledge_received_data(stream.drop(), stream.number)
         self._forget(stream)
@@ -246,20 +246,20 @@ class Http2Connection(asyncio.Protocol):
             self.transport.write(data)
 
     def _break(self) -> None:
-        """Close, with what is to be said of why."""
+        """Close the connection after the pending frames, which contain the reason."""
         self._broken = True
         self._flush()
         if self.transport is not None:
             self.transport.close()
-            self._schedule("going", _GOING_SECONDS, self.abort)
+            self._schedule("closing", _CLOSE_SECONDS, self.abort)
 
     def _close_if_done(self) -> None:
         if not self._streams and self.transport is not None:
-            self._schedule("going", _GOING_SECONDS, self._close)
+            self._schedule("closing", _CLOSE_SECONDS, self._close)
 
     def _close(self) -> None:
         if self.transport is not None:
-            # What was written goes out first, if it is read at all.
+            # The client may still read the written data before the connection closes.
             self.transport.close()
             self._schedule("cut", _ANSWER_SECONDS, self.abort)
 
@@ -271,7 +271,7 @@ class Http2Connection(asyncio.Protocol):
             self._schedule("idle", left, self._watch_idleness)
 
     def _schedule(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call this at that time, instead of what has the same name."""
+        """Call this after the delay; the call replaces an earlier one with the same name."""
         if (timer := self._timers.get(name)) is not None:
             timer.cancel()
         self._timers[name] = self._loop.call_later(seconds, call)

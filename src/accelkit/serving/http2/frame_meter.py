@@ -1,6 +1,7 @@
-"""Counts the frames that a client sends beside its requests and their bodies, before anything else looks at them.
+"""Meter of the frames that a client sends in addition to requests and bodies; it counts before they are parsed.
 
-Each frame costs this process far more than its sender: an acknowledgement, a lookup, a stream that was begun in vain.
+Each frame costs this process far more than its sender: an acknowledgement, a lookup, or a stream that was started and
+reset.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Final
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-# So much a connection has to spend, and is given anew each second.
+# The credit of a connection, and how much of it is restored each second.
 _MOST: Final = 2000.0
 _PER_SECOND: Final = 1.0
-# What was begun for a stream that is given up, and settings, each of which is looked at, cost more than other frames.
+# A reset stream wastes the work that was started for it, and each setting is evaluated: these cost more.
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION = 0, 1, 3, 4, 9
 _COSTS: Final = {_RST_STREAM: 10.0, _SETTINGS: 10.0}
-# A client acknowledges what it was sent by two frames for each 4 KiB at the most.
+# A client acknowledges received data with at most two frames for each 4 KiB.
 _BYTES_PER_FRAME: Final = 2048
-# Bodies come in long frames; short ones, which are nothing but frames, cost as much as any other.
+# Bodies arrive in long frames; a short data frame costs as much as any other frame.
 _SHORT_BYTES: Final = 256
-# One head, as it is encoded.
+# Largest encoded head of a request.
 _HEAD_BYTES: Final = 32 * 1024
-# Of a frame that is neither head nor body.
+# Largest frame that is neither a head nor a body.
 _OTHER_BYTES: Final = 4096
 
 _PREFACE_BYTES: Final = 24
@@ -33,34 +34,34 @@ _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
 class FloodError(ProtocolError):
-    """A client sends more than anybody needs to."""
+    """A client sent more frames than any valid use needs."""
 
     error_code = ErrorCodes.ENHANCE_YOUR_CALM
 
 
 class FrameMeter:
-    """What one connection may still spend.
+    """Credit of one connection for additional frames.
 
     Args:
-        clock: seconds on a clock that never jumps.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._left, self._seen_at = _MOST, clock()
-        # Of the frame that is under way, or its head if that is cut.
+        self._left, self._restored_at = _MOST, clock()
+        # Remaining bytes of the current frame, and the received part of an incomplete frame header.
         self._rest, self._cut = _PREFACE_BYTES, b""
         self._head_bytes = 0
 
     def earn(self, sent_bytes: int) -> None:
-        """Note that a request was answered, by so many bytes."""
+        """Restore credit after a request was answered with this number of bytes."""
         self._left = min(_MOST, self._left + 1 + sent_bytes / _BYTES_PER_FRAME)
 
     def take(self, data: bytes) -> None:
-        """Look at what has come.
+        """Count the frames of received data.
 
         Raises:
-            FloodError: it is too much.
+            FloodError: the client exceeded a limit.
         """
         place, end = 0, len(data)
         while place < end:
@@ -96,7 +97,7 @@ class FrameMeter:
 
     def _spend(self, cost: float) -> None:
         now = self._clock()
-        self._left = min(_MOST, self._left + (now - self._seen_at) * _PER_SECOND) - cost
-        self._seen_at = now
+        self._left = min(_MOST, self._left + (now - self._restored_at) * _PER_SECOND) - cost
+        self._restored_at = now
         if self._left < 0:
-            raise FloodError("too many frames that are no request")
+            raise FloodError("too many frames that are not part of a request")

@@ -1,4 +1,4 @@
-"""The library's part of a connection: frames, headers and windows, within the bounds that clients are told."""
+"""Configuration of the h2 library: frames, headers and windows, with the limits that clients receive as settings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-# Requests under way, as many as Go's clients begin before they were told.
+# Concurrent requests: the number that clients of Go start before they receive the settings.
 MOST_STREAMS: Final = 128
-# Clients of Go send a body in frames as long as they may be; each costs the same, however long.
+# Clients of Go send a body in frames of the maximum size, and each frame costs the same regardless of its size.
 _FRAME_BYTES: Final = 128 * 1024
-# What may be on its way to us, of one body and of all. Bodies are read as they come, so nobody waits for more.
+# Bytes in flight of one body, and of all bodies. Bodies are read as they arrive, so larger windows bring nothing.
 _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _FIRST_WINDOW: Final = 65_535
-# Of all headers of a request, as they are after decoding.
+# Decoded size of all headers of a request.
 _HEADERS_BYTES: Final = 16 * 1024
 _SETTINGS: Final = {
     SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
@@ -25,21 +25,21 @@ _SETTINGS: Final = {
     SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS_BYTES,
 }
-# What we send ourselves needs no check.
+# Our own headers need no validation.
 _CONFIGURATION: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
     validate_outbound_headers=False,
     normalize_outbound_headers=False,
 )
-# The library writes each frame for a log that nobody reads, a body with all of its bytes.
+# The library formats each frame for a debug log, including the bytes of a body. The log is never read.
 Frame.__repr__ = object.__repr__  # type: ignore[method-assign]
 
 
 def make_frames() -> H2Connection:
-    """Return the frames of a new connection, with those that it begins with to be sent."""
+    """Return the frames of a new connection, with the initial frames ready to be sent."""
     frames = H2Connection(_CONFIGURATION)
-    # From the first frame on, and not only when the client has acknowledged them.
+    # The limits apply from the first frame, before the client acknowledges them.
     frames.local_settings = Settings(client=False, initial_values=_SETTINGS)
     frames.decoder.max_header_list_size = _HEADERS_BYTES
     frames.max_inbound_frame_size = _FRAME_BYTES

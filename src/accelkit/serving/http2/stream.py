@@ -1,4 +1,4 @@
-"""One request of HTTP/2, as it comes, and what is left to send of its answer."""
+"""One HTTP/2 request as it arrives, and the unsent rest of its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EMPTY: Final = memoryview(b"")
 
 
 class StreamHeaders:
-    """The headers of a request, by names without regard to case.
+    """The headers of a request, with case-insensitive names.
 
     Args:
         items: names in lower case, and values.
@@ -26,7 +26,7 @@ class StreamHeaders:
         self._items = items
 
     def get(self, key: str) -> str | None:
-        """Return the first value of a header; None where it is not there."""
+        """Return the first value of a header; None if it is missing."""
         wanted = key.lower().encode()
         for name, value in self._items:
             if name == wanted:
@@ -38,17 +38,17 @@ class Stream:
     """One request, a `Request`, and the rest of its answer.
 
     Args:
-        number: of the stream.
-        items: names and values of its head.
-        names: of the certificate that the client has proven to hold.
-        taken: told how many bytes of the body were read, so that the client may send as many more.
-        limit: closes the connection at the latest after so many seconds.
+        number: the number of the stream.
+        items: names and values of the head.
+        names: the names in the verified client certificate.
+        taken: called with the number of body bytes that were read, so that the client may send as many more.
+        limit: closes the connection after the given number of seconds at the latest.
 
     Attributes:
-        rest: what is left to send of the answer.
-        complete: whether the whole request is there.
-        lost: whether nobody waits for an answer.
-        timer: gives the answer up.
+        rest: the unsent part of the answer.
+        complete: whether the whole request has arrived.
+        lost: whether the client no longer waits for an answer.
+        timer: drops the answer.
     """
 
     __slots__ = (
@@ -86,17 +86,17 @@ class Stream:
         self.rest = _EMPTY
         self.timer: asyncio.TimerHandle | None = None
         self._taken = taken
-        # Each with what it counts in the windows, padding included.
+        # Each with its size in the flow-control windows, including padding.
         self._pieces = deque[tuple[bytes, int]]()
         self._waiting: asyncio.Future[None] | None = None
 
     @property
     def protocol(self) -> str:
-        """What it came by."""
+        """Protocol of the request."""
         return HTTP_2
 
     def take(self) -> bytes | None:
-        """Return the whole body where it is there already."""
+        """Return the whole body if it has arrived already, else None."""
         if not self.complete:
             return None
         body = b"".join(piece for piece, _ in self._pieces)
@@ -105,10 +105,10 @@ class Stream:
         return body
 
     async def read(self) -> bytes:
-        """Return what has come of the body, nothing at its end.
+        """Return the next received part of the body; empty at its end.
 
         Raises:
-            ConnectionError: the caller hung up.
+            ConnectionError: the client disconnected or reset the stream.
         """
         while True:
             while self._pieces:
@@ -119,34 +119,34 @@ class Stream:
             if self.complete:
                 return b""
             if self.lost:
-                raise ConnectionResetError("the caller gave its request up")
+                raise ConnectionResetError("the client cancelled its request")
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
 
     def feed(self, piece: bytes, counted: int) -> None:
-        """Take a piece of the body, which counts so much in the windows."""
+        """Add a part of the body, and its size in the flow-control windows."""
         self._pieces.append((piece, counted))
         self._wake()
 
     def end(self) -> None:
-        """Note that the whole request is there."""
+        """Record that the whole request has arrived."""
         self.complete = True
         self._wake()
 
     def lose(self) -> None:
-        """Note that nobody waits for an answer."""
+        """Record that the client no longer waits for an answer."""
         self.lost, self.rest = True, _EMPTY
         self.stop_timer()
         self._wake()
 
     def drop(self) -> int:
-        """Throw away what has come of the body and nobody has read; return what that counts in the windows."""
+        """Discard the unread part of the body; return its size in the flow-control windows."""
         counted = sum(each for _, each in self._pieces)
         self._pieces.clear()
         return counted
 
     def stop_timer(self) -> None:
-        """Give the answer all the time that it needs."""
+        """Cancel the timer that drops the answer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

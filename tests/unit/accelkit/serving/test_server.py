@@ -89,7 +89,7 @@ async def test_a_body_that_does_not_come_in_time_ends_its_connection(monkeypatch
     monkeypatch.setattr(module, "_BODY_SECONDS", 0.1)
     async with serving(echo) as (_, at), connected(at) as connection:
         status, headers, body = await connection.ask("POST", "/", b"{", ["Content-Length: 500"])
-        assert (status, body) == (408, b'{"error":"the body did not come in time"}')
+        assert (status, body) == (408, b'{"error":"the body did not arrive in time"}')
         assert headers["connection"] == "close"
         assert await connection.closed()
 

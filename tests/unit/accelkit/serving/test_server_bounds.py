@@ -249,7 +249,9 @@ async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):
     async with verbs(fail) as (_, at):
         refused = await answer(at, HEAD + b"\r\n")
     assert refused.startswith(b"HTTP/1.1 500 ")
-    assert [record.message for record in caplog.records] == ["a request to /healthz was not answered"]
+    assert [record.message for record in caplog.records] == [
+        "a request to /healthz was not answered because of a defect"
+    ]
 
 
 async def test_an_answer_does_not_say_what_it_was_written_in_and_a_head_is_served_once():

@@ -128,7 +128,7 @@ async def test_files_that_cannot_be_used_are_said_once_and_the_former_ones_stay_
         await until(errors)
         await asyncio.sleep(5 * LOOK_SECONDS)
         (said,) = errors()
-        assert said.startswith(f"the former certificates stay in use: certificate {pki.files.certificate} with key")
+        assert said.startswith(f"the previous certificates stay in use: certificate {pki.files.certificate} with key")
         assert (await connection.ask("GET", "/"))[0] == 200
         assert await shown(at, pki) == before
         await served(at, pki, pki.issue_server())
@@ -163,4 +163,4 @@ async def test_the_watch_of_the_files_ends_with_the_server(pki, caplog):
         await shown(at, pki)
     pki.issue_server()
     await asyncio.sleep(5 * LOOK_SECONDS)
-    assert "certificates read again" not in caplog.messages
+    assert "certificates reloaded" not in caplog.messages
