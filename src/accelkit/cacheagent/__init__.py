@@ -1,1 +1,1 @@
-"""The cache agent: prepares verified kernel caches on its node, and tells what became of them."""
+"""The cache agent: it prepares verified kernel caches on its node and publishes reports about them."""

@@ -1,4 +1,4 @@
-"""Runs `accelkit cache-agent`: watches, decides, works, reports."""
+"""Main loop of `accelkit cache-agent`: it watches, plans, works and reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentLooks
+from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentChecks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
@@ -38,13 +38,13 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one plan; of many caches each takes its time, and as long a rest follows.
+# Several changes in this time cause one plan. After a long plan, the agent rests for as long as the plan took.
 _GATHER_SECONDS: Final = 0.02
 _MOST_REST_SECONDS: Final = 0.5
-# The disk changes without a word, and so do scans.
-_LOOK_SECONDS: Final = 15.0
+# The disk and the scan results change without an event.
+_POLL_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
-_STILL_SECONDS: Final = 300.0
+_STALLED_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,18 +52,19 @@ class AgentOptions:
     """Options of `accelkit cache-agent`.
 
     Attributes:
-        node: whose agent it is.
-        folder: the store.
-        registries: how to reach them, with the agent's own log-ins.
-        kubeconfig: as `load_connection` takes it.
-        namespace: where the pull secrets of ClusterGKMCaches are; empty where there are none.
-        max_bytes: what all caches may take; None for no limit but the disk.
-        min_free_bytes: what stays free on the disk.
-        min_free_percent: of the disk, what stays free, where that is more.
-        look_again_seconds: after how long caches are read again that are not protected against writes.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        node: the name of the agent's node.
+        folder: the folder of the store.
+        registries: connection settings of registries, with the agent's own credentials.
+        kubeconfig: the kubeconfig for `load_connection`.
+        namespace: the namespace of the pull secrets of ClusterGKMCaches; empty if there are none.
+        max_bytes: the largest size of all caches together; None for no limit except the disk.
+        min_free_bytes: the disk space that stays free.
+        min_free_percent: the percentage of the disk that stays free, if it is more.
+        look_again_seconds: the interval after which caches without write protection are verified again.
+        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
         metrics_port: 0 for none.
-        scan_folder: where `accelkit cache-scan` tells what pods made themselves; None where nobody looks.
+        scan_folder: folder in which `accelkit cache-scan` reports the files that pods created; None if there is no
+            scan.
     """
 
     node: str
@@ -82,10 +83,10 @@ class AgentOptions:
 
 @dataclass
 class _Memory:
-    """What is known beside what the watches and the store show."""
+    """State of the agent other than the watched objects and the store."""
 
     moving_since: Mapping[str, float] = field(default_factory=dict)
-    policies_seen: int = -1
+    policies_version: int = -1
     refreshed_at: float = 0.0
     # None before the first plan.
     planned_at: float | None = None
@@ -106,7 +107,7 @@ async def run(options: AgentOptions) -> None:
         logins = read_logins(api, options.registries.credentials, options.namespace)
         async with Preparation(store.root, options.registries, logins) as preparation:
             agent = CacheAgent(api, options, store, preparation, metrics)
-            # Before the store, which takes its time after a reboot, or where a killed agent left much.
+            # The port opens before the store, because the store needs time after a reboot or after an agent was killed.
             async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
                 await store.open()
                 try:
@@ -117,8 +118,8 @@ async def run(options: AgentOptions) -> None:
 
 
 def _end(stop: asyncio.Event, number: signal.Signals) -> None:
-    # The exit code is 0; who sent it, as a kubelet whose probe failed, does not show there.
-    log.info("cache agent ends, since it got %s", number.name)
+    # The exit code is 0 and does not show the sender, for example a kubelet after a failed probe.
+    log.info("cache agent is shutting down after %s", number.name)
     stop.set()
 
 
@@ -130,19 +131,19 @@ async def _run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, obje
             for task in tasks:
                 task.cancel()
     except ExceptionGroup as failures:
-        # The command line explains one error; the others are its consequences.
+        # The command line reports one error; the others are its consequences.
         raise failures.exceptions[0] from failures
 
 
 class CacheAgent:
-    """The agent of one node.
+    """Cache agent of one node.
 
     Args:
         api: an open client.
-        options: as given.
-        store: an open one.
-        preparation: an open one.
-        metrics: what is counted.
+        options: the options of the command.
+        store: an open store.
+        preparation: an open preparation.
+        metrics: the metrics of the agent.
     """
 
     def __init__(
@@ -157,24 +158,26 @@ class CacheAgent:
         self._workers = Workers(
             store, preparation, self._policy_index, metrics, node=self._find_node, on_end=self._wake.set
         )
-        self._looks = ContentLooks(store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set)
+        self._content_checks = ContentChecks(
+            store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set
+        )
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return what has to run."""
-        return [*self._watches.list_loops(), self._writer.run(), self._looks.run(), self._run()]
+        """Return the coroutines that must run."""
+        return [*self._watches.list_loops(), self._writer.run(), self._content_checks.run(), self._run()]
 
     def is_healthy(self) -> bool:
-        """Return whether the agent goes on deciding."""
+        """Return whether the agent still makes plans."""
         planned_at = self._memory.planned_at
-        return planned_at is None or time.monotonic() - planned_at < _STILL_SECONDS
+        return planned_at is None or time.monotonic() - planned_at < _STALLED_SECONDS
 
     async def end_work(self) -> None:
-        """End what is under way; nothing of it is visible."""
+        """Cancel current work; its partial results are invisible."""
         await self._workers.end()
 
     async def _run(self) -> None:
-        pause, rest = _LOOK_SECONDS, _GATHER_SECONDS
+        pause, rest = _POLL_SECONDS, _GATHER_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -182,7 +185,7 @@ class CacheAgent:
             await asyncio.sleep(rest)
             self._wake.clear()
             self._memory.planned_at = now = time.monotonic()
-            pause = _LOOK_SECONDS
+            pause = _POLL_SECONDS
             if not self._watches.synced or self._watches.node is None:
                 continue
             try:
@@ -190,31 +193,31 @@ class CacheAgent:
                     self._memory.refreshed_at = now
                     await self._store.refresh()
                 disk = replace(self._store.measure_disk(), min_free_percent=self._options.min_free_percent)
-                due = await self._go_on(self._watches.node, disk, now)
+                due = await self._run_pass(self._watches.node, disk, now)
             except OSError as exc:
                 self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
                 continue
             self._disk_errors.clear()
             rest = max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, time.monotonic() - now))
             if due is not None:
-                pause = max(0.0, min(_LOOK_SECONDS, due - now))
+                pause = max(0.0, min(_POLL_SECONDS, due - now))
 
-    async def _go_on(self, node: OwnNode, disk: Disk, now: float) -> float | None:
+    async def _run_pass(self, node: OwnNode, disk: Disk, now: float) -> float | None:
         world = self._observe(node, disk, now)
         plan = make_plan(world)
         self._memory.moving_since = plan.moving_since
-        # Before anything is collected or moved, so that a restart does not forget it.
+        # Record the uses before the agent deletes folders or moves links, so that they survive a restart.
         written = self._store.remember_uses(plan.uses)
-        # Pods wait for these; to delete large folders takes its time.
+        # Links come first because pods wait for them, and deleting large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
         for folder in plan.collect:
             await self._collect(folder)
-            # Much may be deleted at once, which is no standing still.
+            # Many deletions may take long, and the agent is still healthy.
             self._memory.planned_at = time.monotonic()
         for work in plan.work:
             self._workers.begin(work)
         if moved:
-            # What is reported is how it is now.
+            # Report the state after the moves.
             world = self._observe(node, disk, now)
         self._report(world, plan)
         return plan.next_at
@@ -225,18 +228,18 @@ class CacheAgent:
 
     def _observe(self, node: OwnNode, disk: Disk, now: float) -> World:
         watches, store, memory = self._watches, self._store, self._memory
-        if memory.policies_seen != watches.policies_seen:
+        if memory.policies_version != watches.policies_version:
             self._policy_index.take(watches.policies)
-            memory.policies_seen = watches.policies_seen
+            memory.policies_version = watches.policies_version
         desired_caches = dict(watches.desired_caches)
         self._workers.forget(desired_caches)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
-            # Any of these pods may have been given anything.
+            # Any of these pods may have been given any of the folders.
             everything = {"": frozenset(store.stored)}
             store.ledger.uses = {pod.uid: dict(everything) for pod in pods}
             store.ledger.lost = False
-            log.warning("what pods were given is not known any more; nothing is collected until these have ended")
+            log.warning("the record of uses by pods is lost; nothing is collected until the current pods have ended")
         return World(
             now=now,
             today=time.time(),
@@ -256,14 +259,14 @@ class CacheAgent:
             pauses=self._workers.pauses,
             busy=dict(self._workers.promised),
             slots=self._workers.slots,
-            changed=self._looks.changed,
+            changed=self._content_checks.changed,
         )
 
     def _move(self, move: Move) -> bool:
         try:
             self._store.move_link(move.link, move.target)
         except OSError as exc:
-            self._disk_errors.report(f"{move.link} {exc}", f"the link of {move.key} cannot be moved: {exc}")
+            self._disk_errors.report(f"{move.link} {exc}", f"cannot move the link of {move.key}: {exc}")
             return False
         log.info(Facts("link moved", cache=move.key or "", link=move.link, to=move.target or ""))
         if move.late:
@@ -275,8 +278,8 @@ class CacheAgent:
         try:
             collected = await self._store.collect(folder)
         except OSError as exc:
-            # The others go on.
-            self._disk_errors.report(f"{folder} {exc}", f"{folder} cannot be deleted: {exc}")
+            # Continue with the other folders.
+            self._disk_errors.report(f"{folder} {exc}", f"cannot delete {folder}: {exc}")
             return
         if collected:
             self._metrics.collected.inc()

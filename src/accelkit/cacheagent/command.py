@@ -24,20 +24,22 @@ _LOG = "accelkit-cache-agent"
 @click.version_option(__version__, prog_name="accelkit cache-agent")
 @click.option("--node", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
 @kubeconfig_option
-@click.option("--namespace", envvar="POD_NAMESPACE", default="", help="Where the pull secrets of ClusterGKMCaches are.")
+@click.option(
+    "--namespace", envvar="POD_NAMESPACE", default="", help="Namespace of the pull secrets of ClusterGKMCaches."
+)
 @click.option(
     "--folder",
     envvar="ACCELKIT_CACHE_FOLDER",
     type=click.Path(path_type=Path),
     default=str(HOST_FOLDER),
     show_default=True,
-    help="Where the caches lie, the same path here as on the host.",
+    help="Folder of the caches; its path must be the same as on the host.",
 )
 @click.option(
     "--max-gib",
     envvar="ACCELKIT_CACHE_MAX_GIB",
     type=click.FloatRange(min=0, min_open=True),
-    help="What all caches may take together; default: no limit but the disk.",
+    help="Largest size of all caches together in GiB; default: no limit except the disk.",
 )
 @click.option(
     "--min-free-gib",
@@ -45,7 +47,7 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=0),
     default=0,
     show_default=True,
-    help="What must stay free on the disk.",
+    help="Disk space in GiB that must stay free.",
 )
 @click.option(
     "--min-free-percent",
@@ -53,14 +55,14 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=0, max=100),
     default=15,
     show_default=True,
-    help="Of the disk, what must stay free, where that is more; kubelets evict pods at 10, and delete images at 15.",
+    help="Percentage of the disk that must stay free, if it is more; kubelets evict pods at 10, delete images at 15.",
 )
 @trusted_root_option
 @click.option(
     "--scan-folder",
     envvar="ACCELKIT_SCAN_FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder in which `accelkit cache-scan` tells what pods made themselves; without it nobody looks.",
+    help="Folder in which `accelkit cache-scan` reports files that pods created; without it, misses are not counted.",
 )
 @click.option(
     "--look-again-seconds",
@@ -68,7 +70,7 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=1),
     default=LOOK_AGAIN_SECONDS,
     show_default=True,
-    help="After how long caches are read again that are not protected against writes.",
+    help="Interval after which caches without write protection are verified again.",
 )
 @click.option(
     "--metrics-port",
@@ -90,7 +92,7 @@ def cache_agent(
     log_format: str,
     **options: Any,
 ) -> None:
-    """Extract the caches of the cluster that are verified and fit this node's cards, and report on each."""
+    """Extract the verified caches of the cluster that fit this node's cards, and report the state of each."""
     set_up_service_log(_LOG, log_dir, LogFormat(log_format))
     registries = read_settings(options)
     asyncio.run(

@@ -15,7 +15,7 @@ _CONNECTIONS: Final = 16
 
 
 class Metrics:
-    """What the agent counts; `caches` by what is next for them, sizes in bytes."""
+    """Metrics of the agent; `caches` by next step, sizes in bytes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -39,12 +39,12 @@ class Metrics:
         )
         self.collected = Counter(
             "accelkit_kernel_cache_collected",
-            "Caches that were deleted, since nobody needs them.",
+            "Caches that were deleted because no pod and no cache object needs them.",
             registry=self.registry,
         )
         self.missed_files = Gauge(
             "accelkit_kernel_cache_missed_files",
-            "Files that pods of this node had to make themselves.",
+            "Files that pods of this node created because the cache lacked them.",
             ["namespace", "cache"],
             registry=self.registry,
         )
@@ -54,21 +54,21 @@ class Metrics:
 
         self.protection = Gauge(
             "accelkit_kernel_cache_protection",
-            "1 for how the store stands: whether nobody can write its caches, or why that is not possible.",
+            "1 for the state of the store: whether its caches are protected against writes, or why they cannot be.",
             ["state"],
             registry=self.registry,
         )
         self.content_changed = Counter(
             "accelkit_kernel_cache_content_changed",
-            "Caches that were not any more what was extracted, and were taken out.",
+            "Caches whose content had changed since extraction, and that were removed.",
             registry=self.registry,
         )
 
     def open_port(self, port: int, is_healthy: Callable[[], bool]) -> HeadServer:
-        """Return what serves `/metrics` and `/healthz` on all addresses.
+        """Return the server of `/metrics` and `/healthz` on all addresses.
 
         Raises:
-            ConfigurationError: the port is taken.
+            ConfigurationError: the port is in use.
         """
 
         async def answer(method: str, path: str, _: Headers) -> Reply:
@@ -76,14 +76,14 @@ class Metrics:
                 return Reply(200, generate_latest(self.registry), CONTENT_TYPE_LATEST)
             if (method, path) == ("GET", "/healthz"):
                 healthy = is_healthy()
-                text = b"ok\n" if healthy else b"the agent has decided nothing for minutes\n"
+                text = b"ok\n" if healthy else b"the agent has made no plan for minutes\n"
                 return Reply(200 if healthy else 503, text, "text/plain; charset=utf-8")
-            return Reply(404, b'{"error":"there are only GET /metrics and GET /healthz here"}')
+            return Reply(404, b'{"error":"only GET /metrics and GET /healthz exist"}')
 
         try:
             return HeadServer(Listen("0.0.0.0", port), answer, connections=_CONNECTIONS)  # noqa: S104 - scraped
         except ConfigurationError as exc:
             raise ConfigurationError(
-                f"metrics cannot be served on port {port}: {exc.__cause__}",
+                f"cannot serve metrics on port {port}: {exc.__cause__}",
                 next_step="choose another port with --metrics-port, or 0 for none",
             ) from exc

@@ -1,4 +1,4 @@
-"""The cluster's signer policies, as they stand to each cache's image."""
+"""The cluster's signer policies, selected for each cache's image."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class PolicyIndex:
-    """Policies, parsed once for each change of them.
+    """Signer policies, parsed once after each change.
 
     Args:
-        root: of the store.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        root: folder of the store.
+        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -30,24 +30,24 @@ class PolicyIndex:
         self._root = root
         self._trusted_root = trusted_root
         self._set: PolicySet = parse_policies((), trusted_root)
-        # By image and namespace; many caches share them.
+        # By image and namespace, because many caches share them.
         self._narrowed: dict[tuple[str, str], SignerPolicies] = {}
 
     def take(self, policies: Mapping[str, object]) -> None:
-        """Take over the policies of the cluster: name and spec."""
+        """Replace the policies of the cluster, given by name and spec."""
         self._set = parse_policies(policies.items(), self._trusted_root)
         self._narrowed.clear()
 
     def narrow(self, desired: DesiredCache) -> SignerPolicies:
-        """Return the policies that cover a cache's image, which has to be there."""
-        assert desired.image is not None  # noqa: S101 - callers have looked
+        """Return the policies that cover the image of a cache, which must have one."""
+        assert desired.image is not None  # noqa: S101 - callers have checked it
         at = desired.image.name, desired.namespace
         if at not in self._narrowed:
             self._narrowed[at] = self._set.narrow(desired.image, desired.namespace or None)
         return self._narrowed[at]
 
     def find_image_policies(self, desired_caches: Iterable[DesiredCache]) -> dict[str, ImagePolicies]:
-        """Return how the policies stand to each cache that names a digest."""
+        """Return the policies of each cache that has a digest."""
         return {
             desired.key: self._find_image_policies(desired) for desired in desired_caches if desired.image is not None
         }

@@ -1,4 +1,4 @@
-"""Work on one cache: reading its labels, verifying and extracting it, and what a failure of that means."""
+"""Work on one cache: reading its labels, verifying and extracting it, and classifying failures."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, R
 from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
 
-# While somebody extracts the same by hand; then it is tried again.
+# How long to wait while another process extracts the same image; then the work is retried.
 _LOCK_SECONDS = 60.0
 
 
 class Preparation:
-    """What speaks with registries; use as an asynchronous context manager.
+    """Client of registries that prepares caches; use it as an asynchronous context manager.
 
     Args:
-        root: of the store.
-        settings: of the registries.
-        read_logins: returns the log-ins of a cache's pull secrets.
+        root: folder of the store.
+        settings: settings of the registries.
+        read_logins: returns the credentials from a cache's pull secrets.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Preparation:
         await self._client.__aexit__()
 
     async def learn(self, desired: DesiredCache) -> Learned:
-        """Read what an image says of itself: its manifest and configuration, by digest, and nothing else.
+        """Read the manifest and the configuration of an image by digest, and nothing else.
 
         Raises:
-            AccelkitError: it cannot be read, or is no cache image.
+            AccelkitError: the image cannot be read, or is not a cache image.
         """
         async with AsyncExitStack() as stack:
             client, image = await self._choose_client(stack, desired), _require_image(desired)
@@ -66,16 +66,16 @@ class Preparation:
     async def extract(
         self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
     ) -> ExtractionResult:
-        """Verify an image by its digest and extract it; one that lies here is verified, where it was not by these.
+        """Verify an image by its digest and extract it; an extracted one is only verified if these policies require it.
 
         Args:
-            desired: what is asked for.
-            policies: those that cover it.
-            node: its cards; an image that fits none of them is not fetched.
-            room_bytes: what it may take at most.
+            desired: the desired state.
+            policies: the policies that cover it.
+            node: the node's cards; an image that fits none of them is not fetched.
+            room_bytes: the largest size of the extraction.
 
         Raises:
-            AccelkitError: it is refused, or could not be had.
+            AccelkitError: the image is refused, or could not be fetched.
         """
         async with AsyncExitStack() as stack:
             client = await self._choose_client(stack, desired)
@@ -84,7 +84,7 @@ class Preparation:
     async def _choose_client(self, stack: AsyncExitStack, desired: DesiredCache) -> RegistryClient:
         if not desired.secrets:
             return self._client
-        # A connection with one cache's log-ins serves no other cache.
+        # A connection with the credentials of one cache must not serve another cache.
         settings = replace(self._settings, credentials=await self._read_logins(desired))
         return await stack.enter_async_context(RegistryClient(settings))
 
@@ -96,7 +96,7 @@ def build_request(
     node: NodeFacts | None = None,
     room_bytes: int | None = None,
 ) -> ExtractionRequest:
-    """Return what is asked of the library for a cache."""
+    """Return the extraction request for a cache."""
     limits = Limits()
     if room_bytes is not None:
         limits = replace(limits, total_bytes=min(limits.total_bytes, room_bytes))
@@ -114,13 +114,13 @@ def build_request(
 
 
 def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: float) -> Attempt:
-    """Return what a failure means: a verdict, or trouble that may pass.
+    """Return the attempt after a failure: a rejection, or an error that may pass.
 
     Args:
-        error: what was raised.
-        former: how the last work ended; of other work it does not count.
-        about: what the work rested on.
-        now: on the agent's clock, in seconds.
+        error: the raised error.
+        former: the last attempt; it does not count if it had other inputs.
+        about: the inputs of the work.
+        now: seconds of the agent's clock.
     """
     failures = 1 + (former.failures if former is not None and former.about == about else 0)
     reason, refused = _classify(error)
@@ -141,5 +141,5 @@ def _classify(error: AccelkitError) -> tuple[str, bool]:
 
 def _require_image(desired: DesiredCache) -> Reference:
     if desired.image is None:
-        raise CacheError(f"{desired.key} names no digest")
+        raise CacheError(f"{desired.key} has no digest")
     return desired.image

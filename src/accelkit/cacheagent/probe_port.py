@@ -1,7 +1,7 @@
-"""Serves the agent's port from a thread and an event loop of its own.
+"""Server of the agent's port in a separate thread with its own event loop.
 
-A kubelet waits a second for an answer, and ends the container when it has got none a few times. While hundreds of
-caches are planned, unpacked and reported, the agent's own loop may not come to it: slow is not ill.
+A kubelet waits one second for an answer, and restarts the container after a few failed probes. While the agent plans,
+extracts and reports hundreds of caches, its main loop may not answer in time, although the agent is healthy.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _END_SECONDS: Final = 10.0
 
 
 class ProbePort:
-    """A port that answers however busy the rest of the process is; use as an asynchronous context manager.
+    """A port that answers while the rest of the process is busy; use it as an asynchronous context manager.
 
     Args:
-        open_port: makes the server, in the thread that serves it; None where there is no port.
+        open_port: creates the server, in the thread that runs it; None for no port.
 
     Raises:
-        ConfigurationError: on entering, the port is taken.
+        ConfigurationError: on entering, the port is in use.
     """
 
     def __init__(self, open_port: Callable[[], HeadServer] | None) -> None:
@@ -54,19 +54,19 @@ class ProbePort:
             asyncio.run(self._serve())
         except Exception as exc:
             if self._started.done():
-                # Nobody answers probes now, so that the kubelet starts the agent anew.
-                log.exception("the port of metrics and probes met a defect")
+                # Probes now get no answer, so the kubelet restarts the agent.
+                log.exception("the port of metrics and probes failed because of a defect")
             else:
                 self._started.set_exception(exc)
 
     async def _serve(self) -> None:
-        assert self._open_port is not None  # noqa: S101 - else there is no thread
+        assert self._open_port is not None  # noqa: S101 - otherwise there is no thread
         server, stop, loop = self._open_port(), asyncio.Event(), asyncio.get_running_loop()
         self._started.set_result(lambda: _call_soon(loop, stop.set))
         await server.run(stop)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    # It may have ended by itself meanwhile.
+    # The loop may have ended already.
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

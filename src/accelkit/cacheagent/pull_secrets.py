@@ -1,4 +1,4 @@
-"""The log-ins that the agent asks registries with: those of a cache's pull secrets, then its own."""
+"""Credentials of the agent for registries: those of a cache's pull secrets, then its own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelkit.kube.client import ApiClient
 def read_logins(
     api: ApiClient, own: RegistryCredentials, namespace: str
 ) -> Callable[[DesiredCache], Awaitable[RegistryCredentials]]:
-    """Return what reads the log-ins of a cache.
+    """Return the function that reads the credentials for a cache.
 
     Args:
         api: an open client.
-        own: the agent's, for registries that the secrets do not know.
-        namespace: of the secrets of ClusterGKMCaches.
+        own: the agent's credentials, for registries that the secrets do not contain.
+        namespace: namespace of the secrets of ClusterGKMCaches.
     """
 
     async def read(desired: DesiredCache) -> RegistryCredentials:

@@ -1,4 +1,4 @@
-"""What the agent watches: caches, signer policies, its own node, the pods on it, and its own reports."""
+"""Watches of the agent: caches, signer policies, its own node, the pods on it, and its own reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 class Watches:
-    """The collections, as they were seen last.
+    """Latest state of the watched collections.
 
     Args:
         api: an open client.
@@ -46,14 +46,14 @@ class Watches:
         self._on_change = on_change
         self._errors = OnceReporter(log)
         self.desired_caches: dict[str, DesiredCache] = {}
-        # Caches that are there and cannot be followed: what pods have of them stays as it is.
+        # Existing caches with an invalid status: the files that pods have of them do not change.
         self.unreadable: set[str] = set()
         self.pods: dict[str, MountingPod] = {}
         self.policies: dict[str, object] = {}
-        # Grows with each change of the policies.
-        self.policies_seen = 0
+        # Incremented with each change of the policies.
+        self.policies_version = 0
         self.node: OwnNode | None = None
-        # By namespace; that of the ClusterGKMCaches has none.
+        # By namespace; the empty one for ClusterGKMCaches.
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
@@ -110,11 +110,11 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether everything was read, so that what is not there is known not to be there."""
+        """Whether all collections were read, so that missing objects are known to be missing."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what has to run."""
+        """Return the coroutines that must run."""
         return [each.run() for each in self._reflectors]
 
     def _replacer(
@@ -141,13 +141,13 @@ class Watches:
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
         self._forget_cache(cache.key)
-        # Before, nobody has decided how it comes to pods.
+        # Before that, the controller has not chosen the delivery.
         if kind != _DELETED and cache.status.delivery:
             try:
                 self.desired_caches[cache.key] = read_desired_cache(cache)
             except CacheError as exc:
                 self.unreadable.add(cache.key)
-                self._errors.report(f"{cache.key} {exc}", f"cache {cache.key} is left as it is: {exc}")
+                self._errors.report(f"{cache.key} {exc}", f"cache {cache.key} is not changed: {exc}")
         self._on_change()
 
     def _note_unreadable(self, kind: str, text: bytes) -> None:
@@ -179,11 +179,11 @@ class Watches:
         self.policies.pop(policy.metadata.name, None)
         if kind != _DELETED:
             self.policies[policy.metadata.name] = policy.spec
-        self.policies_seen += 1
+        self.policies_version += 1
         self._on_change()
 
     def _break_policy(self, kind: str, text: bytes) -> None:
-        # One that nobody can read may cover everything.
+        # An unreadable policy may cover any image.
         try:
             name = _identified.decode(text).metadata.name
         except UNREADABLE:
@@ -191,7 +191,7 @@ class Watches:
         self.policies.pop(name, None)
         if kind != _DELETED:
             self.policies[name] = None
-        self.policies_seen += 1
+        self.policies_version += 1
         self._on_change()
 
     def _take_pod(self, kind: str, pod: Pod) -> None:

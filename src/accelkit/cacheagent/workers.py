@@ -1,4 +1,4 @@
-"""Works on several caches at once, and remembers how each work ended."""
+"""Concurrent work on several caches, and the results of failed work."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MAX_LEARNED: Final = 5000
 
 
 class Workers:
-    """Work under way, at most one on each cache.
+    """Current work, at most one task per cache.
 
     Args:
-        store: an open one.
-        preparation: an open one.
+        store: an open store.
+        preparation: an open preparation.
         image_policies: the cluster's policies.
-        metrics: what is counted.
-        node: returns the cards that caches are for.
-        on_end: called when work has ended, however.
+        metrics: the metrics of the agent.
+        node: returns the node's cards and CPU.
+        on_end: called when work has ended, with or without success.
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class Workers:
         self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
         self._node, self._on_end = node, on_end
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # By key, the bytes that work under way is expected to take.
+        # Expected size in bytes of current work, by key.
         self.promised: dict[str, int] = {}
-        # By digest, what images say of themselves.
+        # Facts about images, by digest.
         self.learned: dict[str, Learned] = {}
-        # By key, how the last work ended, where it failed.
+        # Last failures, by key.
         self.attempts: dict[str, Attempt] = {}
-        # By key, when it may be fetched again; also of caches that are gone, which may come again.
+        # By key, when a cache may be fetched again; also for deleted caches, which may be created again.
         self.pauses: dict[str, Pause] = {}
 
     @property
     def slots(self) -> int:
-        """How much more work may begin."""
+        """Number of work items that may still start."""
         return _SLOTS - len(self._tasks)
 
     def forget(self, desired_caches: Mapping[str, DesiredCache]) -> None:
-        """Forget what is known of caches that are gone."""
+        """Forget the state of deleted caches."""
         now = time.monotonic()
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
@@ -76,14 +76,14 @@ class Workers:
             self.learned = {digest: each for digest, each in self.learned.items() if digest in named}
 
     async def end(self) -> None:
-        """End what is under way; nothing of it is visible."""
+        """Cancel current work; its partial results are invisible."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, work: Work) -> None:
-        """Begin work on a cache."""
+        """Start work on a cache."""
         key = work.progress.desired.key
         extracts = work.progress.step is Step.EXTRACT
         self.promised[key] = work.progress.needs_bytes if extracts else 0
@@ -107,9 +107,9 @@ class Workers:
             failed.__cause__ = exc
             self._fail(work, failed)
         except Exception as exc:
-            # One cache must not end the agent.
-            log.exception("work on cache %s met a defect", desired.key)
-            self._fail(work, AccelkitError(f"{type(exc).__name__}; the agent's log has more"))
+            # An error with one cache must not stop the agent.
+            log.exception("work on cache %s failed because of a defect", desired.key)
+            self._fail(work, AccelkitError(f"{type(exc).__name__}; see the log of the agent"))
         finally:
             self._tasks.pop(desired.key, None)
             self.promised.pop(desired.key, None)
@@ -119,7 +119,7 @@ class Workers:
         key = work.progress.desired.key
         former = self.attempts.get(key)
         if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
-            # Another back-off begins with another path or digest.
+            # With another path or digest, the back-off of failures starts again, so the pause must grow instead.
             self._pause(key)
         attempt = note_failure(error, former, work.about, time.monotonic())
         self.attempts[key] = attempt

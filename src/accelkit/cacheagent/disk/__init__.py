@@ -1,1 +1,1 @@
-"""The folder of caches on the node, its links, and what has to be remembered over a restart."""
+"""The folder of caches on the node, its links, and the state that must survive a restart."""

@@ -1,7 +1,7 @@
-"""Looks whether the caches of the store are what was extracted, and protects them where that is possible.
+"""Content checks: they compare the caches of the store with what was extracted, and protect the caches if possible.
 
-What nobody can write is read once in each run of the kernel, since a power cut may have taken contents; everything else
-is read again and again. The record's boot says in which run a cache was last found to be what it was.
+Write-protected caches are read once after each boot, because a power failure may have lost contents. All others are
+read at regular intervals. The boot ID in the record identifies the boot in which a cache was last found unchanged.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from accelkit.logs import ErrorReporter, Facts
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS: Final = 600.0
-# Reading comes after everything else that the node does, and takes a quarter of the time at most.
+# Reading has the lowest priority on the node, and takes at most a quarter of the time.
 _NICENESS: Final = 19
 _REST_SHARE: Final = 3.0
 _LEAST_REST_SECONDS: Final = 0.05
-# While somebody renews a record.
+# How long to wait while another process renews a record.
 _LOCK_SECONDS: Final = 10.0
-_TOLD_SECONDS: Final = 3600.0
+_REPORTED_SECONDS: Final = 3600.0
 
 
-class ContentLooks:
-    """Looks at the caches of one store.
+class ContentChecks:
+    """Content checks of the caches of one store.
 
     Args:
-        store: an open one.
-        metrics: what is counted.
-        seconds: between the ends and the beginnings of looks.
-        on_change: called when a cache was taken out of the store.
+        store: an open store.
+        metrics: the metrics of the agent.
+        seconds: the interval from the end of a check to the start of the next one.
+        on_change: called when a cache was removed from the store.
     """
 
     def __init__(
@@ -64,35 +64,35 @@ class ContentLooks:
         self._store, self._metrics, self._seconds, self._on_change = store, metrics, seconds, on_change
         self._errors: dict[str, ErrorReporter] = {}
         self._protection: Protection | None = None
-        # By folder, when it was found changed, and what is told of it.
+        # By folder: the time at which it was found changed, and the message for reports.
         self._changed: dict[str, tuple[float, str]] = {}
 
     @property
     def changed(self) -> dict[str, str]:
-        """What is told of the folders that were found changed in the last hour."""
-        since = time.monotonic() - _TOLD_SECONDS
-        self._changed = {folder: told for folder, told in self._changed.items() if told[0] > since}
+        """Messages about the folders that were found changed in the last hour."""
+        since = time.monotonic() - _REPORTED_SECONDS
+        self._changed = {folder: found for folder, found in self._changed.items() if found[0] > since}
         return {folder: message for folder, (_, message) in self._changed.items()}
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Check all caches at regular intervals until cancelled."""
         while True:
-            await self.look()
+            await self.check_all()
             await asyncio.sleep(self._seconds)
 
-    async def look(self) -> None:
-        """Look at every cache that is there, one after the other."""
+    async def check_all(self) -> None:
+        """Check every cache of the store, one after the other."""
         await self._note_protection()
         for folder in sorted(self._store.stored):
             try:
-                await self._look_at(folder)
+                await self._check(folder)
             except (CacheError, OSError) as exc:
                 if folder in self._store.stored:
                     reporter = self._errors.setdefault(folder, ErrorReporter(log))
-                    reporter.report(str(exc), f"{folder} may not be what was extracted, or not stay so: {exc}")
+                    reporter.report(str(exc), f"cannot check or protect the content of {folder}: {exc}")
             except Exception:
-                # One cache must not end the agent.
-                log.exception("the look at %s met a defect", folder)
+                # An error with one cache must not stop the agent.
+                log.exception("the check of %s failed because of a defect", folder)
             else:
                 self._errors.pop(folder, None)
         self._errors = {folder: each for folder, each in self._errors.items() if folder in self._store.stored}
@@ -110,35 +110,35 @@ class ContentLooks:
         for state in ProtectionState:
             self._metrics.protection.labels(state.value).set(state is found.state)
 
-    async def _look_at(self, folder: str) -> None:
-        # Kept open, so that a folder that is made meanwhile cannot have its inode.
+    async def _check(self, folder: str) -> None:
+        # The descriptor stays open, so that a folder created in the meantime cannot have the same inode.
         opened = os.open(self._store.find_place(folder).folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            await self._look_into(folder, opened)
+            await self._check_opened(folder, opened)
         finally:
             os.close(opened)
 
-    async def _look_into(self, folder: str, opened: int) -> None:
+    async def _check_opened(self, folder: str, opened: int) -> None:
         place = self._store.find_place(folder)
         record = read_record(place.folder)
         if record is None:
             return
         boot = read_boot_id() or ""
-        told = Protection(ProtectionState.PROTECTED)
+        protection = Protection(ProtectionState.PROTECTED)
         protected = await run_to_completion(partial(is_protected, place.cache))
         if protected and boot and record.boot == boot and record.content_digest:
             return
         if not protected and self._can_protect:
-            # Who is killed in between reads it at the next start.
+            # If the agent is killed in between, it verifies the cache at its next start.
             await self._renew(place, boot="")
-            told = await run_to_completion(partial(protect, place.cache))
+            protection = await run_to_completion(partial(protect, place.cache))
         verdict = await _verify(place, record)
         if verdict.holds is False:
             await self._take_out(folder, opened, verdict)
         elif not verdict.holds or boot != record.boot or (not protected and self._can_protect):
             await self._renew(place, boot=boot, content_digest=verdict.digest)
-        if told.state is not ProtectionState.PROTECTED:
-            raise CacheError(f"it cannot be protected: {told.message}")
+        if protection.state is not ProtectionState.PROTECTED:
+            raise CacheError(f"it cannot be protected: {protection.message}")
 
     @property
     def _can_protect(self) -> bool:
@@ -156,8 +156,8 @@ class ContentLooks:
         at = format_time(datetime.now(UTC))
         message = (
             f"at {at} the files on this node were not those that were extracted ({verdict.difference}); they were "
-            "deleted, and are extracted anew. Find the pods that mounted the claim writable; pods that read them then "
-            "may have run what somebody else wrote"
+            "deleted, and are extracted again. Find the pods that mounted the claim writable; pods that read the files "
+            "then may have run code that another user wrote"
         )
         self._changed[folder] = time.monotonic(), message
         self._metrics.content_changed.inc()
@@ -166,7 +166,7 @@ class ContentLooks:
 
 
 async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
-    """Read a cache in a thread of its own, which ends soon after nobody waits for it any more."""
+    """Verify a cache in a separate thread, which ends soon after this coroutine is cancelled."""
     stop = threading.Event()
     debt = 0.0
 
@@ -179,7 +179,7 @@ async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
         return not stop.wait(due)
 
     def verify() -> ContentVerdict | None:
-        # Of this thread alone, as Linux has it.
+        # On Linux, this changes the priority of this thread only.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         return verify_content(place.cache, record, rest)
 
@@ -192,5 +192,5 @@ async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
             await work
         raise
     if verdict is None:
-        raise CacheError("the look was ended")
+        raise CacheError("the check was cancelled")
     return verdict

@@ -1,6 +1,7 @@
-"""What the agent has to remember over a restart: which pod may have been given what, and what satisfied which policies.
+"""State that survives restarts of the agent: the folders that each pod may use, and the policies that each satisfies.
 
-Whoever may write the store may write this too; it is believed as the records beside the caches are.
+A user with the right to write the store can also write this file. It is trusted as much as the records beside the
+caches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FILE: Final = ".agent.json"
 _MODE: Final = 0o600
 _MAX_BYTES: Final = 32 << 20
 _VERSION: Final = 1
-# Of one folder; whoever makes caches decides how many ask for the same digest.
+# Per folder, because users who create caches decide how many of them request the same digest.
 _MAX_POLICIES: Final = 256
 
 Uses = Mapping[str, Mapping[str, frozenset[str]]]
@@ -34,12 +35,12 @@ _document = msgspec.json.Decoder(_Document)
 
 @dataclass
 class Ledger:
-    """What is remembered.
+    """State that survives restarts.
 
     Attributes:
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        satisfied: by folder, the policies that it was found to satisfy, and when, in seconds since 1970.
-        lost: whether there is no ledger that can be read, so that any pod may use anything.
+        satisfied: by folder, the policies that it satisfied, and when, in seconds since 1970.
+        lost: whether no readable ledger exists, so that any pod may use any folder.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
@@ -47,19 +48,19 @@ class Ledger:
     lost: bool = False
 
     def note_satisfied(self, folder: str, policies: str, at: float) -> None:
-        """Remember that a folder satisfies these policies; the oldest of too many are forgotten."""
+        """Record that a folder satisfies these policies; drop the oldest records beyond the limit."""
         known = self.satisfied.setdefault(folder, {})
         known[policies] = at
         while len(known) > _MAX_POLICIES:
             del known[min(known, key=known.__getitem__)]
 
     def forget(self, folders: Iterable[str]) -> None:
-        """Forget all folders but these."""
+        """Forget all folders except these."""
         kept = frozenset(folders)
         self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}
 
     def take_uses(self, uses: Uses) -> bool:
-        """Take over who uses what; returns whether that is new."""
+        """Replace the uses by pods; return whether they changed."""
         taken = {uid: dict(by_key) for uid, by_key in uses.items()}
         changed = taken != self.uses
         self.uses = taken
@@ -67,7 +68,7 @@ class Ledger:
 
 
 def read_ledger(root: Path) -> Ledger:
-    """Read the ledger of a store; a lost one where there is none that can be read."""
+    """Read the ledger of a store; return a lost one if no readable ledger exists."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -84,7 +85,7 @@ def read_ledger(root: Path) -> Ledger:
 
 
 def write_ledger(root: Path, ledger: Ledger) -> None:
-    """Write the ledger of a store, in one step.
+    """Write the ledger of a store atomically.
 
     Raises:
         OSError: the disk is full, or cannot be written.

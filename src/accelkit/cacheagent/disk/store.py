@@ -1,6 +1,6 @@
-"""The folder of extracted caches on the node, and the links by which pods find them.
+"""The folder of extracted caches on the node, and the links through which pods read them.
 
-ROOT/sha256-<hex>…/          caches, as `accelkit cache extract` leaves them
+ROOT/sha256-<hex>…/          caches, as `accelkit cache extract` creates them
 ROOT/claims/<20 digits>      a link to the `cache` folder of one of them, for each cache that pods may mount
 ROOT/.agent.json             the ledger
 """
@@ -32,12 +32,12 @@ _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
 class Store:
-    """The store of one node; the agent alone writes there.
+    """The store of one node; only the agent writes there.
 
     Args:
-        root: its folder, made where it is missing.
-        max_bytes: what all caches may take; None for no limit but the disk.
-        min_free_bytes: what must stay free on its disk.
+        root: its folder, created if it is missing.
+        max_bytes: the largest size of all caches; None for no limit except the disk.
+        min_free_bytes: the disk space that must stay free.
     """
 
     def __init__(self, root: Path, *, max_bytes: int | None = None, min_free_bytes: int = 0) -> None:
@@ -53,7 +53,7 @@ class Store:
         self.links: dict[str, str] = {}
 
     async def open(self) -> None:
-        """Make the folders, clear what a killed extraction left, and read what there is.
+        """Create the folders, remove the leftovers of killed extractions, and read the content.
 
         Raises:
             ConfigurationError: the folder cannot be used.
@@ -63,7 +63,7 @@ class Store:
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
             await self.refresh()
-            # Of an empty store there is nothing to know.
+            # An empty store has no uses, so no information is lost.
             self.ledger.lost &= bool(self.stored)
         except OSError as exc:
             raise ConfigurationError(
@@ -72,7 +72,7 @@ class Store:
             ) from exc
 
     async def refresh(self) -> None:
-        """Read anew what lies there.
+        """Read the content of the store again.
 
         Raises:
             OSError: it cannot be read.
@@ -84,10 +84,10 @@ class Store:
         self.links = self._read_links()
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
-        """Take over what was extracted, or found to satisfy these policies.
+        """Add a cache that was extracted, or that was found to satisfy these policies.
 
         Raises:
-            OSError: it cannot be written down.
+            OSError: the ledger cannot be written.
         """
         self.ledger.note_satisfied(folder, policies, read_time(record.verified_at))
         self.stored[folder] = self._describe(folder, record)
@@ -95,19 +95,19 @@ class Store:
         self.write_ledger()
 
     def remember_uses(self, uses: Uses) -> bool:
-        """Take over who uses what, and write it down where that is new; returns whether it stands on the disk."""
+        """Replace the uses by pods and write changes to the disk; return whether the disk contains them."""
         self._unwritten |= self.ledger.take_uses(uses)
         if self._unwritten:
             try:
                 self.write_ledger()
             except OSError as exc:
-                self._errors.report(str(exc), f"what pods were given cannot be written down, so no link moves: {exc}")
+                self._errors.report(str(exc), f"no link moves, because the uses by pods cannot be written: {exc}")
                 return False
             self._errors.clear()
         return True
 
     def write_ledger(self) -> None:
-        """Write down what has to be remembered.
+        """Write the ledger.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -117,26 +117,26 @@ class Store:
         self._unwritten = False
 
     def measure_disk(self) -> Disk:
-        """Return what the disk has free.
+        """Return the free space of the disk, and its limits.
 
         Raises:
-            OSError: it cannot be asked.
+            OSError: the disk cannot be read.
         """
         disk = os.statvfs(self.root)
         return Disk(disk.f_bavail * disk.f_frsize, self._max_bytes, self._min_free_bytes, disk.f_blocks * disk.f_frsize)
 
     def move_link(self, link: str, target: str | None) -> None:
-        """Lead a link to a folder of the store, to nowhere (WITHDRAWN), or remove it (None), in one step.
+        """Point a link to a folder of the store or to a missing target (WITHDRAWN), or remove it (None), atomically.
 
         Raises:
-            OSError: it cannot be written, or something is in its way.
+            OSError: it cannot be written, or a folder with content has its name.
         """
         path = self._claims / link
         if target is None:
             path.unlink(missing_ok=True)
             self.links.pop(link, None)
             return
-        # Runtimes make a folder where they find nothing, and pods would start with it.
+        # Runtimes create a folder if the path does not exist, and pods would start with the empty folder.
         if path.is_dir() and not path.is_symlink():
             path.rmdir()
         new = self._claims / f".{link}.new"
@@ -146,10 +146,10 @@ class Store:
         self.links[link] = target
 
     async def collect(self, folder: str) -> bool:
-        """Delete a folder that nobody needs; False where somebody else is at it.
+        """Delete an unused folder; return False while another process has its lock.
 
         Raises:
-            OSError: it cannot be deleted; what is left of it is invisible.
+            OSError: it cannot be deleted; its remains are invisible.
         """
         place = self.find_place(folder)
         try:
@@ -165,19 +165,19 @@ class Store:
         return True
 
     async def take_out(self, folder: str, opened: int, seconds: float) -> bool:
-        """Delete a folder whose files are not what they were, and lead its links to nowhere until it is there again.
+        """Delete a folder whose files have changed, and withdraw its links until it is extracted again.
 
         Args:
-            folder: of a cache.
-            opened: a descriptor of it, by which another folder of that name is told apart, and stays.
-            seconds: how long somebody else who is at it is waited for.
+            folder: the folder of a cache.
+            opened: a descriptor of the folder; a newer folder of the same name is kept.
+            seconds: how long to wait for the lock of another process.
 
         Returns:
-            Whether it was taken out.
+            Whether it was deleted.
 
         Raises:
-            CacheError: somebody else is at it for longer.
-            OSError: it cannot be moved out of the way.
+            CacheError: another process holds the lock for longer.
+            OSError: it cannot be moved away.
         """
         place = self.find_place(folder)
         async with lock_place(place, seconds):
@@ -191,7 +191,7 @@ class Store:
             try:
                 await run_to_completion(place.clear_leftovers)
             except OSError as exc:
-                log.warning("%s cannot be deleted, and is invisible: %s", place.displaced, exc)
+                log.warning("cannot delete %s, which is invisible: %s", place.displaced, exc)
         return True
 
     async def _clear_leftovers(self) -> None:
@@ -200,18 +200,18 @@ class Store:
                 place = self.find_place(found["folder"])
                 if path == place.lock and place.folder.exists():
                     continue
-                # Somebody who extracts by hand holds the lock, and clears what is his.
+                # A user who extracts with the command line holds the lock and removes the leftovers of that run.
                 try:
                     async with lock_place(place, 0.0):
                         await run_to_completion(place.clear_leftovers)
                 except CacheError:
                     continue
                 except OSError as exc:
-                    # It is in nobody's way but its own.
-                    log.warning("%s cannot be deleted: %s", path, exc)
+                    # Leftovers only occupy disk space.
+                    log.warning("cannot delete %s: %s", path, exc)
 
     def find_place(self, folder: str) -> Place:
-        """Return where a folder of the store is; its digest and mount path are left open."""
+        """Return the place of a folder of the store; its digest and mount path stay empty."""
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:

@@ -1,1 +1,1 @@
-"""What is to be done about each cache, decided from what is known; no I/O."""
+"""Planning of the next actions for each cache, from observed values; no I/O."""

@@ -1,6 +1,6 @@
-"""What caches ask of a node: which digest, for which mount path, and whether the controller found it verified.
+"""Desired state of caches on a node: digest, mount path, and the verdict of the controller.
 
-A cache that comes to pods otherwise asks for a verdict on the node's cards, and for no files.
+A cache with another delivery only needs a verdict on the node's cards, and no files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_refer
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a digest is not handed out: a reason for programs, a sentence for people."""
+    """Why pods do not get a digest: a reason for programs, and a sentence for users."""
 
     reason: str
     message: str
@@ -28,23 +28,23 @@ class Refusal:
 
 @dataclass(frozen=True)
 class DesiredCache:
-    """What one cache asks of each node.
+    """Desired state of one cache on each node.
 
-    One that names no digest asks for nothing now; what pods got of it before, they may still have.
+    A cache without a digest needs nothing now; pods may still have earlier digests.
 
     Attributes:
         key: `NAMESPACE/NAME`, or `/NAME`.
-        namespaces: where pods use it.
-        image: pinned to the digest; None where it names none.
-        mount_path: where workloads see it.
-        folder: name of its folder in the store; empty without a digest.
-        verified: whether somebody whom the policies name signed it; None where that is not known now.
-        refusal: why it is refused; None where it is not.
-        secrets: log-ins of the registry, in the namespace of the cache.
-        cache_bytes: what its files take, as the image says; 0 where it does not.
-        delivered: whether nodes hold its files; without that it has no folder here.
-        knows_variables: whether the cache's status has those under which it was captured.
-        former_digests: others that its pods may still use.
+        namespaces: the namespaces of pods that use it.
+        image: pinned to the digest; None if the cache has none.
+        mount_path: the path at which workloads mount it.
+        folder: the name of its folder in the store; empty without a digest.
+        verified: whether a signer of the policies signed it; None if that is unknown now.
+        refusal: why it is refused; None if it is not.
+        secrets: pull secrets for the registry, in the namespace of the cache.
+        cache_bytes: the size of its files according to the image; 0 if the image does not state it.
+        delivered: whether nodes hold its files; if not, it has no folder in the store.
+        knows_variables: whether the cache's status contains the variables under which it was captured.
+        former_digests: earlier digests that its pods may still use.
     """
 
     key: str
@@ -62,22 +62,22 @@ class DesiredCache:
 
     @property
     def namespace(self) -> str:
-        """Of the cache; empty for a ClusterGKMCache."""
+        """Namespace of the cache; empty for a ClusterGKMCache."""
         return self.key.partition("/")[0]
 
     @property
     def name(self) -> str:
-        """Of the cache."""
+        """Name of the cache."""
         return names.name_claim(self.key)
 
     @property
     def digest(self) -> str:
-        """What is asked for; empty where nothing is."""
+        """Desired digest; empty if there is none."""
         return (self.image.digest or "") if self.image is not None else ""
 
     @property
     def folders(self) -> frozenset[str]:
-        """What the names of its folders in the store begin with, for whatever mount path they are."""
+        """Prefixes of the names of its folders in the store, for any mount path."""
         return frozenset(names.name_folder(each, "") for each in (self.digest, *self.former_digests) if each)
 
     @property
@@ -92,16 +92,16 @@ def is_delivered_here(cache: Cache) -> bool:
 
 
 def trim_cache(cache: Cache) -> None:
-    """Take from a cache what nodes do not look at."""
+    """Remove the fields of a cache that nodes do not read."""
     cache.spec.pod_template = None
     cache.metadata.finalizers_text = msgspec.Raw(b"null")
 
 
 def read_desired_cache(cache: Cache) -> DesiredCache:
-    """Return what a cache asks of nodes.
+    """Return the desired state of a cache on nodes.
 
     Raises:
-        CacheError: its status cannot be followed; the sentence says why.
+        CacheError: its status is invalid; the message contains the reason.
     """
     status = cache.status
     verified = find_condition(status.conditions, ConditionType.VERIFIED)
@@ -116,7 +116,7 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
     if not status.resolved_digest:
         return desired
     if not is_digest(status.resolved_digest):
-        raise CacheError(f"the status of {cache.key} names the digest {status.resolved_digest[:80]!r}, which is none")
+        raise CacheError(f"the status of {cache.key} has the invalid digest {status.resolved_digest[:80]!r}")
     image = parse_reference(status.resolved_image or cache.spec.image).with_digest(status.resolved_digest)
     secrets = tuple(each.name for each in cache.spec.image_pull_secrets if each.name)
     if not desired.delivered:
@@ -124,7 +124,7 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
     place = Place.of(Path("/"), status.resolved_digest, status.mount_path or None)
     folder = names.name_folder(status.resolved_digest, status.mount_path)
     if place.folder.name != folder:
-        raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not in its plain form")
+        raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not normalized")
     return replace(
         desired,
         image=image,

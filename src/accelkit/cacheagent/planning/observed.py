@@ -1,4 +1,4 @@
-"""What the agent reads of pods and of its own node, with no more of each object than it needs."""
+"""The fields of pods and of the agent's node that the agent reads."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Volume(msgspec.Struct, rename="camel"):
     ephemeral: dict[str, Any] | None = None
 
     def find_claim(self, pod: str) -> str:
-        """Return the claim that a pod mounts by it; empty where it mounts none.
+        """Return the claim that a pod mounts through this volume; empty if it mounts none.
 
-        That of a generic ephemeral volume may be there before the pod.
+        The claim of a generic ephemeral volume may exist before the pod.
         """
         if self.persistent_volume_claim is not None:
             return self.persistent_volume_claim.claim_name
@@ -74,15 +74,17 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MountingPod:
-    """A pod of the node that mounts claims and has not ended, as far as anybody can read it.
+    """A pod of the node that mounts claims and has not ended.
 
     Attributes:
-        uid: of the pod, as `namespace` and `name` are.
-        claims: of its volumes.
+        uid: UID of the pod.
+        namespace: namespace of the pod.
+        name: name of the pod.
+        claims: claims of its volumes.
         copies: volumes that are private copies of caches, with the claims that were copied.
-        variables: what may make a cache miss, of each container that mounts such a volume.
-        starting: whether one of its containers has yet to be created for the first time.
-        readable: whether this is known of it; else it may have been given anything.
+        variables: variables that may cause cache misses, of each container that mounts a private copy.
+        starting: whether one of its containers was never created so far.
+        readable: whether the pod could be read; if not, it may have been given any folder.
     """
 
     uid: str
@@ -99,12 +101,12 @@ class MountingPod:
 
 
 def trim_pod(pod: Pod) -> None:
-    """Take from a pod what is not looked at."""
+    """Remove the fields of a pod that the agent does not read."""
     pod.metadata.annotations = pod.metadata.labels = None
 
 
 def read_mounting_pod(pod: Pod) -> MountingPod | None:
-    """Return what a pod mounts; None where it mounts no claim, or has ended."""
+    """Return the mounts of a pod; None if it mounts no claim, or has ended."""
     meta, volumes = pod.metadata, pod.spec.volumes or ()
     sources = {each.name: claim for each in volumes if (claim := each.find_claim(meta.name))}
     claims = frozenset(sources.values())
@@ -128,7 +130,7 @@ def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict
 
 
 def _is_starting(pod: Pod) -> bool:
-    # A container that crashes again and again has begun: it must not hold up a new digest.
+    # A container that crashes repeatedly has been created: it must not delay a new digest.
     if pod.status.phase != "Running":
         return True
     statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
@@ -155,13 +157,13 @@ class Node(msgspec.Struct):
 
 @dataclass(frozen=True)
 class OwnNode:
-    """What a cache is judged against.
+    """The facts of the node against which caches are judged.
 
     Attributes:
-        facts: cards and CPU; cards are None where the node's inventory is unknown.
-        cards: as its inventory has them.
-        uid: of the node.
-        problem: why the inventory is unknown though there is one, as a sentence.
+        facts: cards and CPU; cards are None if the node's inventory is unknown.
+        cards: cards of the inventory.
+        uid: UID of the node.
+        problem: why an existing inventory cannot be used, as a sentence.
     """
 
     facts: NodeFacts
@@ -170,20 +172,20 @@ class OwnNode:
     uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
-        """Return the number by which users know a card; None where there is no such card."""
+        """Return the number under which users know a card; None if the node has no such card."""
         for place, card in enumerate(self.cards):
             if card.id == card_id:
                 return place if card.number is None else card.number
         return None
 
     def find_driver(self, card: Card) -> str:
-        """Return the version of the driver of one of the cards; empty when unknown."""
+        """Return the driver version of a card; empty if it is unknown."""
         judged = next((each for each in self.facts.gpus or () if each.id == card.id), None)
         return card.driver_version or (judged.driver_version if judged is not None else None) or ""
 
 
 def read_own_node(node: Node) -> OwnNode:
-    """Read what a node's inventory says; one that cannot be read leaves the cards unknown, not absent."""
+    """Read the inventory of a node; if it cannot be read, the cards are unknown and not absent."""
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)

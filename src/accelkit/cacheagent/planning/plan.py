@@ -1,7 +1,7 @@
-"""What the agent does next, decided from what it knows; no I/O.
+"""Plan of the agent's next actions, from observed values; no I/O.
 
-The order: links first, since pods wait for them; then what nobody needs is collected; then new work within the slots
-and the disk's limits.
+The order is: first links, because pods wait for them; then unused folders are collected; then new work starts within
+the slots and the limits of the disk.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, l
 
 @dataclass(frozen=True)
 class Move:
-    """A link that is to lead elsewhere.
+    """A link that gets another target.
 
     Attributes:
-        key: of the cache; None of a link that nothing names any more.
-        target: a folder of the store, WITHDRAWN, or None where the link goes.
-        late: pods that were still starting after all the time that was waited for them.
+        key: key of the cache; None for a link without a cache.
+        link: name of the link.
+        target: a folder of the store, WITHDRAWN, or None to remove the link.
+        late: pods that were still starting when the waiting time ended.
     """
 
     key: str | None
@@ -34,11 +35,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Work:
-    """Work on one cache that may begin.
+    """Work on one cache that may start.
 
     Attributes:
-        about: what it rests on, as `Attempt` has it.
-        room_bytes: what an extraction may take at most.
+        progress: the state of the cache.
+        about: the inputs of the work, as in `Attempt`.
+        room_bytes: the largest size of an extraction.
     """
 
     progress: Progress
@@ -48,19 +50,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done.
+    """Next actions of the agent.
 
     Attributes:
         moves: links.
-        collect: folders that no cache names and no pod uses.
-        work: what begins now.
-        progress: of each cache, by key.
-        usage: of the caches that have pods.
-        uses: what each pod may have been given; written down before anything else is done.
-        waiting: caches whose link waits for pods that are starting, with their names.
-        no_room: caches that find none.
+        collect: folders without a cache and without pods.
+        work: work that starts now.
+        progress: state of each cache, by key.
+        usage: pods of the caches that have any.
+        uses: the folders that each pod may have been given; recorded before any other action.
+        waiting: caches whose link waits for starting pods, with the names of the pods.
+        no_room: caches without room on the disk.
         moving_since: as in the world, for the next plan.
-        next_at: when there may be more to do though nothing happens; None where that is not known.
+        next_at: time of the next action if nothing changes; None if it is unknown.
     """
 
     moves: tuple[Move, ...]
@@ -76,7 +78,7 @@ class Plan:
 
 
 def make_plan(world: World) -> Plan:
-    """Decide what is to be done."""
+    """Return the next actions."""
     usage = find_usage(world)
     progress = {key: assess(world, desired) for key, desired in sorted(world.desired_caches.items())}
     moves, waiting, since = _plan_links(world, progress, usage)
@@ -123,13 +125,13 @@ def _plan_links(
 
 
 def _list_links(world: World) -> frozenset[str]:
-    """Return the links of all caches that there are, whether or not they name a digest now."""
-    from_wishes = {desired.link for desired in world.desired_caches.values() if desired.delivered}
-    return frozenset(from_wishes | {world.name_link(key) for key in world.unreadable})
+    """Return the links of all existing caches, including those without a digest."""
+    from_desired = {desired.link for desired in world.desired_caches.values() if desired.delivered}
+    return frozenset(from_desired | {world.name_link(key) for key in world.unreadable})
 
 
 def _choose_target(world: World, progress: Progress) -> str | None:
-    """Return where a cache's link is to lead; None where it stays as it is."""
+    """Return the next target of a cache's link; None if it does not change."""
     desired, linked = progress.desired, world.links.get(progress.desired.link)
     if progress.step is Step.SERVE:
         return desired.folder
@@ -139,14 +141,14 @@ def _choose_target(world: World, progress: Progress) -> str | None:
         and linked in world.stored
         and world.find_stored(desired) is None
     ):
-        # Its files say another path than pods see, whoever brought them there.
+        # The files in the folder were prepared for another mount path, whatever created them.
         return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
     if linked is None:
         return None
     former = world.stored.get(linked) if linked != desired.folder else None
-    # A new digest is refused; the one that pods get satisfies what the policies say now.
+    # A new digest is refused, but the one that pods get satisfies the current policies.
     policies_of_image = world.image_policies.get(desired.key)
     if former is not None and policies_of_image is not None and policies_of_image.policies in former.satisfied:
         return None
@@ -173,7 +175,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     begun = {_name_work(world.desired_caches[key]) for key in world.busy if key in world.desired_caches}
     taken = sum(each.size_bytes for each in world.stored.values())
     promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
-    # For those that have less than their share and wait, each folder once.
+    # Reserved for waiting caches of namespaces that are below their share; each folder counts once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
         beyond, fetches = shares.is_beyond(each), each.step in {Step.LEARN, Step.EXTRACT}
@@ -197,5 +199,5 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
 
 
 def _name_work(desired: DesiredCache) -> str:
-    """Return what is done once for all caches that ask for it: a folder, or the labels of a digest."""
+    """Return what caches that share a work item have in common: a folder, or the digest whose labels are read."""
     return desired.folder or desired.digest

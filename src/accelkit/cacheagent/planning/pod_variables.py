@@ -1,4 +1,4 @@
-"""The variables of a pod that may make it miss a cache, by the private copies that its containers mount."""
+"""Variables of a pod that may cause cache misses, by the private copies that its containers mount."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.kernelcache.formats.recorded import bound_texts, select_comparable
 
-# What is kept of a pod is no more than this, whatever its users write into it.
+# Limits on what is kept of a pod, independent of what users write into it.
 _MAX_CONTAINERS: Final = 8
 _MAX_BYTES: Final = 4096
 
@@ -23,13 +23,13 @@ class Variable(msgspec.Struct, rename="camel"):
 
 
 class Mount(msgspec.Struct):
-    """A volume that a container mounts."""
+    """A volume mount of a container."""
 
     name: str = ""
 
 
 class Container(msgspec.Struct, rename="camel"):
-    """A container, as far as it matters here."""
+    """The fields of a container that the agent reads."""
 
     name: str = ""
     env: list[Variable] | None = None
@@ -39,7 +39,7 @@ class Container(msgspec.Struct, rename="camel"):
 def read_variables(
     containers: Sequence[Container], copies: Collection[str]
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Return what the containers that mount a private copy set in so many words, by the copy's volume."""
+    """Return the variables with literal values in containers that mount a private copy, by the copy's volume."""
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for container in containers[:_MAX_CONTAINERS]:
         mounted = {each.name for each in container.volume_mounts or ()}.intersection(copies)
@@ -50,6 +50,6 @@ def read_variables(
 
 
 def _read(container: Container) -> dict[str, str]:
-    # The last of several counts.
-    told = {each.name: None if each.value_from else each.value or "" for each in container.env or ()}
-    return bound_texts(select_comparable(told), _MAX_BYTES)
+    # If a variable is defined several times, the last definition counts.
+    values = {each.name: None if each.value_from else each.value or "" for each in container.env or ()}
+    return bound_texts(select_comparable(values), _MAX_BYTES)

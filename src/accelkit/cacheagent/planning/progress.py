@@ -1,4 +1,4 @@
-"""How far a cache has come on this node, and what is to be done about it next; no I/O."""
+"""State of a cache on this node, and the next step; no I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, F
 
 
 class Step(StrEnum):
-    """What is to be done next for a cache.
+    """Next step for a cache.
 
-    NOTHING: it is waited for somebody else, or no more is asked for. LEARN: its image's labels are to be read. EXTRACT:
-    its files are to be fetched. VERIFY: they lie here, and the present policies have yet to be satisfied. SERVE: pods
-    get them. WITHDRAW: pods must not get them.
+    NOTHING: the agent waits for the controller or policies, or nothing remains to be done. LEARN: read the labels of
+        the
+    image. EXTRACT: fetch the files. VERIFY: the files exist, and the current policies must be checked. SERVE: pods get
+    the files. WITHDRAW: pods must not get the files.
     """
 
     NOTHING = "nothing"
@@ -29,14 +30,15 @@ class Step(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """One cache on this node.
+    """State of one cache on this node.
 
     Attributes:
-        step: what is next, whether or not it may be begun now.
-        learned: what is known of its image; None before.
-        verdicts: on the node's cards; None before.
-        refusal: why it is withdrawn; None where it is not.
-        attempt: how the last work on it ended, if that failed and still counts.
+        desired: the desired state.
+        step: the next step, whether or not it may start now.
+        learned: facts about its image; None if they are unknown.
+        verdicts: verdicts on the node's cards; None if they are unknown.
+        refusal: why it is withdrawn; None if it is not.
+        attempt: the last attempt, if it failed and is still relevant.
     """
 
     desired: DesiredCache
@@ -48,7 +50,7 @@ class Progress:
 
     @property
     def needs_bytes(self) -> int:
-        """What its files are expected to take on the disk."""
+        """Data on the disk that the cache files are expected to use."""
         if not self.desired.delivered:
             return 0
         learned = self.learned.size_bytes if self.learned is not None else 0
@@ -56,7 +58,7 @@ class Progress:
 
 
 def assess(world: World, desired: DesiredCache) -> Progress:
-    """Return how far a cache has come."""
+    """Return the state of a cache."""
     if not desired.delivered:
         return _assess_elsewhere(world, desired)
     if not desired.folder:
@@ -66,7 +68,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
     policies_of_image = world.image_policies[desired.key]
     attempt = _find_attempt(world, desired)
     refusal = desired.refusal or policies_of_image.refusal
-    # When it is due it is tried again, since an image may be signed later; until then, and meanwhile, pods get nothing.
+    # After `retry_at` it is tried again, because an image may be signed later; until that succeeds, pods get nothing.
     if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
@@ -76,7 +78,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
-    """Return what is known of a cache whose files come to pods otherwise: what the node's cards make of it."""
+    """Return the state of a cache with another delivery: only the verdicts on the node's cards."""
     if desired.image is None:
         return Progress(desired, Step.NOTHING)
     learned, policies_of_image = world.find_learned(desired), world.image_policies[desired.key]
@@ -110,7 +112,7 @@ def _choose_step(world: World, desired: DesiredCache, learned: Learned | None) -
 
 
 def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:
-    """Return in one word why no card of a node can use a cache."""
+    """Return the reason why no card of a node can use a cache."""
     return Reason.INCOMPATIBLE if verdicts.cards else Reason.NO_CARDS
 
 
@@ -123,31 +125,31 @@ class NoRoom:
 
 
 def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes: int) -> NoRoom | None:
-    """Return why a cache finds no room; None where it does.
+    """Return why there is no room for a cache; None if there is.
 
     Args:
-        world: with the disk's limits.
-        progress: of the cache.
-        taken_bytes: by all caches that lie in the store.
-        promised_bytes: to others that are being fetched, or come first.
+        world: contains the limits of the disk.
+        progress: the state of the cache.
+        taken_bytes: size of all caches in the store.
+        promised_bytes: size of other caches that are being fetched or come first.
     """
     disk, needed = world.disk, progress.needs_bytes
     if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
         return NoRoom(
             Reason.OVER_BUDGET,
-            f"it needs {format_gib(needed)}, and of the {format_gib(disk.max_bytes)} that caches may take here "
-            f"{format_gib(taken_bytes + promised_bytes)} are taken; raise --max-gib, or delete caches",
+            f"it needs {format_gib(needed)}, and {format_gib(taken_bytes + promised_bytes)} of the "
+            f"{format_gib(disk.max_bytes)} for caches on this node are taken; raise --max-gib, or delete caches",
         )
     if disk.free_bytes - promised_bytes - needed < disk.reserve_bytes:
         return NoRoom(
             Reason.NODE_FULL,
-            f"it needs {format_gib(needed)}, and of the {format_gib(disk.free_bytes)} that are free here "
-            f"{format_gib(disk.reserve_bytes)} must stay so, beside {format_gib(promised_bytes)} for others that are "
-            "being fetched; free some space, or lower --min-free-percent and --min-free-gib",
+            f"it needs {format_gib(needed)} of the {format_gib(disk.free_bytes)} that are free on this node, of which "
+            f"{format_gib(disk.reserve_bytes)} must stay free and {format_gib(promised_bytes)} are reserved for other "
+            "caches that are being fetched; free some space, or lower --min-free-percent and --min-free-gib",
         )
     return None
 
 
 def format_gib(size_bytes: int) -> str:
-    """Return an amount for people."""
+    """Return an amount as text for users."""
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

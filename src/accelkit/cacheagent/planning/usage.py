@@ -1,4 +1,4 @@
-"""Which pods of the node use which cache, and which of its digests their containers may have been given."""
+"""Uses of caches by pods of the node, and the digests that their containers may have been given."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accelkit.gkm import names
 
 @dataclass(frozen=True)
 class Usage:
-    """The pods of one cache on the node.
+    """Pods of the node that use one cache.
 
     Attributes:
-        pods: by the folder that they use.
-        following: those that mount the claim whose path is the link.
+        pods: pods by the folder that they use.
+        following: pods that mount the claim whose path is the link.
     """
 
     pods: Mapping[str, tuple[MountingPod, ...]] = field(default_factory=dict)
@@ -26,18 +26,18 @@ class Usage:
 
     @property
     def starting(self) -> tuple[MountingPod, ...]:
-        """Those that follow the link and have yet to create a container."""
+        """Pods that follow the link and have not created all containers yet."""
         return tuple(pod for pod in self.following if pod.starting)
 
 
 def owns_claim(desired: DesiredCache, claim: str) -> bool:
-    """Return whether a claim is that of a cache, or of one of its digests."""
+    """Return whether a claim belongs to a cache, or to one of its digests."""
     return claim == desired.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(desired.key)
 
 
 def find_usage(world: World) -> dict[str, Usage]:
     """Return the pods of each cache that has any."""
-    # Claims that Jobs fill are called the same, and show nothing of this node.
+    # Claims that Jobs fill have the same names, and do not refer to files of this node.
     claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
     found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
@@ -51,7 +51,7 @@ def find_usage(world: World) -> dict[str, Usage]:
             begins, digits = names.split_pinned_claim(claim)
             for desired in pinned.get((pod.namespace, begins), ()):
                 for folder, owners in folders.get(digits, {}).items():
-                    # A claim may be called by the digits of another's folder, to show it, or to have it kept.
+                    # A user may name a claim after the digits of another cache's folder, to read it or to keep it.
                     if not owners or desired.key in owners:
                         found[desired.key][folder][pod.uid] = pod
     return {
@@ -64,9 +64,9 @@ def find_usage(world: World) -> dict[str, Usage]:
 
 
 def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, frozenset[str]]]:
-    """Return what the pods of the node may have been given: what is recorded of them, and what they use now.
+    """Return the folders that pods of the node may have been given: recorded uses, and current uses.
 
-    A pod keeps what it once was given, since nobody sees which of its containers were created when.
+    A pod keeps its recorded uses, because the agent does not know when each of its containers was created.
     """
     present = {pod.uid for pod in world.pods}
     uses: dict[str, dict[str, frozenset[str]]] = {
@@ -104,9 +104,9 @@ def _index_claims(
 
 
 def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders by the digits that end the claim of a digest, each with the caches whose files it has.
+    """Return the folders by the digits at the end of pinned claims, each with the caches whose files it contains.
 
-    Of a folder that no cache names any more nobody knows whose it was.
+    The owner of a folder without a cache is unknown.
     """
     owners: dict[str, set[str]] = defaultdict(set)
     for desired in world.desired_caches.values():

@@ -1,4 +1,4 @@
-"""What the agent knows at one moment, as values: the ground on which its plan is made."""
+"""Observed values at one moment, from which the agent makes its plan."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.formats import ImageLabels
 
 GIB: Final = 1 << 30
-# Where a link leads whose cache may not be used now: nowhere, so that no pod starts with an empty folder.
+# Target of the link of a cache that may not be used: it does not exist, so that no pod starts with an empty folder.
 WITHDRAWN: Final = "withdrawn"
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
-# However short the policies say: a node would look for the signatures without end.
+# Lower bound for policies with a short validity: a node would otherwise look up signatures continuously.
 LEAST_BELIEVED_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A cache that lies in the store whole.
+    """A complete cache in the store.
 
     Attributes:
-        labels: what its image says of it.
-        satisfied: the policies that it was found to satisfy, as `ImagePolicies.policies` names them, and when, in
-            seconds since 1970.
-        mount_path: where its group files say that it lies.
+        files: number of files.
+        size_bytes: size of the files.
+        labels: labels of its image.
+        satisfied: the policies that it satisfied, as `ImagePolicies.policies` names them, and when, in seconds since
+            1970.
+        mount_path: the mount path in its group files.
     """
 
     files: int
@@ -45,26 +47,26 @@ class Stored:
 
 @dataclass(frozen=True)
 class Learned:
-    """What an image's manifest and configuration say; `packed_bytes` are those of its layers."""
+    """Facts from an image's manifest and configuration; `packed_bytes` is the size of its layers."""
 
     labels: ImageLabels
     packed_bytes: int
 
     @property
     def size_bytes(self) -> int:
-        """What it is expected to take on the disk."""
+        """Expected size on the disk."""
         return self.labels.size_bytes or self.packed_bytes
 
 
 @dataclass(frozen=True)
 class ImagePolicies:
-    """How the cluster's policies stand to a cache's image.
+    """Result of the cluster's signer policies for a cache's image.
 
     Attributes:
-        policies: names those that cover it, and what they say; another text has to be satisfied anew.
-        refusal: why no digest of it can be accepted; None where some can.
-        undecided: why nobody can say now; None where somebody can.
-        believed_seconds: for how long a verdict counts, as the policies say.
+        policies: identifies the covering policies and their content; after a change, the image must be verified again.
+        refusal: why no digest of the image can be accepted; None if one can be.
+        undecided: why the policies cannot be evaluated now; None if they can.
+        believed_seconds: how long a verdict is valid according to the policies.
     """
 
     policies: str
@@ -75,15 +77,15 @@ class ImagePolicies:
 
 @dataclass(frozen=True)
 class Attempt:
-    """How the last work on a digest ended.
+    """Result of the last failed work on a digest.
 
     Attributes:
-        about: what it rested on; with something else it is begun anew.
-        failures: in a row.
-        reason: of the condition.
+        about: the inputs of the work; with other inputs, the work starts without delay.
+        failures: number of failures in a row.
+        reason: reason of the condition.
         message: a sentence.
         retry_at: when it may be tried again, on the agent's clock.
-        refused: whether it is a verdict on the signatures, and not trouble on the way.
+        refused: whether the signatures were rejected, in contrast to temporary errors.
     """
 
     about: str
@@ -96,12 +98,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Disk:
-    """The store's disk, in bytes: what is free of how much, and what caches leave free of it.
+    """The store's disk in bytes, and the space that caches leave free.
 
     Attributes:
-        max_bytes: what the caches may take together; None where there is no such limit.
-        min_free_bytes: what stays free.
-        min_free_percent: of all of the disk, what stays free, where that is more.
+        free_bytes: free space.
+        max_bytes: largest size of all caches together; None for no such limit.
+        min_free_bytes: space that stays free.
+        total_bytes: size of the disk.
+        min_free_percent: percentage of the disk that stays free, if it is more.
     """
 
     free_bytes: int
@@ -112,32 +116,34 @@ class Disk:
 
     @property
     def reserve_bytes(self) -> int:
-        """What stays free."""
+        """Space that stays free."""
         return max(self.min_free_bytes, int(self.total_bytes * self.min_free_percent / 100))
 
 
 @dataclass(frozen=True)
 class World:
-    """All of it.
+    """All values from which a plan is made.
 
     Attributes:
-        now: on a clock that never goes back, in seconds.
+        now: seconds of a monotonic clock.
+        node: the agent's node.
         today: seconds since 1970.
-        desired_caches: of all caches, by key.
-        unreadable: keys of those whose status cannot be followed; nothing changes for them.
-        image_policies: of the policies to each image; without an image there is none.
-        pods: of the node, that mount claims.
-        stored: by the name of the folder.
-        broken: folders named like caches that are none.
-        links: by the name of the link, the folder that it leads to, or WITHDRAWN.
+        desired_caches: desired states of all caches, by key.
+        unreadable: keys of caches with an invalid status; nothing changes for them.
+        image_policies: policies of each image, by key; none for a cache without an image.
+        disk: the store's disk.
+        pods: pods of the node that mount claims.
+        stored: caches by the name of their folder.
+        broken: folders with names of caches that contain no complete cache.
+        links: by the name of the link, the target folder or WITHDRAWN.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        moving_since: since when links should be moved, by key.
-        learned: by digest.
-        attempts: by key.
-        pauses: by key, when those that were fetched lately may be fetched again.
-        busy: keys with work under way, and the bytes that it is expected to take.
-        slots: how many more may be worked on at once.
-        changed: what is told of folders that were found not to be what was extracted.
+        moving_since: since when links should have been moved, by key.
+        learned: facts about images, by digest.
+        attempts: last failures, by key.
+        pauses: by key, when recently fetched caches may be fetched again.
+        busy: keys of caches with current work, and its expected size in bytes.
+        slots: how much more work may start.
+        changed: messages about folders whose content had changed.
     """
 
     now: float
@@ -161,21 +167,21 @@ class World:
     changed: Mapping[str, str] = field(default_factory=dict)
 
     def find_stored(self, desired: DesiredCache) -> Stored | None:
-        """Return what lies here of a cache; None of a folder that was made for another mount path."""
+        """Return the stored files of a cache; None if the folder was prepared for another mount path."""
         stored = self.stored.get(desired.folder)
-        # Without a mount path, files name each other by where they lie.
+        # Without a mount path, the files refer to each other by their own folder.
         return stored if stored is not None and desired.mount_path in {"", stored.mount_path} else None
 
     def is_satisfied(self, desired: DesiredCache) -> bool:
-        """Return whether what lies here satisfies the present policies, and was found to not too long ago."""
+        """Return whether the stored files satisfy the current policies, and were verified recently enough."""
         policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
         at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
-        # A time that lies ahead says that a clock was wrong.
+        # A time in the future is the result of a wrong clock.
         believed = max(policies_of_image.believed_seconds, LEAST_BELIEVED_SECONDS)
         return at is not None and 0 <= self.today - at < believed
 
     def find_learned(self, desired: DesiredCache) -> Learned | None:
-        """Return what is known of an image: from the store, else from its registry."""
+        """Return the facts about an image, from the store or else from its registry."""
         stored = self.find_stored(desired)
         return Learned(stored.labels, stored.size_bytes) if stored is not None else self.learned.get(desired.digest)
 
@@ -185,19 +191,19 @@ class World:
         return Path(names.build_link_path(key)).name
 
     def describe_work(self, desired: DesiredCache) -> str:
-        """Return what work on a cache rests on."""
+        """Return the inputs of work on a cache."""
         found = self.image_policies.get(desired.key)
         return f"{desired.image} {desired.mount_path} {found.policies if found is not None else ''}"
 
 
 def limit_size(disk: Disk, taken_bytes: int, promised_bytes: int, *, fetches: bool) -> int:
-    """Return how large a cache may be, in bytes.
+    """Return the largest possible size of a cache in bytes.
 
     Args:
-        disk: with its limits.
-        taken_bytes: by the others.
-        promised_bytes: to others that are being fetched.
-        fetches: whether its files have yet to be fetched, so that the disk has to hold them.
+        disk: contains the limits.
+        taken_bytes: size of the other caches.
+        promised_bytes: size of other caches that are being fetched.
+        fetches: whether its files must still be fetched, so that the disk needs room for them.
     """
     most = Limits().total_bytes
     if disk.max_bytes is not None:

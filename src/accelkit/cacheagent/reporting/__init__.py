@@ -1,1 +1,1 @@
-"""What became of each cache on the node, and how that is told to the cluster."""
+"""Reports about the caches of the node, and their publication in the cluster."""

@@ -1,7 +1,7 @@
-"""Keeps a report small enough to be stored, whatever a namespace has: recorded variables go first, and caches last.
+"""Size limit of reports: recorded variables are dropped first, then pods and long messages, and caches last.
 
-The API server refuses an object of more than 1.5 MiB, and beside what we write it keeps the name of each field that we
-own. So a report of half that always finds room.
+The API server rejects objects of more than 1.5 MiB, and it also stores the name of each field that the agent owns. So a
+report of half that size always fits.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
 from accelkit.texts import shorten
 
 MAX_BYTES: Final = 700_000
-# A node has some hundred pods.
+# More than the pods that a node usually runs.
 _MAX_PODS: Final = 250
-# By one, the controller knows that a digest is in use.
+# One pod is enough to show the controller that a digest is in use.
 _LEAST_PODS: Final = 1
-# Of the times that are added when it is written.
+# Size of the timestamps that are added when the report is written.
 _TIMES_BYTES: Final = 64
-# Of a list of pods that is not empty.
+# Size of a non-empty list of pods without its pods.
 _LIST_BYTES: Final = 12
 _MESSAGES: Final = (200, 40, 0)
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """A report that can be stored, and what it does not say.
+    """A report within the size limit.
 
     Attributes:
-        left_out: how many caches.
+        status: the report.
+        left_out: the number of dropped caches.
     """
 
     status: NodeStatus
@@ -41,11 +42,11 @@ class Bounded:
 
 
 def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
-    """Return as much of a report as can be stored.
+    """Return as much of a report as the API server can store.
 
-    Variables are left out first, which are told once the others' are known; then pods, of each cache alike, and its
-    message says how many; then messages are cut, then caches are
-    left out, those that come last by name. Counts are of all.
+    Variables are dropped first, because the next report can contain them. Then pods are dropped, equally for each
+    cache, and a message states their number. Then messages are shortened. The last caches by name are dropped at the
+    end. Counts always cover everything.
     """
     longest = max((len(entry.pods) for entry in _list_entries(status)), default=0)
     if longest <= _MAX_PODS and measure(status) <= most_bytes:
@@ -59,7 +60,7 @@ def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
 
 
 def measure(status: NodeStatus) -> int:
-    """Return what a report takes, with the times that it will have, in bytes."""
+    """Return the size of a report in bytes, including the timestamps that are added later."""
     times = sum(1 + len(entry.conditions) for entry in _list_entries(status))
     return len(msgspec.json.encode(status)) + _TIMES_BYTES * times
 
@@ -70,7 +71,7 @@ def _list_entries(status: NodeStatus) -> Iterator[NodeCacheStatus]:
 
 
 def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
-    """Return how many pods of each entry fit."""
+    """Return how many pods fit into each entry."""
     lists = [_measure_pods(entry.pods) for entry in _list_entries(status)]
     rest = most_bytes - measure(_leave_out_pods(status, 0))
     longest = max((len(each) for each in lists), default=1) - 1
@@ -85,7 +86,7 @@ def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
 
 
 def _measure_pods(pods: list[CachePod]) -> list[int]:
-    """Return what so many of them take: none, the first, the first two, and so on."""
+    """Return the sizes of the first pods: of none, of the first one, of the first two, and so on."""
     sizes = [0]
     for pod in pods[:_MAX_PODS]:
         sizes.append((sizes[-1] or _LIST_BYTES) + len(msgspec.json.encode(pod)) + 1)
@@ -97,18 +98,18 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
         left_out = len(entry.pods) - most
         if left_out <= 0:
             return entry
-        # A former digest has but one condition.
+        # Entries of former digests have a single condition.
         kinds = {each.type for each in entry.conditions}
-        told = ConditionType.READY if ConditionType.READY in kinds else ConditionType.OUTDATED
+        type_ = ConditionType.READY if ConditionType.READY in kinds else ConditionType.OUTDATED
         text = f"{left_out} of its pods are not listed"
-        conditions = [_append(each, text) if each.type == told else each for each in entry.conditions]
+        conditions = [_append(each, text) if each.type == type_ else each for each in entry.conditions]
         return msgspec.structs.replace(entry, pods=entry.pods[:most], conditions=conditions)
 
     return _map_entries(status, cut)
 
 
 def _leave_out_variables(status: NodeStatus, most_bytes: int) -> NodeStatus:
-    """Leave out as many caches' variables as it takes: a cache's status will have the others soon, and these then."""
+    """Drop the variables of as many caches as necessary; later reports contain them when others are in the status."""
     over = measure(status) - most_bytes
 
     def cut(entry: NodeCacheStatus) -> NodeCacheStatus:
@@ -152,7 +153,7 @@ def _leave_out_caches(status: NodeStatus, most_bytes: int) -> Bounded:
     rest = most_bytes - measure(msgspec.structs.replace(status, caches={}))
     caches: dict[str, dict[str, NodeCacheStatus]] = {}
     for name, by_digest in sorted(status.caches.items()):
-        # With the field's own name, which is one for all.
+        # The size includes the name of the field, which occurs only once.
         rest -= measure(NodeStatus(caches={name: by_digest})) - empty
         if rest < 0:
             break

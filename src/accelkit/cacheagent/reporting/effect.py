@@ -1,4 +1,4 @@
-"""Whether workloads find their kernels in a cache: what they had to make themselves, and why, as far as that shows."""
+"""Effect of caches: whether workloads find their kernels, which files they created themselves, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_PODS: Final = 5
 
 
 class MissKind(StrEnum):
-    """What a file is that a workload made itself, by where it lies."""
+    """Kind of a file that a workload created, by its folder."""
 
     TRITON = "triton"
     VLLM = "vllm"
@@ -28,13 +28,13 @@ class MissKind(StrEnum):
 
 @dataclass(frozen=True)
 class MissedFiles:
-    """What a pod made in its private copies after they were filled.
+    """Files that a pod created in its private copies after they were filled.
 
     Attributes:
-        files: how many.
-        kinds: how many of each.
-        new_folders: folders of vLLM's cache that it made; each is another key than those in the cache.
-        bounded: whether there was more than was looked at.
+        files: number of files.
+        kinds: number of files by kind.
+        new_folders: folders that it created in vLLM's cache; each stands for another key than those in the cache.
+        bounded: whether the scan reached its limit.
     """
 
     files: int = 0
@@ -44,11 +44,11 @@ class MissedFiles:
 
     @property
     def known(self) -> bool:
-        """Whether it says anything: where too much lies to be looked at, none found does not mean none made."""
+        """Whether the result is meaningful: a scan that reached its limit and found none does not prove hits."""
         return bool(self.files) or not self.bounded
 
     def add(self, other: MissedFiles) -> MissedFiles:
-        """Return what was made in two copies of one pod."""
+        """Return the sum of the files in two copies of one pod."""
         kinds = {kind: self.kinds.get(kind, 0) + other.kinds.get(kind, 0) for kind in MissKind}
         return MissedFiles(
             self.files + other.files,
@@ -61,20 +61,20 @@ class MissedFiles:
 def assign_missed(
     found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
-    """Return what pods made beside each cache, by its key and the UID of the pod; without what nobody could count.
+    """Return the files that pods created, by key of the cache and UID of the pod; without pods that were not counted.
 
     Args:
-        found: by the UID of the pod and the volume of the copy.
-        desired_caches: of the caches, by key.
-        usage: the pods of each cache.
+        found: files by the UID of the pod and the volume of the copy.
+        desired_caches: desired states, by key.
+        usage: pods of each cache.
     """
     missed: dict[str, dict[str, MissedFiles]] = {}
     for key, own in usage.items():
         for pod in {pod.uid: pod for pods in own.pods.values() for pod in pods}.values():
             copies = [copy for copy, claim in pod.copies.items() if owns_claim(desired_caches[key], claim)]
-            looked_at = [found[pod.uid, copy] for copy in copies if (pod.uid, copy) in found]
-            total = reduce(MissedFiles.add, looked_at, MissedFiles())
-            if looked_at and total.known:
+            scanned = [found[pod.uid, copy] for copy in copies if (pod.uid, copy) in found]
+            total = reduce(MissedFiles.add, scanned, MissedFiles())
+            if scanned and total.known:
                 missed.setdefault(key, {})[pod.uid] = total
     return missed
 
@@ -85,10 +85,10 @@ def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
 
 
 def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
-    """Return the names of variables that pods set otherwise than when a cache was captured; None where nobody can say.
+    """Return the variables that pods set to other values than at capture; None if the recorded values are unknown.
 
     Args:
-        pods: that made a folder of vLLM's cache themselves.
+        pods: pods that created a folder in vLLM's cache.
         desired: the cache.
         recorded: variables under which it was captured.
     """
@@ -103,48 +103,46 @@ def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded:
 
 
 def describe_effect(
-    measured: Sequence[tuple[str, MissedFiles]], unseen: int = 0, differing: Sequence[str] | None = None
+    measured: Sequence[tuple[str, MissedFiles]], unscanned: int = 0, differing: Sequence[str] | None = None
 ) -> Condition:
-    """Return whether the workloads of a digest hit, from what its pods made themselves; not of those without a copy.
+    """Return the condition Effective of a digest, from the files that pods with a private copy created.
 
     Args:
-        measured: name and files of each pod whose copy was looked at.
-        unseen: how many pods have copies that were not.
-        differing: names of variables that pods which miss set otherwise; None where nobody can say.
+        measured: name and files of each pod whose copy was scanned.
+        unscanned: number of pods whose copies were not scanned.
+        differing: variables that pods with misses set to other values; None if that is unknown.
     """
     kind = ConditionType.EFFECTIVE
     measured = [(name, each) for name, each in measured if each.known]
     if not measured:
-        told = "no pod has a private copy that was looked at"
-        if unseen:
-            told = (
-                f"{unseen} pods have private copies that were not looked at; the log of the node's cache-scan says more"
-            )
-        return state(kind, Reason.NOT_MEASURED, told, holds=None)
+        text = "no pod has a private copy that was scanned"
+        if unscanned:
+            text = f"{unscanned} pods have private copies that were not scanned; see the log of the node's cache-scan"
+        return state(kind, Reason.NOT_MEASURED, text, holds=None)
     missing = [(name, each) for name, each in measured if each.files]
     if not missing:
-        return state(kind, Reason.HITS, f"{len(measured)} pods have made no file of their own so far", holds=True)
+        return state(kind, Reason.HITS, f"{len(measured)} pods have created no files so far", holds=True)
     total = reduce(MissedFiles.add, (each for _, each in missing), MissedFiles())
     names = ", ".join(f"{name} ({each.files})" for name, each in sorted(missing)[:_NAMED_PODS])
     at_least = "at least " if total.bounded else ""
-    told = f"{len(missing)} of {len(measured)} pods made {at_least}{total.files} files themselves: {names}"
-    return state(kind, Reason.MISSES, f"{told}; {_explain(total, differing)}", holds=False)
+    text = f"{len(missing)} of {len(measured)} pods created {at_least}{total.files} files: {names}"
+    return state(kind, Reason.MISSES, f"{text}; {_explain(total, differing)}", holds=False)
 
 
 def _explain(missed: MissedFiles, differing: Sequence[str] | None) -> str:
     if missed.new_folders:
-        return f"{missed.new_folders} new folders of vLLM's cache: its key differs, {_explain_key(differing)}"
+        return f"{missed.new_folders} new folders in vLLM's cache: its key differs, {_explain_key(differing)}"
     if missed.kinds.get(MissKind.VLLM):
-        return "files in folders of vLLM's cache that were there: shapes or subgraphs that it lacks"
+        return "files in existing folders of vLLM's cache: shapes or subgraphs that it lacks"
     if missed.kinds.get(MissKind.TRITON):
-        return "kernels of Triton: another version of Triton or of its compiler, another card, or kernels that it lacks"
-    return "they lie where no framework that is known here keeps its kernels"
+        return "kernels of Triton: another version of Triton or of its compiler, another card, or missing kernels"
+    return "the files are in folders that no supported framework uses"
 
 
 def _explain_key(differing: Sequence[str] | None) -> str:
     others = "the model's path, an address of the pod, or another version of vLLM or of the driver"
     if differing:
-        return f"likely since pods set {list_some(differing)} otherwise than when it was captured"
-    # What comes from ConfigMaps, Secrets and the pod's image is not seen.
-    variable = "a VLLM_* variable" if differing is None else "a VLLM_* variable that pods do not set in so many words"
-    return f"as by {variable}, {others}"
+        return f"likely because pods set {list_some(differing)} to other values than at capture"
+    # Values from ConfigMaps, Secrets and the pod's image are unknown.
+    variable = "a VLLM_* variable" if differing is None else "a VLLM_* variable without a literal value in the pod"
+    return f"possibly because of {variable}, {others}"

@@ -1,4 +1,4 @@
-"""What a node's reports say of its caches: conditions with reasons, pods, sizes; no I/O."""
+"""Content of a node's reports about its caches: conditions with reasons, pods and sizes; no I/O."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _NAMED_PODS: Final = 5
 def build_reports(
     world: World, plan: Plan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
-    """Return the status of the node's reports by namespace, empty for that of the ClusterGKMCaches; without times.
+    """Return the node's reports by namespace, without timestamps; ClusterGKMCaches have the empty namespace.
 
     Args:
-        world: as the plan was made from it.
-        plan: what is being done.
-        missed: what pods had to make themselves, by the key of the cache and the pod's UID; without those of whom
-            nobody knows.
-        node_name: of the node.
-        root: the store, as a path on the node.
+        world: the values from which the plan was made.
+        plan: the current plan.
+        missed: files that pods created, by the key of the cache and the pod's UID; without pods that were not counted.
+        node_name: name of the node.
+        root: path of the store on the node.
     """
     caches: dict[str, dict[str, dict[str, NodeCacheStatus]]] = defaultdict(dict)
     for key, progress in plan.progress.items():
@@ -58,16 +57,16 @@ def _describe_former(
     entries = {}
     for folder, pods in usage.pods.items():
         digest = f"sha256:{folder.removeprefix('sha256-')[:64]}"
-        # For another mount path it is the same digest.
+        # The same digest can have another folder for another mount path.
         if digest == desired.digest:
             continue
-        told = f"{len(pods)} pods of the node may use this digest still: {_name(pods)}"
+        text = f"{len(pods)} pods of the node may use this digest still: {_name(pods)}"
         stored = world.stored.get(folder)
         entries[digest] = NodeCacheStatus(
             volume_size=stored.size_bytes if stored is not None else 0,
             path=_find_path(root, folder) if stored is not None else "",
             pods=_list_pods(pods, missed),
-            conditions=[state(ConditionType.OUTDATED, Reason.OUTDATED, told, holds=True)],
+            conditions=[state(ConditionType.OUTDATED, Reason.OUTDATED, text, holds=True)],
         )
     return entries
 
@@ -81,7 +80,7 @@ def _describe(
 ) -> NodeCacheStatus:
     desired, usage = progress.desired, plan.usage.get(progress.desired.key, Usage())
     current = usage.pods.get(desired.folder, ())
-    # A digest has a folder for each mount path, and a pod with the claim of a digest may have any of them.
+    # A digest has a folder for each mount path, and pods with a pinned claim may use any of them.
     former = len({pod.uid for folder, pods in usage.pods.items() if folder != desired.folder for pod in pods})
     stored = world.find_stored(desired)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
@@ -95,23 +94,23 @@ def _describe(
         pods=_list_pods(current, missed),
         conditions=[
             _judge_cards(world, progress),
-            _tell_extracted(world, plan, progress),
-            _tell_ready(world, plan, progress),
-            _tell_outdated(former),
-            *_tell_changed(world, desired),
+            _describe_extracted(world, plan, progress),
+            _describe_ready(world, plan, progress),
+            _describe_outdated(former),
+            *_describe_changed(world, desired),
             describe_effect(
                 [(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed],
                 sum(pod.uid not in missed and has_copy(pod, desired) for pod in current),
                 find_differing(otherwise, desired, recorded),
             ),
         ],
-        # Every node has the same to tell, so nobody repeats what the status has.
+        # All nodes read the same values, so a report omits them when the status of the cache contains them.
         recorded_environment={} if desired.knows_variables else bound_texts(recorded),
     )
 
 
 def _describe_elsewhere(world: World, progress: Progress) -> NodeCacheStatus:
-    """Return what is said of a cache whose files come to pods otherwise."""
+    """Return the entry of a cache with another delivery."""
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(compatible_gpus=fit, incompatible_gpus=misfit, conditions=[_judge_cards(world, progress)])
 
@@ -129,18 +128,18 @@ def _list_numbers(node: OwnNode, verdicts: CompatibilityVerdicts | None) -> tupl
 def _judge_cards(world: World, progress: Progress) -> Condition:
     verdicts, kind = progress.verdicts, ConditionType.COMPATIBLE
     if verdicts is None and progress.attempt is not None:
-        return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=None)
+        return state(kind, progress.attempt.reason, _describe_attempt(world, progress.attempt), holds=None)
     if verdicts is None:
         return state(kind, Reason.PENDING, "its labels have not been read", holds=None)
-    told = _explain(verdicts) or world.node.problem
+    text = _explain(verdicts) or world.node.problem
     if verdicts.fit is Fit.ALL:
         return state(kind, Reason.COMPATIBLE, "", holds=True)
     if verdicts.fit is Fit.SOME:
-        return state(kind, Reason.PARTLY_COMPATIBLE, told, holds=True)
+        return state(kind, Reason.PARTLY_COMPATIBLE, text, holds=True)
     if verdicts.fit is Fit.NONE:
-        return state(kind, describe_misfit(verdicts), told, holds=False)
+        return state(kind, describe_misfit(verdicts), text, holds=False)
     codes = [reason.code for reason in _list_reasons(verdicts) if reason.code.leaves_unknown]
-    return state(kind, str(codes[0]) if codes else Reason.PENDING, told, holds=None)
+    return state(kind, str(codes[0]) if codes else Reason.PENDING, text, holds=None)
 
 
 def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
@@ -148,22 +147,22 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return why cards cannot load it, or why nobody knows; not why kernels may not be found."""
-    told = [
+    """Return why cards cannot load it, or why that is unknown; not why frameworks may not find its kernels."""
+    text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)
         if reason.hard or reason.code.leaves_unknown
     ]
-    return "; ".join(dict.fromkeys(told))
+    return "; ".join(dict.fromkeys(text))
 
 
-def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
+def _describe_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.desired.key
     stored = world.find_stored(progress.desired)
-    handed_out = world.links.get(progress.desired.link) == progress.desired.folder
-    if stored is not None and progress.refusal is None and (handed_out or progress.step in {Step.SERVE, Step.NOTHING}):
-        told = f"{stored.files} files, {format_gib(stored.size_bytes)}"
-        return state(kind, Reason.EXTRACTED, told, holds=True)
+    linked = world.links.get(progress.desired.link) == progress.desired.folder
+    if stored is not None and progress.refusal is None and (linked or progress.step in {Step.SERVE, Step.NOTHING}):
+        text = f"{stored.files} files, {format_gib(stored.size_bytes)}"
+        return state(kind, Reason.EXTRACTED, text, holds=True)
     if progress.refusal is not None:
         return state(kind, progress.refusal.reason, progress.refusal.message, holds=False)
     if progress.step is Step.NOTHING:
@@ -172,75 +171,75 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     if (full := plan.no_room.get(key)) is not None:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
-        return state(kind, progress.attempt.reason, _tell_attempt(world, progress.attempt), holds=False)
+        return state(kind, progress.attempt.reason, _describe_attempt(world, progress.attempt), holds=False)
     changed = world.changed.get(progress.desired.folder, "") if stored is None else ""
-    told = "its signatures are verified by the present policies" if stored is not None else "its files are fetched"
-    return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or told, holds=False)
+    text = "its signatures are being verified" if stored is not None else "its files are being fetched"
+    return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or text, holds=False)
 
 
-def _tell_changed(world: World, desired: DesiredCache) -> list[Condition]:
+def _describe_changed(world: World, desired: DesiredCache) -> list[Condition]:
     changed = world.changed.get(desired.folder)
     return [state(ConditionType.DEGRADED, Reason.CONTENT_CHANGED, changed, holds=True)] if changed is not None else []
 
 
-def _tell_attempt(world: World, attempt: Attempt) -> str:
-    # Without the seconds that are left, since each report would say another number.
+def _describe_attempt(world: World, attempt: Attempt) -> str:
+    # Without the remaining seconds, which would make each report different.
     again = "; it is tried again" if attempt.retry_at > world.now else ""
     return f"{attempt.message} (failure {attempt.failures}{again})"
 
 
-def _tell_ready(world: World, plan: Plan, progress: Progress) -> Condition:
+def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
     kind, key, desired = ConditionType.READY, progress.desired.key, progress.desired
     linked = world.links.get(desired.link)
     late = next((move.late for move in plan.moves if move.key == key and move.late), ())
     if progress.step is Step.SERVE and linked == desired.folder:
-        told = f"it was moved here while these were starting: {', '.join(late)}" if late else ""
-        return state(kind, Reason.READY, told, holds=True)
+        text = f"the link was moved while these pods were starting: {', '.join(late)}" if late else ""
+        return state(kind, Reason.READY, text, holds=True)
     if progress.refusal is not None:
         kept = "; pods get the former digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
         return state(kind, progress.refusal.reason, progress.refusal.message + kept, holds=False)
     if (waits := plan.waiting.get(key)) is not None:
-        told = f"pods get the former digest until these have started: {', '.join(waits[:_NAMED_PODS])}"
-        return state(kind, Reason.PENDING, told, holds=False)
+        text = f"pods get the former digest until these have started: {', '.join(waits[:_NAMED_PODS])}"
+        return state(kind, Reason.PENDING, text, holds=False)
     if linked == desired.folder:
-        # What was handed out stays so while nobody can judge it anew.
-        return state(kind, Reason.READY, _tell_standing(world, progress), holds=True)
+        # Files that pods already get stay available while they cannot be verified again.
+        return state(kind, Reason.READY, _explain_unconfirmed(world, progress), holds=True)
     hindrance = _find_hindrance(world, plan, progress)
     return state(kind, hindrance.reason, hindrance.message, holds=False)
 
 
 def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
-    """Return why pods do not get what nobody refuses."""
+    """Return why pods do not get a cache that is not refused."""
     if progress.step is Step.NOTHING:
         return _find_undecided(world, progress)
-    extracted = _tell_extracted(world, plan, progress)
+    extracted = _describe_extracted(world, plan, progress)
     if extracted.status == "True":
         return Refusal(Reason.PENDING, "its link is being moved")
     return Refusal(extracted.reason, extracted.message)
 
 
-def _tell_standing(world: World, progress: Progress) -> str:
-    """Return why what pods get is not known to satisfy the present policies now."""
+def _explain_unconfirmed(world: World, progress: Progress) -> str:
+    """Return why files that pods get are not known to satisfy the current policies."""
     if progress.step is Step.NOTHING:
         why = _find_undecided(world, progress).message
     elif progress.attempt is not None:
-        why = f"{progress.attempt.reason}: {_tell_attempt(world, progress.attempt)}"
+        why = f"{progress.attempt.reason}: {_describe_attempt(world, progress.attempt)}"
     else:
-        why = "it is being judged again"
+        why = "it is being verified again"
     return f"it was verified before; {why}"
 
 
 def _find_undecided(world: World, progress: Progress) -> Refusal:
-    """Return for whom it is waited."""
+    """Return which decision is missing."""
     undecided = world.image_policies[progress.desired.key].undecided
-    return undecided or Refusal(Reason.PENDING, "the controller has no verdict on it now")
+    return undecided or Refusal(Reason.PENDING, "the controller has no current verdict on it")
 
 
-def _tell_outdated(count: int) -> Condition:
+def _describe_outdated(count: int) -> Condition:
     if not count:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "", holds=False)
-    told = f"{count} pods of the node may use a former digest"
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, told, holds=True)
+    text = f"{count} pods of the node may use a former digest"
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, text, holds=True)
 
 
 def _name(pods: Sequence[MountingPod]) -> str:

@@ -1,4 +1,4 @@
-"""Writes what became of the caches of the node: into its GKMCacheNode of each namespace and its ClusterGKMCacheNode."""
+"""Writer of the node's reports: a GKMCacheNode in each namespace, and the ClusterGKMCacheNode."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Together, many changes cost one request. A report grows with the caches of its namespace, and so does what each write
-# costs: so most of the time nothing is written.
+# Several changes in this time cause one request. The size of a report and the cost of a write grow with the caches of
+# its namespace, so the writer rests for most of the time.
 _GATHER_SECONDS: Final = 0.05
 _LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
@@ -49,13 +49,13 @@ class _Failing:
 
 
 class ReportWriter:
-    """Brings the reports of the node to what they ought to say.
+    """Writer that updates the reports of the node to their desired content.
 
     Args:
         api: an open client.
         node: this node's name.
-        known: the reports as the API server has them, by namespace; kept by the watches, and here after each answer.
-        on_failure: called where one cannot be written.
+        known: the reports on the API server, by namespace; updated by the watches, and here after each answer.
+        on_failure: called when a report cannot be written.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class ReportWriter:
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
     def offer(self, wanted: Mapping[str, NodeStatus], node_uid: str) -> None:
-        """Say what the reports ought to say from now on, by namespace; those of other namespaces go."""
+        """Set the desired reports by namespace; reports of other namespaces are deleted."""
         self._wanted, self._node_uid = wanted, node_uid
         self._wake.set()
 
     async def run(self) -> None:
-        """Write until cancelled; what fails is tried again."""
-        # By namespace; one that is being deleted takes no report, and must not hold up the others.
+        """Write reports until cancelled; retry after failures."""
+        # By namespace: a namespace that is being deleted accepts no report, and must not delay others.
         failing: dict[str, _Failing] = {}
         took = 0.0
         while True:
@@ -103,7 +103,9 @@ class ReportWriter:
             await self._write(namespace)
         except ApiError as exc:
             self._on_failure()
-            self._errors.report(f"{namespace} {exc}", f"the report {_tell_place(namespace)} cannot be written: {exc}")
+            self._errors.report(
+                f"{namespace} {exc}", f"the report {_describe_place(namespace)} cannot be written: {exc}"
+            )
             return False
         return True
 
@@ -119,7 +121,7 @@ class ReportWriter:
         bounded = bound_report(wanted)
         if bounded.left_out:
             self._bounds.report(
-                namespace, f"{bounded.left_out} caches {_tell_place(namespace)} do not fit into a report"
+                namespace, f"{bounded.left_out} caches {_describe_place(namespace)} do not fit into a report"
             )
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if known is None:
@@ -140,7 +142,7 @@ class ReportWriter:
         if len(self._node) <= _LONGEST_LABEL:
             metadata["labels"] = {"kubernetes.io/hostname": self._node}
         if self._node_uid:
-            # Kubernetes deletes it with the node, which no agent could do.
+            # Kubernetes deletes the report with the node; no agent could.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
             metadata["ownerReferences"] = [owner]
         if namespace:
@@ -155,7 +157,7 @@ class ReportWriter:
         return _report.decode(answer).status
 
 
-def _tell_place(namespace: str) -> str:
+def _describe_place(namespace: str) -> str:
     return f"of namespace {namespace}" if namespace else "of the cluster"
 
 

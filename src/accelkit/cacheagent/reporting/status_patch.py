@@ -1,4 +1,4 @@
-"""What is to be written of a node's report: the difference to what the API server has, with times; no I/O."""
+"""Patch of a node's report: the difference to the report on the API server, with timestamps; no I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from accelkit.gkm.objects import NodeCacheStatus, NodeStatus
 
 
 def build_status_patch(known: NodeStatus | None, wanted: NodeStatus, now: str) -> dict[str, Any] | None:
-    """Return a merge patch of the status; None where nothing is to be written.
+    """Return a merge patch of the status; None if nothing changed.
 
     Args:
-        known: what the API server has; None where it has nothing.
-        wanted: without times.
+        known: the report on the API server; None if there is none.
+        wanted: the desired report without timestamps.
         now: RFC 3339.
     """
     before = known or NodeStatus()
@@ -43,7 +43,7 @@ def _date(former: NodeCacheStatus | None, present: NodeCacheStatus, now: str) ->
 
 
 def _diff(before: Any, after: Any) -> Any:
-    """Return the merge patch that makes `after` of `before`; lists are replaced whole."""
+    """Return the merge patch that turns `before` into `after`; lists are replaced as a whole."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return after
     patch: dict[str, Any] = {key: None for key in before if key not in after}

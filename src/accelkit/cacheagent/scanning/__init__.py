@@ -1,1 +1,1 @@
-"""Looks at the private copies of pods, in a container of its own, and tells the agent what they made themselves."""
+"""Scan of the private copies of pods, in a separate container, for files that the pods created."""

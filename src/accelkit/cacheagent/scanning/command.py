@@ -20,21 +20,21 @@ from accelkit.logs import ErrorReporter, Facts, set_up_service_log
 
 log = logging.getLogger(__name__)
 
-# Workloads come first: neither more than this of a CPU, nor before them.
+# Workloads come first: the scan has a low priority, and uses at most this share of a CPU.
 _NICENESS: Final = 10
 _SHARE_OF_TIME: Final = 0.1
 _LONGEST_PAUSE: Final = 4 * SCAN_SECONDS
-_RIGHTS: Final = "the scan needs to run as root with CAP_DAC_READ_SEARCH, and with SELinux as a type that may read them"
+_RIGHTS: Final = "the scan must run as root with CAP_DAC_READ_SEARCH, and on SELinux with a type that may read them"
 
 
-@click.command("cache-scan", short_help="Count which kernels workloads had to make themselves.")
+@click.command("cache-scan", short_help="Count the kernels that workloads had to compile themselves.")
 @click.version_option(__version__, prog_name="accelkit cache-scan")
 @click.option(
     "--folder",
     required=True,
     envvar="ACCELKIT_SCAN_FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder that is shared with the cache agent.",
+    help="Folder shared with the cache agent.",
 )
 @click.option(
     "--pods-folder",
@@ -42,13 +42,13 @@ _RIGHTS: Final = "the scan needs to run as root with CAP_DAC_READ_SEARCH, and wi
     type=click.Path(path_type=Path),
     default=PODS_FOLDER,
     show_default=True,
-    help="Where the kubelet keeps the volumes of pods.",
+    help="Folder in which the kubelet keeps the volumes of pods.",
 )
 def cache_scan(folder: Path, pods_folder: Path) -> None:
-    """Look again and again at the private copies of caches, and tell the cache agent what their pods made themselves.
+    """Scan the private copies of caches repeatedly, and report to the cache agent the files that their pods created.
 
-    It runs beside the agent because it has to read the folders of pods, and has neither token nor network of its own to
-    use.
+    The scan runs in a container beside the agent because it must read the folders of pods. It has neither a token nor
+    access to the network.
     """
     set_up_service_log("accelkit-cache-scan", None)
     if not folder.is_dir():
@@ -57,32 +57,32 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    errors, seen = ErrorReporter(log), _Seen()
+    errors, scan_log = ErrorReporter(log), _ScanLog()
     while not stop.is_set():
         began = time.monotonic()
         try:
             scan = scan_copies(pods_folder)
             write_document(folder, scan.reports, scan.left_out)
         except OSError as exc:
-            errors.report(str(exc), f"private copies cannot be looked at: {exc}; the cache agent goes without")
+            errors.report(str(exc), f"cannot scan private copies: {exc}; the cache agent gets no counts")
         else:
             if scan.closed:
                 errors.report(scan.error, f"{scan.closed} folders of pods cannot be read: {scan.error}; {_RIGHTS}")
             else:
                 errors.clear()
-            seen.tell(scan)
+            scan_log.log_changes(scan)
         took = time.monotonic() - began
         stop.wait(min(_LONGEST_PAUSE, max(SCAN_SECONDS, took / _SHARE_OF_TIME)))
 
 
-class _Seen:
-    """Says what is looked at whenever that is another number, so that nothing found is not taken for nothing there."""
+class _ScanLog:
+    """Logs the numbers of copies when they change, so that "no misses" differs from "no copies" in the log."""
 
     def __init__(self) -> None:
-        self._told: tuple[int, int, int] | None = None
+        self._logged: tuple[int, int, int] | None = None
 
-    def tell(self, scan: Scan) -> None:
+    def log_changes(self, scan: Scan) -> None:
         now = len(scan.reports), scan.unfilled, scan.left_out
-        if now != self._told:
+        if now != self._logged:
             log.info(Facts("private copies", counted=now[0], without_marker=now[1], left_out=now[2]))
-        self._told = now
+        self._logged = now

@@ -1,4 +1,4 @@
-"""The file that the scan leaves for the agent: there whole or not at all, and read as if a stranger had written it."""
+"""The scan results for the agent: a file that is replaced atomically, and read as untrusted input."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MAX_COPIES: Final = 1000
 _FILE: Final = "copies.json"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
-# Some scans late is too late to be believed.
+# Results that are several scans old are ignored.
 _STALE_SECONDS: Final = 8 * SCAN_SECONDS
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 
 
 class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pod made in one private copy after it was filled.
+    """Files that a pod created in one private copy after it was filled.
 
     Attributes:
-        pod: its UID.
+        pod: UID of the pod.
         volume: name of the copy's volume.
-        new_folders: of vLLM's cache, that hold nothing which was there before.
-        bounded: whether there was more than is looked at.
+        new_folders: folders of vLLM's cache in which all files are new.
+        bounded: whether the scan reached its limit.
     """
 
     pod: Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{32,36}$")]
@@ -44,7 +44,7 @@ class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bounded: bool = False
 
     def convert(self) -> MissedFiles:
-        """Return it in the agent's words."""
+        """Return the report as the agent's type."""
         kinds = {MissKind.TRITON: self.triton, MissKind.VLLM: self.vllm, MissKind.OTHER: self.other}
         return MissedFiles(
             self.triton + self.vllm + self.other,
@@ -67,12 +67,12 @@ _decoder = msgspec.json.Decoder(_Document)
 def write_document(
     folder: Path, copies: Iterable[CopyReport], left_out: int, *, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Leave what was found in the shared folder.
+    """Write the scan results into the shared folder.
 
     Args:
-        folder: shared with the agent.
-        copies: at most `MAX_COPIES`.
-        left_out: how many were not looked at.
+        folder: the folder shared with the agent.
+        copies: at most `MAX_COPIES` reports.
+        left_out: number of copies that were not scanned.
         clock: seconds since the machine started, which all its containers share.
 
     Raises:
@@ -84,11 +84,11 @@ def write_document(
 
 
 def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
-    """Return what pods made, by UID and volume; nothing of what is old, cut short, or not in this form.
+    """Return the files that pods created, by UID and volume; empty for results that are old, truncated or invalid.
 
     Args:
-        folder: shared with the scan.
-        clock: as the scan's.
+        folder: the folder shared with the scan.
+        clock: the same clock as in the scan.
     """
     try:
         content = _read_file(folder / _FILE)
@@ -105,7 +105,7 @@ def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) ->
 def _read_file(path: Path) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # Of folders and pipes nothing is read.
+        # Ignore folders and pipes.
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return b""
         with os.fdopen(os.dup(file), "rb") as opened:

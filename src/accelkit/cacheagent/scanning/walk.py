@@ -1,7 +1,8 @@
-"""Counts what pods made in their private copies, in folders that they may fill with whatever they like.
+"""Walk over private copies of pods, which counts the files that pods created; the folders contain untrusted files.
 
-Each folder is opened from the one above it and never by a path, so that no link is followed however quickly it is put
-there. No file is opened. Names, depths and numbers are bounded, and no name of a pod's making goes any further.
+Each folder is opened relative to its parent and never by a path, so that no symbolic link is followed, even if a pod
+creates it during the walk. No file is opened. Names, depths and numbers are limited, and no name from a pod is passed
+on.
 """
 
 from __future__ import annotations
@@ -23,38 +24,38 @@ from accelkit.kernelcache.extraction.private_copy import MARKER
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
 _VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Of a pod's volume, as the API server allows it; of a pod, as it and kubelets write it.
+# Names of volumes that the API server allows, and UIDs as the API server and kubelets write them.
 _COPY: Final = re.compile(re.escape(VOLUME_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
 _UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{23,27}", re.ASCII)
 _MAX_COPIES_PER_POD: Final = 32
 _MAX_DEPTH: Final = 40
 _MAX_ENTRIES: Final = 250_000
 _MAX_ALL_ENTRIES: Final = 1_000_000
-# Whatever others fill their copies with, so much of each is looked at.
+# Each copy gets at least this many entries, regardless of the size of other copies.
 _LEAST_ENTRIES: Final = 1000
 _MAX_KEYS: Final = 1000
 # Names of Triton's folders: a digest in base 32, of newer releases in base 64.
 _TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
 _VLLM: Final = "torch_compile_cache"
 _AOT: Final = "torch_aot_compile"
-# What comes and goes with hits too.
+# Files that also appear and disappear if all kernels are found.
 _PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
 
 
-# Pods come and go, and what is not as the kubelet makes it is none of ours.
+# Pods end during the walk, and entries of other types do not come from the kubelet.
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
 
 
 @dataclass
 class Scan:
-    """What was found in the copies of a node.
+    """Results from the copies of a node.
 
     Attributes:
-        reports: of each copy that is filled.
-        left_out: how many were not looked at, since there are too many.
-        unfilled: how many have no marker: they are being filled, or their pod took it away.
-        closed: folders that this process may not read, or that cannot be read.
-        error: why the first of them cannot; no name of a pod's making.
+        reports: a report for each filled copy.
+        left_out: number of copies beyond the limit, which were not scanned.
+        unfilled: number of copies without a marker: they are being filled, or their pod deleted it.
+        closed: number of folders that cannot be read.
+        error: why the first of them cannot be read; without names from pods.
     """
 
     reports: list[CopyReport] = field(default_factory=list)
@@ -64,7 +65,7 @@ class Scan:
     error: str = ""
 
     def note_closed(self, error: OSError) -> None:
-        """Note that a folder cannot be read, unless it is simply not there."""
+        """Count a folder that cannot be read, unless it does not exist."""
         if error.errno not in _ABSENT:
             self.closed += 1
             self.error = self.error or os.strerror(error.errno or 0)
@@ -86,13 +87,13 @@ class _Budget:
 
 @dataclass
 class _Count:
-    """What was found so far in one copy, whose marker says since when it is the workload's."""
+    """Counts of one copy; the time of its marker separates files of the image from files of the workload."""
 
     marker: os.stat_result
     triton: int = 0
     vllm: int = 0
     other: int = 0
-    # Of vLLM's folders, whether all in them is the workload's.
+    # Folders of vLLM's cache, and whether the workload created all of their files.
     keys: dict[str, bool] = field(default_factory=dict)
     bounded: bool = False
 
@@ -111,10 +112,10 @@ class _Count:
 
 
 def scan_copies(pods_folder: Path = PODS_FOLDER) -> Scan:
-    """Return what was found in each copy that is filled.
+    """Return the results from each filled copy.
 
     Args:
-        pods_folder: of the kubelet.
+        pods_folder: folder of the kubelet.
 
     Raises:
         OSError: the kubelet's folder cannot be read.
@@ -141,7 +142,7 @@ def _list_names(folder: int) -> list[str]:
 
 
 def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
-    """Return pods and volumes of copies that are looked at."""
+    """Return the pods and volumes of the copies to scan."""
     copies: list[tuple[str, str]] = []
     for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
         with _descend(pods, (uid, *_VOLUMES), scan) as volumes:
@@ -155,7 +156,7 @@ def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
 
 @contextmanager
 def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
-    """Open folders one below the other, following no link; None where one is not there or is none."""
+    """Open nested folders without following links; yield None if one is missing or is not a folder."""
     opened: list[int] = []
     try:
         for part in parts:
@@ -212,7 +213,7 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
             try:
                 found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
             except OSError:
-                # Gone meanwhile.
+                # Deleted in the meantime.
                 continue
             if stat.S_ISDIR(found.st_mode):
                 if len(parts) >= _MAX_DEPTH or found.st_dev != count.marker.st_dev:
@@ -222,20 +223,20 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
                 with _descend(folder, (entry.name,), scan) as below:
                     if below is not None:
                         _walk(below, (*parts, entry.name), budget, count, scan)
-                # What was not seen may have been made.
+                # The workload may have created files in the folders that could not be read.
                 count.bounded |= scan.closed > before
             elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
                 count.add(parts, made=_is_made_after(found, count.marker))
 
 
 def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
-    # Whoever packed a cache may have written times that lie ahead, and whoever takes over a copy (`chown -R`) has
-    # changed all of its files: neither of the two times says enough by itself.
+    # The creator of a cache may have stored times in the future, and `chown -R` in a pod changes the ctime of all
+    # files. So both times must be newer.
     return found.st_mtime_ns > marker.st_mtime_ns and found.st_ctime_ns >= marker.st_ctime_ns
 
 
 def _find_key(parts: tuple[str, ...]) -> str:
-    """Return the folder of vLLM's cache that is named by its key; empty where there is none."""
+    """Return the folder of vLLM's cache that is named after its key; empty if there is none."""
     if _VLLM not in parts:
         return ""
     below = parts[parts.index(_VLLM) + 1 :]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from agent_worlds import LABELS, MOUNT, A, folder
 
-from accelkit.cacheagent.disk.content import ContentLooks
+from accelkit.cacheagent.disk.content import ContentChecks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.kernelcache.extraction import CompletionRecord
@@ -26,9 +26,9 @@ class ContentStand:
         self.woken = 0
         self.looks = self.start()
 
-    def start(self) -> ContentLooks:
+    def start(self) -> ContentChecks:
         """An agent that has just been started, as far as looks are concerned."""
-        return ContentLooks(self.store, self.metrics, on_change=self.wake)
+        return ContentChecks(self.store, self.metrics, on_change=self.wake)
 
     def wake(self) -> None:
         self.woken += 1
@@ -53,7 +53,7 @@ class ContentStand:
 
     async def look(self) -> None:
         await self.store.refresh()
-        await self.looks.look()
+        await self.looks.check_all()
 
     def count(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)

@@ -98,7 +98,7 @@ def test_a_scan_goes_on_where_it_cannot_look_and_ends_when_told_to(tmp_path):
     arguments = ["cache-scan", "--folder", str(tmp_path), "--pods-folder", str(tmp_path / "gone")]
     process = subprocess.Popen([sys.executable, "-m", "accelkit", *arguments], stdout=subprocess.PIPE, text=True)
     try:
-        assert "private copies cannot be looked at" in process.stdout.readline()
+        assert "cannot scan private copies" in process.stdout.readline()
     finally:
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=30)

@@ -100,7 +100,7 @@ async def test_a_look_that_cannot_read_says_so_once_and_takes_nothing_out(
     await stand.look()
     await stand.look()
     assert set(stand.store.stored) == {folder(A), folder(B)}
-    assert sum("may not be what was extracted" in each.getMessage() for each in caplog.records) == 2
+    assert sum("cannot check or protect" in each.getMessage() for each in caplog.records) == 2
 
 
 async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
@@ -117,7 +117,7 @@ async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
 
     monkeypatch.setattr(module, "verify_content", read)
     await stand.store.refresh()
-    looking = asyncio.create_task(stand.looks.look())
+    looking = asyncio.create_task(stand.looks.check_all())
     async with asyncio.timeout(30):
         await begun.wait()
         looking.cancel()

@@ -76,7 +76,7 @@ class Stand:
 
 @pytest.fixture
 async def stand(hostile_registry: HostileRegistry, tmp_path: Path, monkeypatch) -> AsyncIterator[Stand]:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
     stand = await asyncio.to_thread(Stand, hostile_registry, tmp_path / "store")
     await stand.store.open()
     logins = read_logins(stand.api, stand.settings.credentials, "")

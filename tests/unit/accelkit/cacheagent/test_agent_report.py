@@ -190,7 +190,7 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
     missed = {"uid-p": MissedFiles(3, {MissKind.VLLM: 3}, 1), "uid-q": MissedFiles()}
     found = reports(known, {"team/add": missed})["team"].caches["add"][A]
     assert told(found, "Effective") == ("False", "Misses")
-    assert "likely since pods set VLLM_USE_V1 otherwise than when it was captured" in message(found, "Effective")
+    assert "likely because pods set VLLM_USE_V1 to other values than at capture" in message(found, "Effective")
     assert "VLLM_X" not in message(found, "Effective")
 
 
@@ -221,7 +221,7 @@ def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
     found = entry(known, **missed)
     assert [(each.pod_name, each.missed_files) for each in found.pods] == [("hits", 0), ("misses", 3), ("unseen", None)]
     assert told(found, "Effective") == ("False", "Misses")
-    assert "1 of 2 pods made 3 files themselves: team/misses (3)" in message(found, "Effective")
+    assert "1 of 2 pods created 3 files: team/misses (3)" in message(found, "Effective")
     assert told(entry(SERVED), "Effective") == ("Unknown", "NotMeasured")
 
 

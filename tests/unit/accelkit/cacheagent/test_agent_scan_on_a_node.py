@@ -106,7 +106,7 @@ def report(pods: Path) -> Condition:
 
 
 def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path):
-    assert "1 pods have private copies that were not looked at" in report(kubelet).message
+    assert "1 pods have private copies that were not scanned" in report(kubelet).message
     fill(kubelet, tmp_path / "cache")
     with scanning(kubelet, "dac_read_search") as log:
         assert "private copies counted=1 without_marker=0 left_out=0" in log.readline()

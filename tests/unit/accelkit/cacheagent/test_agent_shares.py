@@ -91,7 +91,7 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
     assert "a/c2" not in begun(made)
     full = made.no_room["a/c2"]
     assert full.reason == "OverBudget"
-    assert "namespace a has 14.00 GiB, and those come first that stay within 10.00 GiB each" in full.message
+    assert "namespace a has 14.00 GiB, and caches of namespaces within 10.00 GiB each come first" in full.message
     # Alone it has all of the room.
     alone = make_plan(
         replace(
@@ -152,7 +152,7 @@ def test_a_part_of_the_disk_stays_free(free, reason):
     made = make_plan(world(*caches("a", 1), disk=disk, learned=sizes(10, 1)))
     assert begun(made) == ([] if reason else ["a/c1"])
     assert [each.reason for each in made.no_room.values()] == ([reason] if reason else [])
-    assert not reason or "15.00 GiB must stay so" in made.no_room["a/c1"].message
+    assert not reason or "15.00 GiB must stay free" in made.no_room["a/c1"].message
 
 
 def test_an_image_that_takes_more_than_it_says_is_stopped_where_the_disk_has_to_stay_free():

@@ -12,7 +12,7 @@ import pytest
 from agent_worlds import LABELS, MOUNT, A, B, C, folder
 
 from accelkit.cacheagent.disk import store as stores
-from accelkit.cacheagent.disk.content import ContentLooks
+from accelkit.cacheagent.disk.content import ContentChecks
 from accelkit.cacheagent.disk.ledger import _MAX_POLICIES, Ledger, read_ledger, write_ledger
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
@@ -115,7 +115,7 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     assert set(store.stored) == {folder(A)}
     unable = Protection(ProtectionState.NOT_PERMITTED, "")
     monkeypatch.setattr("accelkit.cacheagent.disk.content.probe", lambda _: unable)
-    await ContentLooks(store, Metrics(), on_change=lambda: None).look()
+    await ContentChecks(store, Metrics(), on_change=lambda: None).check_all()
     monkeypatch.setattr("accelkit.kernelcache.extraction.record.measure", lambda path: pytest.fail(f"{path} counted"))
     renewed = read_record(whole)
     assert renewed.boot == read_boot_id()
@@ -208,7 +208,7 @@ async def test_leftovers_that_cannot_be_deleted_do_not_keep_the_agent_from_start
 
     monkeypatch.setattr("accelkit.kernelcache.extraction.folder.Place.clear_leftovers", refuse)
     await opened(tmp_path)
-    assert "cannot be deleted" in caplog.text
+    assert "cannot delete" in caplog.text
 
 
 async def test_uses_that_cannot_be_written_are_written_when_that_works_again(tmp_path, monkeypatch):

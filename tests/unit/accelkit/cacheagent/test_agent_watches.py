@@ -114,10 +114,10 @@ async def test_a_policy_that_cannot_be_read_is_there_and_broken(seen, spec):
     seen.api.store(names.SIGNER_POLICIES, {"metadata": meta("acme"), "spec": spec})
     watches = await seen.until(lambda watches: watches.policies)
     assert watches.policies == {"acme": None}
-    before = watches.policies_seen
+    before = watches.policies_version
     seen.api.objects.pop(f"{names.SIGNER_POLICIES}/acme")
     await seen.until(lambda watches: not watches.policies)
-    assert watches.policies_seen > before
+    assert watches.policies_version > before
 
 
 async def test_without_its_node_nothing_is_known(seen):
