@@ -72,7 +72,7 @@ def list_exported() -> Iterator[tuple[str, Exported]]:
     controller = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
-    controller.show_webhook(dict)
+    controller.add_webhook(dict)
     remediation = RemediationMetrics(
         leads=lambda: True,
         nodes=lambda: 0,

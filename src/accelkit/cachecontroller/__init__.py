@@ -1,1 +1,1 @@
-"""The controller of kernel caches: judges images, makes claims, and mends pods that mount them."""
+"""The cache controller: it verifies images, creates claims, and changes pods that mount kernel caches."""

@@ -1,4 +1,4 @@
-"""Carries out plans: one request after another, as long as we lead; what is refused is remembered for the next pass."""
+"""Writer of plans: it sends one request after another while this replica leads, and records refusals."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 from accelkit.model.keys import CACHE_FINALIZER
 
-# Of a pull secret, as it is and as base64.
+# Size limit of a pull secret, plain and as base64.
 _MOST_SECRET_BYTES: Final = 64 << 10
 _MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
 _PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
-# Of our wording, since quotas and webhooks of others say something else each time.
+# Limit for the refusal text, because quotas and webhooks of other components may return long texts.
 _MOST_REFUSAL: Final = 400
 
 
@@ -36,13 +36,13 @@ class _Secret(msgspec.Struct):
 
 
 class Applier:
-    """Writes what plans ask for.
+    """Writes the changes of plans.
 
     Args:
-        api: an open client, with a short deadline for each request.
-        seen: is told what the API server answers.
+        api: an open client with a short deadline for each request.
+        seen: receives the answers of the API server.
         metrics: counts the writes.
-        leads: whether we may write now.
+        leads: returns whether this replica may write now.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Applier:
         self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
-        """Carry out a plan; deletions first, so that what replaces them is not refused for their sake.
+        """Apply a plan; deletions come first, so that they cannot conflict with the objects that replace them.
 
         Returns:
             Whether anything was written.
 
         Raises:
-            ApiError: the API server did not answer; the rest is for another pass.
-            NotLeadingError: we lead no longer.
+            ApiError: the API server did not answer; the next pass does the rest.
+            NotLeadingError: this replica no longer leads.
         """
         wrote = False
         for deletion in plan.delete:
@@ -75,15 +75,15 @@ class Applier:
         return wrote
 
     async def write_status(self, cache: Cache, status: CacheStatus) -> None:
-        """Put a status in the place of the former one, as long as it is the same cache.
+        """Replace the status of a cache, if the cache still has the same UID.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
-            NotLeadingError: we lead no longer.
+            ApiError: the API server refused or did not answer.
+            NotLeadingError: this replica no longer leads.
         """
         self._check()
         body = [
-            # Changes nothing: the API server refuses it where another cache has taken the name.
+            # This step changes nothing: the API server rejects the patch if another cache has this name now.
             {"op": "replace", "path": "/metadata/uid", "value": cache.metadata.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
         ]
@@ -92,11 +92,11 @@ class Applier:
         self._take(answer)
 
     async def set_finalizers(self, cache: Cache, finalizers: list[str]) -> None:
-        """Write a cache's finalizers, as long as nobody else changed it.
+        """Write a cache's finalizers, if the cache has not changed.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
-            NotLeadingError: we lead no longer.
+            ApiError: the API server refused or did not answer.
+            NotLeadingError: this replica no longer leads.
         """
         self._check()
         meta = cache.metadata
@@ -111,21 +111,21 @@ class Applier:
             answer = await self._count("create", self._api.post(_collection(name), manifest))
         except ApiError as exc:
             if exc.already_exists:
-                return await self.look_at_taken(cache, mode, name)
+                return await self.check_taken(cache, mode, name)
             self._note(name, exc)
             return False
         self._seen.refuse(name, None)
         self._seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
         return True
 
-    async def look_at_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
-        """Find out whose the object is that has the name: ours, whose labels somebody removed, or another's.
+    async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
+        """Find the owner of the object that has the name: this cache, perhaps without its labels, or another owner.
 
         Returns:
-            Whether it is ours; where it is another's, that is remembered as a refusal.
+            Whether the object belongs to the cache; otherwise a refusal is recorded.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
+            ApiError: the API server refused or did not answer.
         """
         found = await get_if_present(self._api, _path(name))
         if found is None:
@@ -139,15 +139,13 @@ class Applier:
             self._seen.put(name, seen)
             return True
         kind = name.kind.kind.removeprefix("Persistent").replace("VolumeClaim", "claim")
-        text = (
-            f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " is there and is not ours; it is not touched"
-        )
-        refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or name the cache otherwise")
+        text = f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " exists and is not ours; it is not changed"
+        refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or give the cache another name")
         self._seen.refuse(name, refusal)
         return False
 
     async def _copy_secret(self, copied: SecretCopy) -> None:
-        """Copy a pull secret for pods that wait for it, unless they have it; what is missing they say themselves."""
+        """Copy a pull secret for pods that wait for it, unless it exists; the pods report a missing source."""
         if copied in self._copied or self._seen.find_refusal(copied.name) is not None:
             return
         self._check()
@@ -171,7 +169,7 @@ class Applier:
         owner = copied.owner
         reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
         metadata = {"name": copied.target[1], "ownerReferences": [{**reference, "uid": copied.owner_uid}]}
-        # Nothing else of it is read, and a quota of its namespace does not bind us.
+        # The copy contains one key and a plain type, so that it needs no rights for other kinds of Secrets.
         type_ = found.type if found.type in _PULL_SECRET_TYPES else "Opaque"
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "data": {key: content}}
         try:
@@ -190,7 +188,7 @@ class Applier:
         try:
             answer = await self._count(verb, request)
         except ApiError as exc:
-            # Where its name is another object's by now, it is gone as well.
+            # A conflict means that another object has the name now, so the object to delete no longer exists.
             if exc.not_found or (verb == "delete" and exc.conflict):
                 return False
             self._note(name, exc)
@@ -211,7 +209,7 @@ class Applier:
 
     def _note(self, name: ObjectName, exc: ApiError) -> None:
         if exc.unanswered or exc.conflict:
-            # Nothing is known, or something has changed since: the next pass sees what.
+            # The state is unknown or has changed: the next pass reads it.
             raise exc
         where = f"{name.kind.kind} {name.namespace}/{name.name}"
         self._seen.refuse(name, Refusal(exc.reason or "Refused", f"{where} is refused: {exc.message[:_MOST_REFUSAL]}"))
@@ -228,7 +226,7 @@ class Applier:
 
 
 def build_cache_path(cache: Cache) -> str:
-    """Return where a cache lies."""
+    """Return the path of a cache."""
     if cache.of_cluster:
         return build_object_path(CLUSTER_CACHES, cache.metadata.name)
     return build_object_path(

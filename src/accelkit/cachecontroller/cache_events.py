@@ -1,4 +1,4 @@
-"""Tells people by events what changed of a cache."""
+"""Events about changes of a cache's conditions."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_co
 from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache
 from accelkit.kube.events import Events, ObjectReference
 
-_TOLD: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
+_REPORTED_TYPES: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
 
 
 class CacheEvents:
-    """Writes an event where a condition takes another status or reason.
+    """Writes an Event when a condition gets another status or reason.
 
     Args:
-        events: where to.
+        events: writes the Events.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
-    async def tell(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
-        """Write what changed; an event that cannot be written is logged and forgotten."""
+    async def record_changes(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
+        """Write the changes; an Event that cannot be written is logged and dropped."""
         involved = _refer(cache)
-        told = set()
-        for type_ in _TOLD:
+        reported = set()
+        for type_ in _REPORTED_TYPES:
             before, after = find_condition(former, type_), find_condition(present, type_)
-            if after is None or after.reason in UNDER_WAY or after.reason in told:
+            if after is None or after.reason in UNDER_WAY or after.reason in reported:
                 continue
             if before is not None and (before.status, before.reason) == (after.status, after.reason):
                 continue
             good = (after.status == "True") is (type_ is not ConditionType.DEGRADED)
             if type_ is ConditionType.DEGRADED and good:
                 continue
-            told.add(after.reason)
+            reported.add(after.reason)
             await self._events.record(involved, after.reason, after.message, warning=not good)
 
 

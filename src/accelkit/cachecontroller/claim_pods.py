@@ -1,4 +1,4 @@
-"""Of pods, what their volumes are of; nothing else of them is kept."""
+"""The claims and images that pods mount; other fields of pods are not kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _ClaimVolume(msgspec.Struct, rename="camel"):
 
 
 class _EphemeralVolume(msgspec.Struct):
-    """Of a claim that is called POD-VOLUME; Kubernetes takes one that is there where the pod owns it."""
+    """Volume of a claim with the name POD-VOLUME; Kubernetes uses an existing claim that the pod owns."""
 
 
 class _ImageVolume(msgspec.Struct):
@@ -72,7 +72,7 @@ class _PodMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedPod(msgspec.Struct):
-    """Of a pod, what its volumes are of."""
+    """The fields of a pod that describe its volumes."""
 
     metadata: _PodMeta
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
@@ -80,7 +80,7 @@ class ObservedPod(msgspec.Struct):
 
 
 def trim_pod(pod: ObservedPod) -> None:
-    """Take from a pod what `read_claim_pod` does not need: a tenant's may have ten thousand mounts."""
+    """Remove the fields that `read_claim_pod` does not need, because a pod may have ten thousand mounts."""
     volumes = [each for each in pod.spec.volumes or () if each.image or _name_claim(pod, each)]
     pod.spec.containers, pod.spec.init_containers, pod.spec.ephemeral_containers = (
         _list_written(pod, volumes),
@@ -91,7 +91,7 @@ def trim_pod(pod: ObservedPod) -> None:
 
 
 def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
-    """Return what a pod mounts of claims and images; None where it mounts none, or has ended."""
+    """Return the claims and images that a pod mounts; None if it mounts none, or has ended."""
     meta, spec = pod.metadata, pod.spec
     volumes = spec.volumes or ()
     images = frozenset(each.image.reference for each in volumes if each.image)
@@ -129,5 +129,5 @@ def _name_claim(pod: ObservedPod, volume: _Volume) -> str:
 
 
 def _reads(volume: _Volume) -> bool:
-    """Whether nobody can write by a volume, however it is mounted."""
+    """Return whether a volume is read-only, regardless of the mounts."""
     return volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only

@@ -1,4 +1,4 @@
-"""What the API server shows of everything that caches depend on, kept up to date by the watches' events."""
+"""The objects on which caches depend, kept up to date by the events of watches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 
 
 class ClusterState:
-    """Everything that passes are shown.
+    """Latest state of the watched objects, from which passes decide.
 
     Args:
-        mark: told the key of each cache that something about changed; None for all caches.
-        clock: seconds since 1970.
+        mark: called with the key of each cache that a change concerns; None for all caches.
+        clock: returns seconds since 1970.
         home: accelkit's own namespace, in which claims of all caches are filled.
     """
 
@@ -46,7 +46,7 @@ class ClusterState:
         self._by_key: dict[tuple[Kind, str], set[ObjectName]] = defaultdict(set)
         self._refusals: dict[ObjectName, tuple[Refusal, float]] = {}
 
-    # What passes read: `shown.Shown`.
+    # Read by passes: `cluster_view.ClusterView`.
 
     @property
     def now(self) -> float:
@@ -55,20 +55,20 @@ class ClusterState:
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """The namespaces that exist, and whether each is being deleted."""
+        """Existing namespaces, and whether each is being deleted."""
         return self._namespaces
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """What each SignerPolicy says, by its name."""
+        """Spec of each SignerPolicy, by its name."""
         return self._policies
 
     def find(self, name: ObjectName) -> ObservedObject | None:
-        """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
+        """Return an object of a watched kind; None if it does not exist or does not match the watch's selector."""
         return self._objects[name.kind].get(name)
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects that say of themselves that they are of a cache."""
+        """Return the objects whose annotation names a cache."""
         return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
@@ -76,11 +76,11 @@ class ClusterState:
         return list(self._objects[kind].items())
 
     def list_keys(self) -> set[str]:
-        """Return the key of each cache that is there, and of each that objects say they are of."""
+        """Return the keys of all caches, and of all caches that objects name."""
         return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
+        """Return why the last attempt to write an object failed, for `REFUSAL_SECONDS` after the attempt."""
         refusal, until = self._refusals.get(name, (None, 0.0))
         return refusal if self._clock() < until else None
 
@@ -89,20 +89,20 @@ class ClusterState:
         return sorted(self._pods.get(namespace, {}).values(), key=lambda pod: pod.name)
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return what nodes report of the caches of its namespace, or of the cluster's."""
+        """Return the nodes' reports about the caches of a cache's namespace, or about ClusterGKMCaches."""
         return list(self._reports.get(cache.metadata.namespace, {}).values())
 
-    # What writes bring.
+    # Updated by writes.
 
     def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
-        """Remember why an object could not be written; None once it was."""
+        """Record why an object could not be written; None after a successful write."""
         if refusal is None:
             self._refusals.pop(name, None)
         else:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, seen: ObservedObject) -> None:
-        """Take over an object as the API server answered it, unless the watch has brought a newer one."""
+        """Store an object from an answer of the API server, unless the watch has delivered a newer version."""
         if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
             return
         self._forget(name)
@@ -111,14 +111,14 @@ class ClusterState:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
-        """Take over a cache as the API server answered it, unless the watch has brought a newer one meanwhile."""
+        """Store a cache from an answer of the API server, unless the watch has delivered a newer version."""
         if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
             self.caches[cache.key] = cache
 
-    # What watches bring.
+    # Updated by watches.
 
     def replace_caches(self, of_cluster: bool) -> Callable[[list[Cache]], None]:  # noqa: FBT001 - two kinds
-        """Return what takes over a list of one of the two kinds of caches."""
+        """Return the callback for a list of one of the two kinds of caches."""
 
         def replace(caches: list[Cache]) -> None:
             for key in [key for key, each in self.caches.items() if each.of_cluster is of_cluster]:
@@ -130,7 +130,7 @@ class ClusterState:
         return replace
 
     def take_cache_event(self, kind: str, cache: Cache) -> None:
-        """Take over one change of a cache."""
+        """Store one change of a cache."""
         known = self.caches.get(cache.key)
         if known is not None and cache.metadata.is_older_than(known.metadata):
             return
@@ -139,17 +139,17 @@ class ClusterState:
         else:
             self.caches[cache.key] = cache
             if known is not None and known.metadata.resource_version == cache.metadata.resource_version:
-                # Our own write comes back.
+                # This is the event of the controller's own write.
                 return
         self._mark(cache.key)
 
     def replace_policies(self, policies: list[SignerPolicyObject]) -> None:
-        """Take over all SignerPolicies."""
+        """Store all SignerPolicies."""
         self._policies = {each.metadata.name: each.spec for each in policies}
         self._mark(None)
 
     def take_policy_event(self, kind: str, policy: SignerPolicyObject) -> None:
-        """Take over one change of a SignerPolicy."""
+        """Store one change of a SignerPolicy."""
         changed = {key: value for key, value in self._policies.items() if key != policy.metadata.name}
         if kind != "DELETED":
             changed[policy.metadata.name] = policy.spec
@@ -158,12 +158,12 @@ class ClusterState:
             self._mark(None)
 
     def replace_namespaces(self, namespaces: list[NamedObject]) -> None:
-        """Take over all namespaces."""
+        """Store all namespaces."""
         self._namespaces = {each.metadata.name: bool(each.metadata.deletion_timestamp) for each in namespaces}
         self._mark(None)
 
     def take_namespace_event(self, kind: str, namespace: NamedObject) -> None:
-        """Take over one change of a namespace."""
+        """Store one change of a namespace."""
         name, leaves = namespace.metadata.name, bool(namespace.metadata.deletion_timestamp)
         if kind == "DELETED":
             self._namespaces.pop(name, None)
@@ -176,12 +176,12 @@ class ClusterState:
                 self._mark(key)
 
     def replace_nodes(self, nodes: list[ObservedNode]) -> None:
-        """Take over the names of all nodes."""
+        """Store the names of all nodes."""
         self.nodes = {each.metadata.name: each.host for each in nodes}
         self._mark(None)
 
     def take_node_event(self, kind: str, node: ObservedNode) -> None:
-        """Take over that a node came or went, or has another name as a host."""
+        """Store that a node was created or deleted, or got another hostname."""
         name, known = node.metadata.name, node.metadata.name in self.nodes
         if kind == "DELETED":
             self.nodes.pop(name, None)
@@ -192,7 +192,7 @@ class ClusterState:
                 self._mark_reported(reports.get(name))
 
     def replace_reports(self, of_cluster: bool) -> Callable[[list[CacheNode]], None]:  # noqa: FBT001 - two kinds
-        """Return what takes over a list of one of the two kinds of nodes' reports."""
+        """Return the callback for a list of one of the two kinds of reports."""
 
         def replace(reports: list[CacheNode]) -> None:
             for namespace in [each for each in self._reports if bool(each) is not of_cluster]:
@@ -204,7 +204,7 @@ class ClusterState:
         return replace
 
     def take_report_event(self, kind: str, report: CacheNode) -> None:
-        """Take over one change of a node's report; caches of which it says what it said are left alone."""
+        """Store one change of a node's report, and mark the caches whose entries changed."""
         at, name = report.metadata.namespace, report.metadata.name
         former = self._reports[at].pop(name, None)
         if kind != "DELETED":
@@ -216,7 +216,7 @@ class ClusterState:
                 self._mark(f"{at}/{cache}")
 
     def replace_pods(self, pods: list[ObservedPod]) -> None:
-        """Take over all pods."""
+        """Store all pods."""
         self._pods.clear()
         for each in pods:
             if (found := read_claim_pod(each)) is not None:
@@ -224,7 +224,7 @@ class ClusterState:
         self._mark(None)
 
     def take_pod_event(self, kind: str, pod: ObservedPod) -> None:
-        """Take over one change of a pod."""
+        """Store one change of a pod."""
         here = self._pods[pod.metadata.namespace]
         former = here.pop(pod.metadata.uid, None)
         if (present := read_claim_pod(pod) if kind != "DELETED" else None) is not None:
@@ -233,7 +233,7 @@ class ClusterState:
             self._mark_claimed(former, present)
 
     def replace_objects(self, kind: Kind) -> Callable[[list[ObservedObject]], None]:
-        """Return what takes over a list of a kind."""
+        """Return the callback for a list of a kind."""
 
         def replace(objects: list[ObservedObject]) -> None:
             before = self._list_versions(kind)
@@ -241,20 +241,20 @@ class ClusterState:
                 self._forget(name)
             for each in objects:
                 self.put(_name(kind, each), each)
-            # Some kinds are listed again and again.
+            # Some kinds are listed again at regular intervals.
             if not before or before != self._list_versions(kind):
                 self._mark(None)
 
         return replace
 
     def take_object_event(self, kind: Kind) -> Callable[[str, ObservedObject], None]:
-        """Return what takes over one change of an object of a kind."""
+        """Return the callback for one change of an object of a kind."""
 
         def take(event: str, seen: ObservedObject) -> None:
             name = _name(kind, seen)
             if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
                 return
-            keys = {*(read_key(name, each, self._home) for each in (seen, known)), self._find_told(seen)}
+            keys = {*(read_key(name, each, self._home) for each in (seen, known)), self._find_reported(seen)}
             if event == "DELETED":
                 self._forget(name)
             else:
@@ -267,11 +267,11 @@ class ClusterState:
     def _list_versions(self, kind: Kind) -> set[tuple[str, str]]:
         return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
 
-    def _find_told(self, event: ObservedObject) -> str | None:
-        """Return the key of the cache of whose claim an Event tells."""
-        told = event.involved_object
-        name = ObjectName(CLAIMS, str(told.get("name", "")), str(told.get("namespace", "")))
-        return read_key(name, self.find(name), self._home) if told else None
+    def _find_reported(self, event: ObservedObject) -> str | None:
+        """Return the key of the cache whose claim an Event is about."""
+        involved = event.involved_object
+        name = ObjectName(CLAIMS, str(involved.get("name", "")), str(involved.get("namespace", "")))
+        return read_key(name, self.find(name), self._home) if involved else None
 
     def _forget(self, name: ObjectName) -> None:
         former = self._objects[name.kind].pop(name, None)
@@ -294,7 +294,7 @@ class ClusterState:
             if seen is not None and (key := read_key(name, seen, self._home)):
                 self._mark(key)
             elif seen is None:
-                # It may wait for a claim that a cache has not made yet, under its own name or a pinned one.
+                # The pod may wait for a claim that a cache does not have yet, by its own name or a pinned one.
                 for part in (claim, claim.rpartition("-")[0]):
                     for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
                         self._mark(waiting)

@@ -1,4 +1,4 @@
-"""What the API server shows to those who decide about a cache; whoever may write there may have written anything."""
+"""View of the cluster for decisions about a cache; users with write access may have stored any values in it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from accelkit.gkm.objects import Cache, CacheNode
 from accelkit.model.keys import CACHE_KEY_PREFIX
 from accelkit.model.object_meta import ObjectIdentity
 
-# How long it is remembered that an object could not be written; until then it is not tried again.
+# How long a failed write is recorded; until then it is not retried.
 REFUSAL_SECONDS: Final = 60.0
-# When a cache that waits for that is looked at again: nothing else would tell that the way is free.
+# Delay of the next pass of a cache that waits for this time, because no event reports its end.
 AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of objects: `batch/v1`, `Job`, `jobs`."""
+    """A kind of objects, for example `batch/v1`, `Job`, `jobs`."""
 
     api_version: str
     kind: str
@@ -35,22 +35,22 @@ SECRETS: Final = Kind("v1", "Secret", "secrets")
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """Which object; `namespace` is empty for those of the cluster."""
+    """Identity of an object; `namespace` is empty for cluster-scoped objects."""
 
     kind: Kind
     name: str
     namespace: str = ""
 
 
-# What tenants may write into claims is not decoded, or not kept: a claim with our labels may have a megabyte of others.
+# Fields that tenants may write are not decoded or not kept, because a claim may have a megabyte of other fields.
 _OUR_ANNOTATIONS: Final = (
     CACHE_KEY_PREFIX,
     "pv.kubernetes.io/provisioned-by",
     "storageclass.kubernetes.io/is-default-class",
 )
 _MOST_ANNOTATION: Final = 4096
-SeenLabels = TypedDict(
-    "SeenLabels",
+ObservedLabels = TypedDict(
+    "ObservedLabels",
     {
         "app.kubernetes.io/part-of": str,
         "app.kubernetes.io/component": str,
@@ -64,7 +64,7 @@ SeenLabels = TypedDict(
 
 
 class ClaimReference(TypedDict, total=False):
-    """Which object, most often a claim."""
+    """Reference to an object, usually a claim."""
 
     kind: str
     namespace: str
@@ -77,12 +77,12 @@ class _HostPath(TypedDict, total=False):
 
 
 class _Present(TypedDict):
-    """Something of which nothing is read."""
+    """A value of which only the presence counts."""
 
 
-# spec of an object that was seen: what is read of claims, of volumes and, `template` alone, of DaemonSets.
-SeenSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and as attributes nobody would use them
-    "SeenSpec",
+# The fields of spec that are read of claims, volumes and, only `template`, of DaemonSets.
+ObservedSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and as attributes nobody would use them
+    "ObservedSpec",
     {
         "volumeName": str,
         "storageClassName": str,
@@ -98,20 +98,20 @@ SeenSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and a
 
 
 class OwnerReference(msgspec.Struct):
-    """An owner of an object, of which only its being there counts."""
+    """An owner of an object; only its presence counts."""
 
 
 class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of an object that was seen."""
+    """Metadata of a watched object."""
 
-    labels: SeenLabels | None = None
+    labels: ObservedLabels | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 
     def __post_init__(self) -> None:
-        """Keep what is read."""
+        """Keep only the values that are read."""
         if self.annotations:
             self.annotations = {
                 key: value
@@ -123,16 +123,16 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
 
 
 class ObservedObject(msgspec.Struct, omit_defaults=True):
-    """An object as the API server shows it; whoever may write there may have written anything into it."""
+    """An object from the API server; users with write access may have stored any values in it."""
 
     metadata: ObservedMetadata
-    spec: SeenSpec = {}
+    spec: ObservedSpec = {}
     status: dict[str, Any] = {}
-    # Of a StorageClass.
+    # Field of a StorageClass.
     provisioner: str = ""
-    # Of a VolumeSnapshotClass.
+    # Field of a VolumeSnapshotClass.
     driver: str = ""
-    # Of an Event.
+    # Fields of an Event.
     reason: str = ""
     message: str = ""
     involved_object: ClaimReference = msgspec.field(name="involvedObject", default_factory=ClaimReference)
@@ -143,7 +143,7 @@ class _NameMeta(ObjectIdentity, rename="camel"):
 
 
 class NamedObject(msgspec.Struct):
-    """A Namespace, of which only its being there counts."""
+    """A Namespace, of which only the presence and the deletion count."""
 
     metadata: _NameMeta
 
@@ -156,22 +156,22 @@ class _NodeMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedNode(msgspec.Struct):
-    """A Node, of which only its names count."""
+    """A Node, of which only the names count."""
 
     metadata: _NodeMeta
 
     @property
     def host(self) -> str:
-        """The value of its label kubernetes.io/hostname, by which pods prefer it."""
+        """Value of its label kubernetes.io/hostname, which the node affinity of pods uses."""
         return (self.metadata.labels or {}).get("kubernetes.io/hostname", self.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an object could not be written when that was last tried.
+    """Why the last attempt to write an object failed.
 
     Attributes:
-        reason: ClaimExists where an object that is not ours has the name, else that of the API server (Forbidden…).
+        reason: ClaimExists if another owner's object has the name, else the API server's reason, such as Forbidden.
         message: a sentence.
     """
 
@@ -181,17 +181,17 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ClaimPod:
-    """A pod that mounts claims, or image volumes, and has not ended.
+    """A pod that mounts claims or image volumes and has not ended.
 
     Attributes:
-        namespace: of the pod and its claims.
-        name: of the pod.
-        claims: names of those that its volumes are of, generic ephemeral ones included.
-        writable: those of them that it mounts so, or might.
+        namespace: namespace of the pod and its claims.
+        name: name of the pod.
+        claims: names of the claims of its volumes, including generic ephemeral volumes.
+        writable: claims that it mounts writable, or may mount so.
         images: references of its image volumes.
-        node: empty where it waits for one.
+        node: name of its node; empty before it is scheduled.
         leaving: whether it is being deleted.
-        exit_codes: with which its containers have ended so far, as far as is known.
+        exit_codes: known exit codes of its containers.
     """
 
     namespace: str
@@ -205,7 +205,7 @@ class ClaimPod:
 
 
 class ClusterView(Protocol):
-    """What the API server shows, of one moment."""
+    """State of the cluster at one moment."""
 
     @property
     def now(self) -> float:
@@ -213,26 +213,26 @@ class ClusterView(Protocol):
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """The namespaces that exist, and whether each is being deleted."""
+        """Existing namespaces, and whether each is being deleted."""
 
     def find(self, name: ObjectName) -> ObservedObject | None:
-        """Return an object of a watched kind; None where it is not there, or does not carry the watch's labels."""
+        """Return an object of a watched kind; None if it does not exist or does not match the watch's selector."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the watched objects whose annotation has the key of a cache; tenants may copy it."""
+        """Return the watched objects whose annotation has the key of a cache; tenants may copy the annotation."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         """Return all objects of a watched kind that match its selector."""
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why an object could not be written when that was last tried, within `REFUSAL_SECONDS`."""
+        """Return why the last attempt to write an object failed, for `REFUSAL_SECONDS` after the attempt."""
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
         """Return the pods of a namespace that mount claims or images and have not ended."""
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return what nodes report of the caches of its namespace, or of the cluster's."""
+        """Return the nodes' reports about the caches of a cache's namespace, or about ClusterGKMCaches."""
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """What each SignerPolicy of the cluster says, its `spec`, by its name."""
+        """Spec of each SignerPolicy, by its name."""

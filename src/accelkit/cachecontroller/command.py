@@ -25,18 +25,18 @@ from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.serving.tls import Listen, TlsFiles, make_context
 
 _PORT = click.IntRange(1, 65535)
-_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehand
+_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's address is not known in advance
 
 
-@click.command("cache-controller", short_help="Verify kernel caches of the cluster, and make their claims.")
+@click.command("cache-controller", short_help="Verify the kernel caches of the cluster, and create their claims.")
 @click.version_option(__version__, prog_name="accelkit cache-controller")
 @own_namespace_option
 @kubeconfig_option
 @click.option(
-    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease by which one replica writes."
+    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease of the writing replica."
 )
-@click.option("--identity", required=True, envvar="POD_NAME", help="Our name, unique among the replicas (POD_NAME).")
-@click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="Image of Jobs and init containers, accelkit's.")
+@click.option("--identity", required=True, envvar="POD_NAME", help="Name of this replica, unique (POD_NAME).")
+@click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="accelkit's image, for Jobs and init containers.")
 @trusted_root_option
 @click.option(
     "--workers",
@@ -44,7 +44,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
     default=4,
     show_default=True,
     envvar="ACCELKIT_WORKERS",
-    help="How many images are judged at once.",
+    help="Number of images that are verified at the same time.",
 )
 @click.option(
     "--judge-again-seconds",
@@ -52,7 +52,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
     default=600.0,
     show_default=True,
     envvar="ACCELKIT_JUDGE_AGAIN_SECONDS",
-    help="After so long an image is resolved and verified anew, though nothing has changed.",
+    help="Interval after which an unchanged image is resolved and verified again.",
 )
 @click.option(
     "--guard-seconds",
@@ -60,33 +60,36 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's own address is not known beforehan
     default=5.0,
     show_default=True,
     envvar="ACCELKIT_GUARD_SECONDS",
-    help="How long API servers may take to refuse writable mounts of a new cache; then pods are read and claims made.",
+    help="Time until all API servers refuse writable mounts of a new cache; then pods are read and claims created.",
 )
 @click.option(
     "--metrics-port",
     type=_PORT,
     envvar="ACCELKIT_METRICS_PORT",
-    help="Port of /healthz, /readyz, /version, /metrics, without TLS.",
+    help="Port of /healthz, /readyz, /version and /metrics, without TLS.",
 )
-@click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port of the webhook of pods.")
+@click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port of the pod webhook.")
 @click.option("--webhook-cert", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
-@click.option("--webhook-key", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="The private key of that (PEM).")
+@click.option("--webhook-key", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="Its private key (PEM).")
 @click.option(
-    "--job-service-account", default="", envvar="ACCELKIT_JOB_SERVICE_ACCOUNT", help="Of Jobs that fill claims."
+    "--job-service-account",
+    default="",
+    envvar="ACCELKIT_JOB_SERVICE_ACCOUNT",
+    help="ServiceAccount of Jobs that fill claims.",
 )
 @log_format_option
 @registry_options
 def cache_controller(**options: Any) -> None:
-    """Give each GKMCache a verified digest, and its pods claims on it."""
+    """Verify the image of each GKMCache, and create claims for its pods."""
     set_up_service_log("cache-controller", None, LogFormat(options["log_format"]))
     asyncio.run(run(read_options(options)))
 
 
 def read_options(options: dict[str, Any]) -> ControllerOptions:
-    """Return what the command line says.
+    """Return the options of the command line.
 
     Raises:
-        ConfigurationError: something is missing, or cannot be read.
+        ConfigurationError: an option is missing, or a file cannot be read.
     """
     mirrors, plain, ca_file = options["mirror"], options["plain_http"], options["registry_ca"]
     settings = read_settings(options)
@@ -134,4 +137,4 @@ def _read(path: Path | None) -> bytes | None:
     try:
         return path.read_bytes() if path is not None else None
     except OSError as exc:
-        raise ConfigurationError(f"{path} cannot be read: {exc.strerror}") from exc
+        raise ConfigurationError(f"cannot read {path}: {exc.strerror}") from exc

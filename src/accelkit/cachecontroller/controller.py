@@ -1,7 +1,7 @@
-"""Looks at one cache after another, and brings what is there to what ought to be there.
+"""Control loop that processes one cache after another and reconciles its objects with the desired state.
 
-A pass begins from what the API server shows alone, so one that was interrupted at any point is begun anew, by this
-controller or by another one, and goes on.
+A pass only uses the state on the API server. So this replica or another one can repeat a pass that was interrupted at
+any point.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ from accelkit.model.keys import CACHE_FINALIZER
 
 log = logging.getLogger(__name__)
 
-# Changes come in swarms; a cache is looked at for the first one, and then once for the rest of a swarm.
+# Changes arrive in groups; a cache gets one pass for the first change, and one for the rest of the group.
 _SETTLE_SECONDS: Final = 0.1
-# A claim, its volume, and the mark that has Kubernetes look at both: each is made by what is known of the one before.
+# A claim, its volume, and the annotation that triggers Kubernetes: each depends on the previous object.
 _ROUNDS: Final = 3
 _PASSES: Final = 4
 _BACK_OFF: Final = BackOff(0.5, 60.0)
 
 
 class Controller:
-    """Keeps all caches as they ought to be, while this replica leads.
+    """Reconciles all caches while this replica leads.
 
     Args:
-        seen: what the API server shows.
-        coverage: its SignerPolicies.
-        applier: writes.
-        news: writes events.
-        writers: keeps claims from pods that would write to them.
-        metrics: counts passes that fail.
-        again_seconds: after which an image is judged anew.
+        seen: state of the cluster.
+        coverage: the SignerPolicies of the cluster.
+        applier: writes changes.
+        events: writes Events.
+        writers: withholds claims from pods that would write to them.
+        metrics: counts failed passes.
+        again_seconds: interval after which an image is verified again.
 
     Attributes:
-        modes: ways of delivery that are served.
-        judging: of images; both are set before anything runs.
+        modes: the available delivery modes.
+        judging: verifies images; both attributes are set before the controller runs.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class Controller:
         seen: ClusterState,
         coverage: Coverage,
         applier: Applier,
-        news: CacheEvents,
+        events: CacheEvents,
         *,
         writers: WriterCheck,
         metrics: ControllerMetrics,
         again_seconds: float,
     ) -> None:
         self._seen, self._coverage = seen, coverage
-        self._applier, self._news, self._metrics = applier, news, metrics
+        self._applier, self._events, self._metrics = applier, events, metrics
         self._writers = writers
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
-        # When each was looked at last, by the clock that never jumps; only as long as that counts.
-        self._looked: dict[str, float] = {}
+        # Time of each cache's last pass on a monotonic clock.
+        self._last_passes: dict[str, float] = {}
         self._former = FormerDigests()
         self.modes: Mapping[Delivery, DeliveryMode] = {}
         self.judging: Judging | None = None
@@ -96,24 +96,24 @@ class Controller:
         return len(self._work)
 
     def mark(self, key: str | None) -> None:
-        """Have a cache looked at; None for all, those included that have left objects behind."""
+        """Schedule a pass of a cache; None for all caches, including deleted ones that left objects behind."""
         for each in (key,) if key is not None else self._seen.list_keys():
-            self._work.add(each, max(0.0, self._looked.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
+            self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
     def ask(self, cache: Cache) -> Question | None:
-        """Return what is to be judged of a cache; None where nothing is."""
+        """Return the question to judge about a cache; None if there is none."""
         asked = self._coverage.ask(cache)
         return asked if isinstance(asked, Question) and not cache.metadata.deletion_timestamp else None
 
     def stop(self) -> None:
-        """Look at nothing more, since another replica leads."""
+        """Cancel all scheduled passes because another replica leads."""
         self._work.clear()
         self._failures.clear()
-        self._looked.clear()
+        self._last_passes.clear()
         self._writers.clear()
 
     async def run(self) -> None:
-        """Look at caches until cancelled."""
+        """Process caches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_PASSES):
                 group.create_task(self._work_on())
@@ -121,7 +121,7 @@ class Controller:
     async def _work_on(self) -> None:
         while True:
             key = await self._work.take()
-            self._looked[key] = time.monotonic()
+            self._last_passes[key] = time.monotonic()
             try:
                 await self._pass(key)
                 self._failures.pop(key, None)
@@ -130,8 +130,8 @@ class Controller:
             except AccelkitError as exc:
                 self._retry(key, exc)
             except Exception:
-                # A defect: of this cache alone, and told with its traceback.
-                log.exception("%s cannot be looked at", key)
+                # A defect affects only this cache, and is logged with its traceback.
+                log.exception("the pass of %s failed because of a defect", key)
                 self._retry(key, None)
             finally:
                 self._work.done(key)
@@ -140,10 +140,10 @@ class Controller:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = _BACK_OFF.compute(failures)
         self._metrics.failures.inc()
-        # Somebody else wrote first, or deleted it, which the watch is about to say.
+        # Another client changed or deleted the object first, and the watch will report it.
         expected = isinstance(exc, ApiError) and (exc.conflict or exc.not_found) and failures == 1
         if exc is not None and not expected:
-            log.warning("%s is looked at again in %g s: %s", key, delay, exc)
+            log.warning("the pass of %s failed, next attempt in %g s: %s", key, delay, exc)
         self._work.add(key, delay)
 
     async def _pass(self, key: str) -> None:
@@ -153,17 +153,17 @@ class Controller:
             self.judging.forget(key)
             self._former.forget(key)
             self._writers.forget(key)
-            self._looked.pop(key, None)
-            await self._sweep(_name_gone(key))
+            self._last_passes.pop(key, None)
+            await self._sweep(_build_placeholder(key))
         elif cache.metadata.deletion_timestamp:
             self.judging.forget(key)
             await self._remove(cache)
         else:
             if CACHE_FINALIZER not in cache.metadata.finalizers:
-                # Before anything is made that it has to see deleted.
+                # The finalizer comes before all objects that must be deleted with the cache.
                 await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
                 cache = self._seen.caches.get(key)
-            # Another one of its name may be there by now, which the watch tells.
+            # Another cache may have this name by now; then the watch reports it.
             if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
                 await self._maintain(cache, self.judging)
 
@@ -180,7 +180,7 @@ class Controller:
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
-            # Before claims are made: nodes begin when they read it.
+            # Written before claims are created, because nodes start their work when they read it.
             planned = self._plan(mode, decided).states
             await self._write(cache, assemble_status(decided, decision, planned, self._seen, self._seen.nodes))
             cache = self._seen.caches.get(key, cache)
@@ -194,18 +194,18 @@ class Controller:
             self._work.add(key, min(waits))
 
     async def _deliver(self, cache: Cache, decision: Decision, chosen: Delivery) -> DeliveryPlan:
-        """Carry out what the chosen way plans, and take away what the others have left."""
-        plan = DeliveryPlan() if chosen in self.modes else _say_unserved(cache, chosen)
+        """Apply the plan of the chosen delivery mode, and delete the objects of the other modes."""
+        plan = DeliveryPlan() if chosen in self.modes else _report_unserved(cache, chosen)
         if not (decision.serves or decision.withdrawn):
             return plan
         for delivery, mode in self.modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
                 for _ in range(_ROUNDS):
                     plan = await self._check(mode, cache)
-                    # What was deleted is there until the watch says that it is gone.
+                    # Deleted objects exist until the watch reports their deletion.
                     if not await self._carry_out(cache, mode, plan) or plan.delete:
                         break
-                # As it is now, so that what was refused again is not told as being tried.
+                # Read the latest state, so that a repeated refusal is not reported as an attempt in progress.
                 plan = await self._check(mode, cache)
             else:
                 await self._carry_out(cache, mode, mode.plan_removal(cache, self._seen))
@@ -217,21 +217,21 @@ class Controller:
         return replace(plan, states=admit_taken(plan.states, given))
 
     async def _check(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
-        """Return what of a plan may be carried out now."""
-        look_at_taken = partial(self._applier.look_at_taken, cache, mode)
-        return await self._writers.check(cache, self._plan(mode, cache), look_at_taken)
+        """Return the part of a plan that may be applied now."""
+        check_taken = partial(self._applier.check_taken, cache, mode)
+        return await self._writers.check(cache, self._plan(mode, cache), check_taken)
 
     async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
         wrote = await self._applier.apply(cache, mode, plan)
         if wrote:
-            # What was written may call for more, and refusals are shown in the next pass.
+            # Further steps may depend on these writes, and the next pass reports refusals.
             self._work.add(cache.key, _SETTLE_SECONDS)
         elif plan.create or plan.patch or plan.delete:
             self._work.add(cache.key, 5.0)
         return wrote
 
     async def _sweep(self, cache: Cache) -> bool:
-        """Delete what is left of a cache; return whether there was anything."""
+        """Delete the remaining objects of a cache; return whether there were any."""
         found = False
         for mode in self.modes.values():
             plan = mode.plan_removal(cache, self._seen)
@@ -248,7 +248,7 @@ class Controller:
             await self._write(cache, describe_removal(cache, users))
             return
         if await self._sweep(cache):
-            # Asked for; what the API server did not take is asked for again before the cache goes.
+            # Repeat the deletions that the API server did not accept before the finalizer is removed.
             return
         if leaving := find_leaving(cache, self._seen, self.modes.values()):
             # Admission policies guard a claim only as long as its cache exists. The watch reports its removal.
@@ -288,16 +288,16 @@ class Controller:
         await self._applier.write_status(cache, written)
         if (known := self._seen.caches.get(cache.key)) is not None:
             self._writers.observe(known)
-        await self._news.tell(cache, former.conditions, conditions)
+        await self._events.record_changes(cache, former.conditions, conditions)
 
 
-def _say_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
+def _report_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
     text = f"delivery {chosen.value} is not served here, as the controller's log says; choose another one"
     ready = state(ConditionType.READY, Reason.INVALID_SPEC, text, holds=False)
     return DeliveryPlan(states={name: PvcStatus(conditions=[ready]) for name in cache.namespaces})
 
 
-def _name_gone(key: str) -> Cache:
-    """Return what stands for a cache that is gone, when what it left is looked for."""
+def _build_placeholder(key: str) -> Cache:
+    """Return a placeholder for a deleted cache, with which its remaining objects are found."""
     namespace, _, name = key.partition("/")
     return Cache(CacheMeta(name=name, namespace=namespace))

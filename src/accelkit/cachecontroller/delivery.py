@@ -1,8 +1,8 @@
-"""What a way of delivery is asked, and what it answers: pure functions of a cache and what the API server shows.
+"""Interface of delivery modes: pure functions of a cache and the state on the API server.
 
-One pass goes over one cache: the controller shows what is there, `plan` says what to create, patch and delete and how
-each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each
-change of a watched object begins; so an answer has to be right for a controller that knows only what it is shown.
+One pass handles one cache: `plan` receives the current state and returns the objects to create, patch and delete, and
+the state of each namespace; then the controller applies the plan. The next pass, which each change of a watched object
+starts, reads the result. So a plan must be right for a controller that only has the state that it received.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from accelkit.cachecontroller.cluster_view import SECRETS, ClaimPod, ClusterView
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 
-# Of whatever is made for a cache; `gkm.names.build_labels` puts it there.
+# Label selector of all objects that are created for a cache; `gkm.names.build_labels` sets the labels.
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=kernel-cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A kind that a way of delivery wants to see.
+    """A kind that a delivery mode watches.
 
     Attributes:
-        kind: of the objects.
-        selector: of labels; empty for all objects of the kind.
-        optional: whether the API server may not know the kind; then it is not watched.
-        fields: selector of fields; empty for all objects.
-        namespace: of the objects; empty for all of the cluster, which takes rights in all of it.
-        bookmarks: whether API servers tell watches of the kind that nothing changes; of Events they do not.
+        kind: kind of the objects.
+        selector: label selector; empty for all objects of the kind.
+        optional: whether the API server may not serve the kind; then it is not watched.
+        fields: field selector; empty for all objects.
+        namespace: namespace of the objects; empty for all namespaces, which needs rights in all of them.
+        bookmarks: whether API servers send bookmarks for the kind; they send none for Events.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object; with `uid`, of that very one."""
+    """A merge patch of an object; with `uid`, only of the object with this UID."""
 
     name: ObjectName
     body: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """An object to be deleted, if it still is that of the UID; what depends on it goes in the background."""
+    """Deletion of the object with this UID; its dependents are deleted in the background."""
 
     name: ObjectName
     uid: str
@@ -59,15 +59,15 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SecretCopy:
-    """A pull secret that pods of ours need in another namespace; it goes with what they belong to.
+    """A pull secret that the controller's pods need in another namespace; it is deleted with their owner.
 
-    Where it cannot be copied, that is remembered as a refusal of its target.
+    If it cannot be copied, a refusal of its target is recorded.
 
     Attributes:
         source: namespace and name.
-        target: namespace and name; what is there already is left as it is.
+        target: namespace and name; an existing Secret is not changed.
         owner: the Job or DaemonSet.
-        owner_uid: of it.
+        owner_uid: UID of the owner.
     """
 
     source: tuple[str, str]
@@ -77,22 +77,22 @@ class SecretCopy:
 
     @property
     def name(self) -> ObjectName:
-        """Of the copy."""
+        """Name of the copy."""
         return ObjectName(SECRETS, self.target[1], self.target[0])
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlan:
-    """What a cache needs next, and how it fares.
+    """Next changes for a cache, and its state.
 
     Attributes:
-        create: whole manifests, in order, with apiVersion, kind and namespace. Where the name is taken, the object is
-            read, and shown in the next pass as any other if `owns` it, else as a refusal ClaimExists.
-        patch: of objects that were seen.
-        delete: of objects that were seen.
-        states: by workload namespace: names, owner and conditions (Ready at least).
-        wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
-        copies: of pull secrets, which pods of ours wait for.
+        create: whole manifests in order, with apiVersion, kind and namespace. If the name exists, the object is read;
+            the next pass receives it as any other object if `owns` returns True, else as a refusal ClaimExists.
+        patch: patches of observed objects.
+        delete: deletions of observed objects.
+        states: by workload namespace: names, owner and conditions (at least Ready).
+        wake_after: seconds until the next pass if nothing changes; 0 for none.
+        copies: pull secrets for which the controller's pods wait.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -104,49 +104,49 @@ class DeliveryPlan:
 
 
 class DeliveryMode(Protocol):
-    """A way in which the files of a cache come to pods."""
+    """A way in which pods get the files of a cache."""
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """What it wants to be shown beside claims, volumes, namespaces, pods and reports."""
+        """Kinds to watch in addition to claims, volumes, namespaces, pods and reports."""
 
     def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what a verified cache needs next.
+        """Return the next changes for a verified cache.
 
         Args:
-            cache: its status holds what was decided in this pass: a verified `resolved_digest`, `mount_path`,
-                `cache_bytes` and `previous_digests`. It is not being deleted.
-            shown: what is there. States are expected for each of `cache.namespaces`; of one that does not exist, the
-                controller says so itself.
+            cache: a cache that is not being deleted. Its status contains the decisions of this pass: a verified
+                `resolved_digest`, `mount_path`, `cache_bytes` and `previous_digests`.
+            shown: current state. The plan must contain a state for each namespace of `cache.namespaces` that exists;
+                the controller adds the others.
         """
 
     def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what to delete of all that this way made for a cache, which no pod uses any more; states are not read.
+        """Return the deletions of all objects that this mode created for a cache without users; states are not read.
 
-        It is also asked of each way that a cache does not use, so that a changed `delivery` leaves nothing.
+        The controller also calls this for modes that a cache does not use, so that a changed `delivery` leaves nothing.
         """
 
     def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
-        """Return the pods that have files of a cache in this way, by the digest that they have.
+        """Return the pods that have files of a cache through this mode, by digest.
 
-        What nodes report of their pods beside these is not said here.
+        Pods that nodes report are not included.
         """
 
     def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
-        """Return whether an object is one that this way made for a cache, by more than labels where they can lie."""
+        """Return whether this mode created an object for a cache; labels that tenants can write do not count alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillSettings:
-    """What the Jobs of a delivery run with.
+    """Settings of Jobs and DaemonSets.
 
     Attributes:
-        image: of accelkit, with digest where there is one.
-        namespace: accelkit's own.
-        service_account: of Jobs; empty for none (the namespace's default, without a token).
-        registry_arguments: of `accelkit cache …`: `--mirror`, `--plain-http`; files cannot be passed so.
-        trusted_root: content of the trusted root, JSON; None for the one that comes with the release.
-        registry_ca: PEM of authorities of registries; None for those of the system.
+        image: accelkit's image, with a digest if there is one.
+        namespace: accelkit's own namespace.
+        service_account: ServiceAccount of Jobs; empty for the namespace's default, without a token.
+        registry_arguments: arguments `--mirror` and `--plain-http` of `accelkit cache …`; files are passed separately.
+        trusted_root: content of the trusted root, JSON; None for the one of the release.
+        registry_ca: PEM of CA certificates of registries; None for those of the system.
     """
 
     image: str

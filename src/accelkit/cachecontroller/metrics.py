@@ -1,4 +1,4 @@
-"""Metrics of the cache controller, in a registry of its own."""
+"""Metrics of the cache controller, in a separate registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = (ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGR
 
 
 class _CacheCollector(Collector):
-    """Counts, when scraped, caches by condition; a series for each cache would be the users' to multiply."""
+    """Counts caches by condition at each scrape; a series for each cache would let users create any number."""
 
     def __init__(self, caches: Callable[[], Iterable[Cache]]) -> None:
         self._caches = caches
@@ -43,7 +43,7 @@ class _CacheCollector(Collector):
 
 
 class _AnswerCollector(Collector):
-    """Shows, when scraped, what the webhook answered."""
+    """Returns the answers of the webhook at each scrape."""
 
     def __init__(self, answers: Callable[[], Mapping[str, int]]) -> None:
         self._answers = answers
@@ -51,7 +51,7 @@ class _AnswerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         counted = CounterMetricFamily(
             "accelkit_kernel_cache_webhook_pods",
-            "Pods that the webhook was asked about: changed, unchanged, refused, or unready.",
+            "Pods that the webhook reviewed: changed, unchanged, refused, or unready.",
             labels=["result"],
         )
         for result, count in sorted(self._answers().items()):
@@ -60,14 +60,14 @@ class _AnswerCollector(Collector):
 
 
 class ControllerMetrics:
-    """What the controller counts.
+    """Metrics of the controller.
 
     Args:
-        leads: whether this replica writes.
-        caches: all that there are.
-        waiting: how many caches wait to be looked at, and how many images to be judged, those due later included.
-        unreadable: how many objects could not be read.
-        silent_seconds: how long the API server has been away.
+        leads: returns whether this replica writes.
+        caches: returns all caches.
+        waiting: returns the number of scheduled passes and judgements.
+        unreadable: returns the number of objects that could not be read.
+        silent_seconds: returns how long the API server has been unreachable.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ControllerMetrics:
         self.registry = CollectorRegistry()
         self._judgements = Counter(
             "accelkit_kernel_cache_judgements",
-            "Images that were judged: verified, refused, or retried where nothing could be learnt.",
+            "Images that were judged: verified, refused, or retried if there was no verdict.",
             ["result"],
             registry=self.registry,
         )
@@ -94,16 +94,16 @@ class ControllerMetrics:
         )
         self.writes = Counter(
             "accelkit_kernel_cache_writes",
-            "Objects created, patched and deleted, and statuses written, by what the API server said.",
+            "Objects created, patched and deleted, and statuses written, by result of the API server.",
             ["verb", "result"],
             registry=self.registry,
         )
         self.failures = Counter(
-            "accelkit_kernel_cache_pass_failures", "Looks at a cache that ended early.", registry=self.registry
+            "accelkit_kernel_cache_pass_failures", "Passes of caches that failed.", registry=self.registry
         )
         for name, text, read in (
             ("accelkit_leader", "1 where this replica writes.", leads),
-            ("accelkit_kernel_cache_queue", "Caches that wait to be looked at, and images to be judged.", waiting),
+            ("accelkit_kernel_cache_queue", "Scheduled passes of caches and judgements of images.", waiting),
             ("accelkit_unreadable_objects", "Objects that cannot be read and are left out.", unreadable),
             ("accelkit_api_silence_seconds", "How long the API server has been away.", silent_seconds),
         ):
@@ -115,8 +115,8 @@ class ControllerMetrics:
         self._judgements.labels(result).inc()
         self._duration.observe(seconds)
 
-    def show_webhook(self, answers: Callable[[], Mapping[str, int]]) -> None:
-        """Show from now on how many pods the webhook was asked about, by what became of them."""
+    def add_webhook(self, answers: Callable[[], Mapping[str, int]]) -> None:
+        """Add the number of pods that the webhook reviewed, by result."""
         self.registry.register(_AnswerCollector(answers))
 
     def render(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Of which cache an object says that it is, where it lies in a namespace in which that can be."""
+"""The cache that an object names in its annotation, if its namespace allows that."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
 def read_key(name: ObjectName, seen: ObservedObject | None, home: str) -> str | None:
-    """Return the key of the cache of which an object says that it is; None where it says nothing, or lies.
+    """Return the key of the cache that an object names; None if it names none, or must not name it.
 
-    Claims lie where tenants write: of a cache of one namespace they are in that one, or are filled in ours.
+    Tenants can write claims. So a claim may name a cache of its own namespace or of the cluster; in accelkit's
+    namespace, where volumes are filled, it may name any cache.
 
     Args:
-        name: of the object.
+        name: name of the object.
         seen: the object.
         home: accelkit's own namespace.
     """

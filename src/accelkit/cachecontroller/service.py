@@ -1,4 +1,4 @@
-"""Runs `accelkit cache-controller`: watches, passes, judgements, the Lease and the ports as one group of tasks."""
+"""Runner of `accelkit cache-controller`: watches, passes, judgements, the Lease and the ports as one group of tasks."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ from accelkit.stop_signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 
-# What is sent at the end of our term has taken effect before another replica's may begin.
+# Writes at the end of this replica's term must take effect before another replica can lead.
 _WRITE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """What `accelkit cache-controller` was told.
+    """Options of `accelkit cache-controller`.
 
     Attributes:
-        fill: what Jobs run with; accelkit's own namespace and image among it.
-        lease: by which one of several replicas writes.
-        identity: our name among them.
-        settings: of registries.
+        fill: settings of Jobs, including accelkit's own namespace and image.
+        lease: the Lease that elects the writing replica.
+        identity: unique name of this replica.
+        settings: settings of registries.
         kubeconfig: None for the pod's service account, or the environment.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
-        workers: how many images are judged at once.
-        again_seconds: after which an image is judged anew.
-        guard_seconds: after which API servers surely refuse writable mounts of a cache that they were told of.
-        metrics: where probes and metrics are served; None for nowhere.
-        webhook: where the webhook of pods is served, with certificates; None for nowhere.
+        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
+        workers: number of images that are judged at the same time.
+        again_seconds: interval after which an image is verified again.
+        guard_seconds: time until all API servers refuse writable mounts of a new cache.
+        metrics: address of probes and metrics; None for no port.
+        webhook: address and certificates of the pod webhook; None for no port.
     """
 
     fill: FillSettings
@@ -80,7 +80,7 @@ async def run(options: ControllerOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: no cluster is configured, a file cannot be used, or a port is taken.
+        ConfigurationError: no cluster is configured, a file cannot be used, or a port is in use.
         ApiError: the API server did not answer at the start.
     """
     stop = asyncio.Event()
@@ -94,7 +94,7 @@ async def run(options: ControllerOptions) -> None:
 
 
 def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
-    """Return the ways of delivery."""
+    """Return the delivery modes."""
     return {
         Delivery.NODE: NodeClaims(),
         Delivery.NAMESPACE: NamespaceDelivery(settings),
@@ -103,7 +103,7 @@ def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
 
 
 class _Service:
-    """The parts of one controller, wired together."""
+    """The connected parts of one controller."""
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
@@ -112,7 +112,7 @@ class _Service:
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
         )
-        # Whether everything was read since we lead.
+        # Whether all collections were read since this replica leads.
         self._begun = False
         coverage = Coverage(lambda: seen.policies, options.trusted_root)
         self._metrics = ControllerMetrics(
@@ -147,13 +147,13 @@ class _Service:
         self._controller.judging = self._judging
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, or a part fails."""
+        """Run until `stop` is set, or a part fails."""
         self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return what runs beside the election."""
+        """Return the coroutines that run beside the election."""
         services = [self._watches.run(), self._controller.run()]
         services += [self._judging.run() for _ in range(self._options.workers)]
         if self._options.metrics is not None:
@@ -176,7 +176,7 @@ class _Service:
             Tools(self._options.fill.image, find_hosts, build_image_volume),
             CacheLookup(api).find,
         )
-        self._metrics.show_webhook(lambda: server.answers)
+        self._metrics.add_webhook(lambda: server.answers)
         return server
 
     def _leads(self) -> bool:
@@ -198,7 +198,7 @@ class _Service:
             self._controller.mark(key)
 
     def _explain_unready(self) -> str:
-        """Return what is missing before this replica may serve or lead; empty where nothing is."""
+        """Return what is missing before this replica may serve or lead; empty if nothing is."""
         if not self._watches.read:
             return "the cluster has not been read yet"
         return ""

@@ -1,4 +1,4 @@
-"""The watches of the cache controller: what it reads of the cluster, and whether it is up to date."""
+"""The watches of the cache controller, and whether their state is current."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _NAMESPACES = build_collection_path("v1", "namespaces")
 
 
 class Watches:
-    """All of them.
+    """All watches of the controller.
 
     Args:
         api: an open client.
-        seen: is told what they show.
-        on_current: called when each has been read anew since `relist`.
+        seen: receives the watched objects.
+        on_current: called when each collection has been read again since `relist`.
     """
 
     def __init__(self, api: ApiClient, seen: ClusterState, on_current: Callable[[], None]) -> None:
         self._api, self._seen, self._on_current = api, seen, on_current
         self._stale: set[str] = set()
-        self._told = True
+        self._reported = True
         self._unread: set[str] = set()
         self._by_path: dict[str, Reflector[Any]] = {}
         for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
@@ -50,13 +50,13 @@ class Watches:
         self._add(PODS, ObservedPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
-        """Watch claims, volumes, and what ways of delivery want to see beside them.
+        """Watch claims, volumes, and the further kinds of delivery modes.
 
         Returns:
-            The ways whose kinds can be read; a right that was not given must not stop the others.
+            The modes whose kinds can be read; a missing right must not stop the other modes.
 
         Raises:
-            ApiError: the API server did not say whether it shows a kind.
+            ApiError: the API server did not report whether a kind can be read.
         """
         asked = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
         served = {}
@@ -84,21 +84,21 @@ class Watches:
 
     @property
     def read(self) -> bool:
-        """Whether all have been read once."""
+        """Whether all collections have been read at least once."""
         return not self._unread
 
     @property
     def unreadable(self) -> int:
-        """How many objects could not be read."""
+        """Number of objects that could not be read."""
         return sum(each.unreadable for each in self._by_path.values())
 
     def measure_silence_seconds(self) -> float:
-        """Return for how long there has been no connection to the API server: 0 while all are open."""
+        """Return for how long there has been no connection to the API server; 0 while all are open."""
         return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
 
     def relist(self) -> None:
-        """List all anew: as a leader, we go by nothing that was read before."""
-        self._told = False
+        """List all collections again, because a new leader must not rely on earlier reads."""
+        self._reported = False
         for path, reflector in self._by_path.items():
             self._stale.add(path)
             reflector.relist()
@@ -114,7 +114,7 @@ class Watches:
         bookmarks: bool = True,
         trim: Callable[[_T], None] = lambda _object: None,
     ) -> None:
-        # Some kinds are watched twice: whole, and for what only a few of their objects say.
+        # Some kinds are watched twice: all objects, and with a selector.
         key = f"{path}?{query}" if query else path
         self._stale.add(key)
         self._unread.add(key)
@@ -123,8 +123,8 @@ class Watches:
             replace(objects)
             self._stale.discard(key)
             self._unread.discard(key)
-            if not self._stale and not self._told:
-                self._told = True
+            if not self._stale and not self._reported:
+                self._reported = True
                 self._on_current()
 
         self._by_path[key] = Reflector(
@@ -132,7 +132,7 @@ class Watches:
         )
 
     async def _find_obstacle(self, watch: Watch) -> str:
-        """Return why objects of a kind are not shown; empty where they are."""
+        """Return why objects of a kind cannot be read; empty if they can."""
         try:
             path = _path(watch)
             await self._api.get(path, query={"limit": "1"})

@@ -1,4 +1,4 @@
-"""Which caches are to be looked at, and when: each at most once at a time, however often it is named."""
+"""Schedule of keys: each is processed by at most one worker at a time, however often it is added."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Worklist(Generic[K]):
     """Keys with the time at which each is due.
 
     Args:
-        clock: seconds on a clock that never jumps.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: dict[K, float] = {}
-        # By time; what no longer agrees with `_due` is passed over.
+        # Ordered by time; entries that differ from `_due` are skipped.
         self._heap: list[tuple[float, int, K]] = []
         self._numbers = itertools.count()
         self._busy: set[K] = set()
@@ -34,33 +34,33 @@ class Worklist(Generic[K]):
         return len(self._due)
 
     def add(self, key: K, delay: float = 0.0) -> None:
-        """Have a key looked at after a delay in seconds, or earlier where that was asked before."""
+        """Schedule a key after a delay in seconds, unless it is scheduled earlier."""
         at = self._clock() + delay
         if at < self._due.get(key, float("inf")):
             self._put(key, at)
 
     def move(self, key: K, delay: float) -> None:
-        """Have a key looked at after a delay in seconds, whatever was asked before."""
+        """Schedule a key after a delay in seconds, and replace an earlier schedule."""
         self._put(key, self._clock() + delay)
 
     def drop(self, key: K) -> None:
-        """Forget a key."""
+        """Cancel a key."""
         self._due.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all keys."""
+        """Cancel all keys."""
         self._due.clear()
         self._heap.clear()
 
     async def take(
         self, *, may: Callable[[K], bool] = lambda _key: True, rank: Callable[[K], int] = lambda _key: 0
     ) -> K:
-        """Wait for a key that is due and not being looked at; `done` must follow.
+        """Wait for a due key that no worker processes, and return it; the caller must then call `done`.
 
         Args:
-            may: whether a key may be taken now; asked again when something changes, and every second.
-            rank: of those that are due and may be taken, the least is, and the one that was due first among equals; 0
-                is as little as there is.
+            may: returns whether a key may be taken now; evaluated after each change, and every second.
+            rank: the due key with the lowest rank is taken first, and among equals the one that was due first; 0 is the
+                lowest rank.
         """
         while True:
             self._changed.clear()
@@ -76,7 +76,7 @@ class Worklist(Generic[K]):
                 continue
 
     def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
-        """Return a key to be taken, or else for how long to wait at most; None for as long as nothing changes."""
+        """Return the next key, or else the longest time to wait; None to wait for a change."""
         now = self._clock()
         passed: list[tuple[float, int, K]] = []
         found: K | None = None
@@ -105,6 +105,6 @@ class Worklist(Generic[K]):
         self._changed.set()
 
     def done(self, key: K) -> None:
-        """Say that a key that was taken has been looked at."""
+        """Record that a taken key has been processed."""
         self._busy.discard(key)
         self._changed.set()

@@ -1,1 +1,1 @@
-"""What a cache's claims, conditions and former digests ought to be; no I/O."""
+"""Desired claims, conditions and former digests of a cache; no I/O."""

@@ -1,4 +1,4 @@
-"""What keeps a claim of ours as it was made, and has Kubernetes look at one that waits for its volume; pure."""
+"""Patches that restore the labels of claims, and that make Kubernetes process claims without a volume; no I/O."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_VOLUME_ANNOTATION
 
-# How often a claim that waits for its volume is touched: every so many seconds until it is so old, then more seldom.
+# How often a claim without a volume is touched: up to an age in seconds, the interval in seconds.
 _TOUCHES: Final = ((30.0, 2.0), (330.0, 20.0), (float("inf"), 300.0))
-# After which people are told that it waits.
+# Age after which the status reports that the claim has no volume.
 _OVERDUE_SECONDS: Final = 60.0
 
 
-def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObject, touch: str) -> Patch | None:
-    """Return what puts our labels on a claim where they are not; `touch` once Kubernetes knows its volume."""
+def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObject, touch: str) -> Patch | None:
+    """Return the patch that restores accelkit's labels on a claim; `touch` is set once Kubernetes has its volume."""
     labels, annotations = names.build_labels(cache.key, digest), annotate(cache, digest)
     if touch and claim.status.get("phase") != "Bound":
-        # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and one
-        # that waits for its volume every 15 seconds, also where two of its own writes met.
+        # The annotation has no meaning of its own. Kubernetes processes a changed claim at once, but a waiting claim
+        # only every 15 seconds, also after a conflict between two of its own writes.
         annotations[CACHE_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     metadata: dict[str, Any] = {"labels": labels, "annotations": annotations}
     if have.owner_references:
-        # A pod that owns a claim may mount it by a generic ephemeral volume; we give it no owner.
+        # A pod that owns a claim may mount it by a generic ephemeral volume, so claims must not have owners.
         metadata["ownerReferences"] = None
     elif labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
         return None
@@ -36,7 +36,7 @@ def mend_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObjec
 
 
 def choose_touch(claim: ObservedObject, shown: ClusterView) -> tuple[int, float]:
-    """Return how often a claim of its age has been touched, and after how many seconds it is again."""
+    """Return how often a claim of this age has been touched, and after how many seconds it is touched again."""
     left, count = _measure_age(claim, shown), 0
     began = 0.0
     for until, pause in _TOUCHES:
@@ -49,7 +49,7 @@ def choose_touch(claim: ObservedObject, shown: ClusterView) -> tuple[int, float]
 
 
 def is_overdue(claim: ObservedObject, shown: ClusterView) -> bool:
-    """Return whether people are to be told that a claim waits for its volume."""
+    """Return whether the status must report that a claim has no volume."""
     return _measure_age(claim, shown) > _OVERDUE_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Which former digests pods still use: those stay in the status, and so on the nodes."""
+"""Former digests that pods still use; they stay in the status, and so on the nodes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from accelkit.cachecontroller.cluster_view import ClusterView
 from accelkit.cachecontroller.delivery import DeliveryMode
 from accelkit.gkm.objects import Cache
 
-# A pod may have been given the claim of a digest a moment ago, and not be seen yet.
+# A pod may have got the claim of a digest a moment ago, without an event yet.
 GRACE_SECONDS: Final = 60.0
 
 
 class FormerDigests:
-    """Since when nobody was seen to use each; a controller that starts anew waits anew."""
+    """Times since when digests have been unused; after a restart of the controller, the grace period starts again."""
 
     def __init__(self) -> None:
         self._unused: dict[str, dict[str, float]] = {}
 
     def forget(self, key: str) -> None:
-        """Forget a cache that is gone."""
+        """Forget a deleted cache."""
         self._unused.pop(key, None)
 
     def select(
         self, cache: Cache, shown: ClusterView, now: float, modes: Iterable[DeliveryMode]
     ) -> tuple[list[str], float]:
-        """Return the former digests that stay, and after how many seconds to look again; 0 for never.
+        """Return the former digests to keep, and the seconds until the next pass; 0 for none.
 
         Args:
             cache: with all former digests in its status.
-            shown: pods, and the reports of nodes.
-            now: seconds on a clock that never jumps.
-            modes: ways of delivery, all of them: pods keep what they got when it was another one.
+            shown: pods and nodes' reports.
+            now: seconds of a monotonic clock.
+            modes: all delivery modes, because pods keep files that they got through another mode.
         """
         reported = {
             digest

@@ -1,6 +1,7 @@
-"""Claims of ours in workload namespaces, as the volumes say that are bound to them: tenants cannot write those. Pure.
+"""Claims in workload namespaces, found through the volumes that are bound to them; no I/O.
 
-What a claim says of itself, anybody may write who may edit its namespace; so nothing here rests on it.
+Tenants cannot write volumes, but a user with the right to edit a namespace can write any value into its claims. So
+nothing here depends on the content of claims.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from accelkit.gkm.conditions import ConditionType, Reason, find_condition, state
 from accelkit.gkm.objects import Cache, CacheStatus, PvcStatus
 from accelkit.texts import list_some
 
-# Of volumes whose claim is gone.
+# Phases of volumes whose claim no longer exists.
 _UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
 
 
 def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
-    """Return the claims that volumes of a cache are bound to, whatever is in them now and wherever they are."""
+    """Return the claims to which volumes of a cache are bound, independent of their content and namespace."""
     ways = tuple(modes)
     found = set()
     for name, volume in shown.list_of_cache(VOLUMES, cache.key):
@@ -31,7 +32,7 @@ def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[Delivery
         if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
             continue
         present = shown.find(claim)
-        # Labels may be gone from a claim, which hides it from us; but one of another UID has taken its name.
+        # A claim without its labels is not watched, but a claim with another UID has taken the name.
         taken = present is not None and present.metadata.uid != uid
         if not taken and any(mode.owns(cache, name, volume) for mode in ways):
             found.add(claim)
@@ -39,7 +40,7 @@ def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[Delivery
 
 
 def list_pods_of(claims: Iterable[ObjectName], shown: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
-    """Return the pods that mount claims, or those alone that might write to them."""
+    """Return the pods that mount the claims, or only those that may write to them."""
     by_namespace: dict[str, set[str]] = {}
     for claim in claims:
         by_namespace.setdefault(claim.namespace, set()).add(claim.name)
@@ -52,36 +53,36 @@ def list_pods_of(claims: Iterable[ObjectName], shown: ClusterView, *, writing: b
 
 
 def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) -> dict[str, PvcStatus]:
-    """Return the states of namespaces, of which ClaimExists is said only where nothing of ours is left.
+    """Return the states of namespaces, with ClaimExists only where no claim of the cache is left.
 
-    Admission policies let pods write to claims of a namespace for which it is said: they are somebody's data.
+    Admission policies allow pods in a namespace with ClaimExists to write to claims, because these contain user data.
     """
     places = {claim.namespace for claim in given}
-    told = {}
+    states_by_namespace = {}
     for namespace, each in states.items():
         ready = find_condition(each.conditions, ConditionType.READY)
         if ready is not None and ready.reason == Reason.CLAIM_EXISTS and namespace in places:
             text = f"{ready.message}; claims of this cache in {namespace} go first, once no pod uses them"
             taken = state(ConditionType.READY, Reason.CLAIM_TAKEN, text, holds=False)
-            told[namespace] = msgspec.structs.replace(
+            states_by_namespace[namespace] = msgspec.structs.replace(
                 each, conditions=[taken if one is ready else one for one in each.conditions]
             )
         else:
-            told[namespace] = each
-    return told
+            states_by_namespace[namespace] = each
+    return states_by_namespace
 
 
 def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: ClusterView) -> CacheStatus:
-    """Return the status, which says so where pods mount a claim of ours writable, past the webhook and the policies."""
+    """Return the status, with Degraded if pods mount a claim writable, past the webhook and the policies."""
     writers = list_pods_of(given, shown, writing=True)
     if not writers:
         return status
-    text = f"pods mount what others read writable, past the webhook: {name_pods(writers)}; delete them"
+    text = f"pods mount files that other pods read writable, past the webhook: {name_pods(writers)}; delete them"
     degraded = state(ConditionType.DEGRADED, Reason.WRITABLE_POD, text, holds=True)
     others = [each for each in status.conditions if each.type != ConditionType.DEGRADED]
     return msgspec.structs.replace(status, conditions=[*others, degraded])
 
 
 def name_pods(pods: Iterable[ClaimPod]) -> str:
-    """Return the first pods for a sentence, and how many more there are."""
+    """Return the first pods for a sentence, and the number of further pods."""
     return list_some(f"{pod.namespace}/{pod.name}" for pod in pods)

@@ -1,7 +1,7 @@
-"""What of a plan lets pods mount a claim, and the plan without it; pure.
+"""The parts of a plan that let pods mount a claim, and the plan without them; no I/O.
 
-A claim is of use once a volume is for its UID. So three things are grants: the claim, its volume, and the word in a
-volume that is there already of whose it is now.
+A claim is usable when a volume names its UID. So three kinds of changes are grants: the claim, its volume, and the
+`claimRef` in an existing volume.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from accelkit.gkm.objects import Cache, PvcStatus
 
 
 def list_grants(cache: Cache, plan: DeliveryPlan, shown: ClusterView) -> dict[ObjectName, ObjectName]:
-    """Return what is created or patched to let pods mount claims, with the claim of each.
+    """Return the created and patched objects that let pods mount claims, with the claim of each.
 
-    Claims that are filled somewhere first are left out: pods of users cannot name them.
+    Claims that are filled in accelkit's namespace first are left out, because pods of users cannot mount them.
     """
     found = {name: name for name, _ in plan.create if name.kind == CLAIMS}
     found |= {name: _read_claim(manifest) for name, manifest in plan.create if name.kind == VOLUMES}
@@ -37,19 +37,19 @@ def list_grants(cache: Cache, plan: DeliveryPlan, shown: ClusterView) -> dict[Ob
 
 
 def list_claim_names(cache: Cache) -> set[str]:
-    """Return the names under which pods mount a cache."""
+    """Return the names of the claims through which pods mount a cache."""
     digests = (cache.status.resolved_digest, *cache.status.previous_digests)
     pinned = {names.name_pinned_claim(cache.key, each) for each in digests if each}
     return {names.name_claim(cache.key), *pinned}
 
 
 def gives(patch: Patch) -> bool:
-    """Whether a patch says whose a volume is."""
+    """Return whether a patch sets the claim of a volume."""
     return patch.name.kind == VOLUMES and bool((patch.body.get("spec") or {}).get("claimRef"))
 
 
 def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPlan:
-    """Return the plan without what is withheld."""
+    """Return the plan without the withheld grants."""
     return dataclasses.replace(
         plan,
         create=tuple(each for each in plan.create if each[0] not in withheld),
@@ -57,8 +57,8 @@ def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPl
     )
 
 
-def tell(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
-    """Return the plan with other words on whether namespaces are ready."""
+def set_ready(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
+    """Return the plan with other Ready conditions for namespaces."""
     states = dict(plan.states)
     for namespace, condition in ready.items():
         former = states.get(namespace, PvcStatus())

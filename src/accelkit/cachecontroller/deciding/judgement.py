@@ -1,7 +1,7 @@
-"""Which digest pods get, from what was learnt of an image and by which policies; pure.
+"""Decision about the digest that pods get, from facts about the image and the policies; no I/O.
 
-A verdict is about a question: this image, these policies. A retryable failure is none: then what was verified by the
-same policies stays. A refusal of the digest that is in use withdraws it; that of another one, to which
+A verdict belongs to a question: an image and its policies. A retryable failure is not a verdict, so a digest that the
+same policies accepted stays in use. A refusal of the digest in use withdraws it. A refusal of another digest, to which
 the tag has moved, does not.
 """
 
@@ -34,11 +34,11 @@ _MAX_PATH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is judged; an answer to another one counts no longer.
+    """Question to judge; answers to other questions no longer count.
 
     Attributes:
-        image: as `spec` has it.
-        policy_digest: of the policies that cover it.
+        image: the image in `spec`.
+        policy_digest: digest of the policies that cover it.
         secrets: names of pull secrets.
     """
 
@@ -49,12 +49,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why an image is not to be used.
+    """Why an image must not be used.
 
     Attributes:
-        reason: of the condition.
+        reason: reason of the condition.
         message: a sentence.
-        retryable: whether nothing was learnt about the image, so that what was verified stays.
+        retryable: whether the image could not be judged, so that a verified digest stays in use.
     """
 
     reason: str
@@ -64,17 +64,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was learnt of an image.
+    """Result for an image.
 
     Attributes:
-        question: what was asked.
-        at: when, in seconds since 1970.
-        digest: to which the image led; empty where that is not known.
-        refused: None where the digest is verified.
-        signatures: policy, signer and identity of each that counts.
-        labels: what the image says of itself; None where it is refused.
-        attempts: how often in a row nothing was learnt, this time included.
-        relocatable: whether the files may be seen at another path as they are; None where nobody knows.
+        question: the question.
+        at: time of the result, in seconds since 1970.
+        digest: digest of the image; empty if it is unknown.
+        refused: None if the digest is verified.
+        signatures: policy, signer and identity of each accepted signature.
+        labels: labels of the image; None if it is refused.
+        attempts: number of attempts in a row without a verdict, including this one.
+        relocatable: whether the files work unchanged at another path; None if that is unknown.
     """
 
     question: Question
@@ -92,11 +92,11 @@ class Decision:
     """What pods get.
 
     Attributes:
-        status: the former one with digest, image, verification, mount path, size and former digests of now.
+        status: the former status with the new digest, image, verification, mount path, size and former digests.
         conditions: Resolved and Verified.
-        serves: whether claims are made, and kept as they ought to be.
-        withdrawn: whether what no pod uses is to go.
-        judge_at: when the image is to be judged, in seconds since 1970; None for never.
+        serves: whether claims are created and maintained.
+        withdrawn: whether unused objects are deleted.
+        judge_at: when to judge the image, in seconds since 1970; None for never.
     """
 
     status: CacheStatus
@@ -107,17 +107,17 @@ class Decision:
 
 
 def read_image(cache: Cache) -> Reference | Refused:
-    """Read what users wrote of the image, and of where it is mounted; why it cannot be used where it cannot."""
+    """Return the image reference of a cache, or why its image or mount path cannot be used."""
     try:
         reference = parse_reference(cache.spec.image)
     except CacheError as exc:
         return Refused(Reason.INVALID_IMAGE, str(exc))
     path = cache.spec.mount_path
     if path and (len(path) > _MAX_PATH or not path.startswith("/") or posixpath.normpath(path) != path or path == "/"):
-        text = f"mountPath {path[:80]!r} is not a plain absolute path, as /root/.triton/cache"
+        text = f"mountPath {path[:80]!r} is not a plain absolute path such as /root/.triton/cache"
         return Refused(Reason.INVALID_SPEC, text)
     if len(cache.spec.image_pull_secrets) > MAX_SECRETS:
-        return Refused(Reason.INVALID_SPEC, f"more than {MAX_SECRETS} imagePullSecrets are not read")
+        return Refused(Reason.INVALID_SPEC, f"more than {MAX_SECRETS} imagePullSecrets are not supported")
     return reference
 
 
@@ -127,11 +127,11 @@ def decide(
     """Decide what pods get of a cache.
 
     Args:
-        cache: as it is.
-        asked: what is to be judged now, or why there is nothing to judge.
-        judgement: the last one; None since the controller's start.
+        cache: the cache.
+        asked: the question to judge, or why there is none.
+        judgement: the last result; None before the first one since the controller's start.
         now: seconds since 1970.
-        again_seconds: after which a verdict is given anew.
+        again_seconds: interval after which an image is verified again.
     """
     status = cache.status
     if isinstance(asked, Refused):
@@ -146,7 +146,7 @@ def decide(
     if current is None:
         if same and status.verification is not None:
             verified_at = min(now, read_time(status.verification.verified_at))
-            # Of another spec, the mount path may be another too.
+            # If the spec has changed, the mount path may have changed too.
             unchanged = status.observed_generation == cache.metadata.generation
             return _serve_former(cache, None, verified_at + again_seconds if unchanged else now)
         text = "the image is being judged"
@@ -164,7 +164,7 @@ def decide(
 def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
-    # Many caches of one registry must not come back all at once.
+    # The random factor prevents that many caches of one registry are judged at the same time.
     return min(again_seconds, _BACK_OFF.compute(judgement.attempts)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
@@ -182,7 +182,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
     mounts = list_mounts(labels, mount_path) if labels is not None else ()
     recorded = write_texts(labels.variables) if labels is not None else {}
     if not recorded and former.resolved_digest == judgement.digest:
-        # What nodes found in its files, who tell it once.
+        # Nodes find these values in the files, and report them only once.
         recorded = former.recorded_environment
     status = msgspec.structs.replace(
         former,
@@ -199,24 +199,24 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
         variables=list_variables(labels, mount_path) if labels is not None else {},
         recorded_environment=recorded,
     )
-    conditions = (_say_resolved(judgement.digest), _say_verified(verification.signatures))
+    conditions = (_build_resolved(judgement.digest), _build_verified(verification.signatures))
     return Decision(status, conditions, serves=True, judge_at=judge_at)
 
 
 def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) -> Decision:
-    """Go on with what is verified by the same policies."""
+    """Keep serving the digest that the same policies have accepted."""
     status, signatures = cache.status, cache.status.verification.signatures if cache.status.verification else []
-    resolved = _say_resolved(status.resolved_digest)
+    resolved = _build_resolved(status.resolved_digest)
     if judgement is not None and (refused := judgement.refused) is not None:
         text = f"pods still get {status.resolved_digest}: {refused.message}"
         resolved = state(ConditionType.RESOLVED, refused.reason, text, holds=refused.retryable)
     if cache.spec.mount_path and cache.spec.mount_path != status.mount_path:
         status = msgspec.structs.replace(status, mount_path=cache.spec.mount_path)
-    return Decision(status, (resolved, _say_verified(signatures)), serves=True, judge_at=judge_at)
+    return Decision(status, (resolved, _build_verified(signatures)), serves=True, judge_at=judge_at)
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:
-    """Change nothing of what pods have, and begin nothing: whether it is verified nobody knows."""
+    """Keep everything that pods have, and create nothing, because the verification result is unknown."""
     conditions = (
         state(ConditionType.RESOLVED, refused.reason, refused.message, holds=False),
         state(ConditionType.VERIFIED, refused.reason, refused.message, holds=None),
@@ -241,10 +241,10 @@ def _push(former: CacheStatus, digest: str) -> list[str]:
     return [each for each in dict.fromkeys(known) if each and each != digest]
 
 
-def _say_resolved(digest: str) -> Condition:
+def _build_resolved(digest: str) -> Condition:
     return state(ConditionType.RESOLVED, Reason.RESOLVED, f"the image is {digest}", holds=True)
 
 
-def _say_verified(signatures: Sequence[dict[str, str]]) -> Condition:
+def _build_verified(signatures: Sequence[dict[str, str]]) -> Condition:
     signers = "; ".join(f"{each.get('policy')}: signed by {each.get('signer')}" for each in signatures)
     return state(ConditionType.VERIFIED, Reason.VERIFIED, signers, holds=True)

@@ -1,4 +1,4 @@
-"""What the nodes say of a cache, each by itself and all together; pure."""
+"""Reports of nodes about a cache, each one and all together; no I/O."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from accelkit.texts import list_some
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What one node says of a cache.
+    """Report of one node about a cache.
 
     Attributes:
-        node: its name.
-        current: of the digest that pods get; None where the node says nothing of it.
-        former: of other digests.
-        host: the value of its label kubernetes.io/hostname.
+        node: name of the node.
+        current: entry of the digest that pods get; None if the report has none.
+        former: entries of other digests.
+        host: value of its label kubernetes.io/hostname.
     """
 
     node: str
@@ -29,12 +29,12 @@ class NodeView:
 
     @property
     def ready(self) -> bool:
-        """Whether its pods may use the cache."""
+        """Whether pods on the node may use the cache."""
         return self.current is not None and holds(self.current.conditions, ConditionType.READY)
 
     @property
     def failure(self) -> Condition | None:
-        """Why not, where that is a failure and not merely under way."""
+        """Why they may not, if that is a failure and not merely work in progress."""
         if self.current is None or self.ready:
             return None
         found = (
@@ -44,13 +44,13 @@ class NodeView:
 
 
 def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Mapping[str, str]) -> list[NodeView]:
-    """Return what the nodes that exist say of a cache, by their names' order.
+    """Return the reports of existing nodes about a cache, ordered by node.
 
     Args:
-        cache: its object.
-        digest: that pods get.
-        reports: of any nodes.
-        nodes: those that exist, with the values of their label kubernetes.io/hostname.
+        cache: the cache.
+        digest: the digest that pods get.
+        reports: reports of any nodes.
+        nodes: existing nodes, with the values of their label kubernetes.io/hostname.
     """
     views = []
     for report in reports:
@@ -63,22 +63,22 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
 
 
 def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
-    """Return the values of kubernetes.io/hostname of the nodes on which pods of a cache do best.
+    """Return the hostname labels of the nodes that are best for pods of a cache.
 
     Args:
-        views: of the cache.
-        by_node: whether nodes hold its files; where they do not, those whose cards can load it.
+        views: reports about the cache.
+        by_node: whether nodes hold its files; if not, the nodes whose cards can load it are returned.
     """
     kind = ConditionType.READY if by_node else ConditionType.COMPATIBLE
     return [view.host for view in views if view.current is not None and holds(view.current.conditions, kind)]
 
 
 def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
-    """Count nodes and pods from the nodes' own entries of this cache.
+    """Count nodes and pods in the nodes' entries of this cache.
 
     Args:
-        views: of this cache alone.
-        leaving: pods that mount it and are being deleted.
+        views: reports about this cache only.
+        leaving: number of pods that mount it and are being deleted.
     """
     used = [view for view in views if view.current is not None and view.current.pods]
     unused = [view for view in views if view.ready and view not in used]
@@ -94,13 +94,13 @@ def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
 
 
 def find_variables(views: Iterable[NodeView]) -> dict[str, str]:
-    """Return the variables under which a cache was captured, as the first node that read its files says."""
-    told = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
-    return next(filter(None, told), {})
+    """Return the variables under which a cache was captured, from the first node that reports them."""
+    recorded = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
+    return next(filter(None, recorded), {})
 
 
 def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
-    """Return Compatible, Extracted, Outdated and Effective, as the nodes have them together."""
+    """Return Compatible, Extracted, Outdated and Effective, summarized over nodes."""
     current = [view for view in views if view.current is not None]
     outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
     pods = sum(len(entry.pods) for view in views for entry in view.former)
@@ -114,7 +114,7 @@ def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
 
 
 def summarize_compatible(views: Sequence[NodeView]) -> Condition:
-    """Return Compatible, as the nodes have it together."""
+    """Return Compatible, summarized over nodes."""
     found = {view.node: _find(view, ConditionType.COMPATIBLE) for view in views}
     yes = [node for node, each in found.items() if each is not None and each.status == "True"]
     no = {node: each for node, each in found.items() if each is not None and each.status == "False"}
@@ -129,11 +129,11 @@ def summarize_compatible(views: Sequence[NodeView]) -> Condition:
         node, first = next(iter(no.items()))
         reason = Reason.NO_CARDS if all(each.reason == Reason.NO_CARDS for each in no.values()) else Reason.INCOMPATIBLE
         return state(type_, reason, f"{len(no)} nodes cannot load it; {node}: {first.message}", holds=False)
-    # A node that looked and cannot tell says which fact is missing; one that has not looked says Pending.
+    # A node with an undecided verdict reports the missing fact; a node without a verdict reports Pending.
     undecided = {node: each for node, each in found.items() if each is not None and each.reason != Reason.PENDING}
     if undecided:
         node, first = next(iter(undecided.items()))
-        text = f"{len(undecided)} nodes cannot tell whether they can load it; {node}: {first.message}"
+        text = f"{len(undecided)} nodes cannot determine whether they can load it; {node}: {first.message}"
         return state(type_, first.reason, text, holds=None)
     return state(type_, Reason.PENDING, "no node has judged it yet", holds=None)
 
@@ -160,7 +160,7 @@ def _summarize_effective(views: Sequence[NodeView]) -> Condition:
     hits = [node for node, each in found if each is not None and each.status == "True"]
     if hits:
         return state(ConditionType.EFFECTIVE, Reason.HITS, f"workloads hit it on {list_some(hits)}", holds=True)
-    return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "nobody has looked yet", holds=None)
+    return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "no node has measured it yet", holds=None)
 
 
 def _find(view: NodeView, type_: ConditionType) -> Condition | None:

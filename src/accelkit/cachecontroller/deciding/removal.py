@@ -1,4 +1,4 @@
-"""Whether a cache that is being deleted can go: not while pods mount one of its claims, or one still exists; pure."""
+"""Deletion of a cache, which waits while pods mount its claims and until the claims no longer exist; no I/O."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from accelkit.texts import list_some
 
 
 def find_users(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
-    """Return the pods that mount a claim of ours, as our volumes tell; what a claim says of itself does not count."""
+    """Return the pods that mount a claim of the cache according to its volumes, not according to the claims."""
     return list_pods_of(list_given_claims(cache, shown, modes), shown)
 
 
 def find_leaving(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
-    """Return the claims of a cache that are deleted, but that the API server keeps until their finalizers are removed.
+    """Return the claims of a cache that are deleted but still have finalizers.
 
-    A claim counts by the volume that is bound to it, as for `find_users`.
+    A claim counts if a volume of the cache is bound to it, as for `find_users`.
     """
     given = ((claim, shown.find(claim)) for claim in list_given_claims(cache, shown, modes))
     return [claim for claim, seen in given if seen is not None and seen.metadata.deletion_timestamp]

@@ -1,4 +1,4 @@
-"""What a cache's status says of its nodes, namespaces and pods; pure."""
+"""Status of a cache: conditions of its nodes, namespaces and pods; no I/O."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condi
 from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 from accelkit.texts import list_some
 
-# Access modes that let pods of several nodes have one volume.
+# Access modes with which pods of several nodes can share a volume.
 _BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 _SHOWN: Final = 5
-_NOT_MEASURED: Final = "what pods make themselves is counted where nodes hold the files: with delivery node alone"
+_NOT_MEASURED: Final = "files that pods create are counted only where nodes hold the files, with delivery node"
 
 
 def choose_delivery(cache: Cache) -> Delivery:
-    """Return how a cache comes to pods, where users leave it open."""
+    """Return the delivery of a cache; choose one if the spec leaves it open."""
     spec = cache.spec
     if spec.delivery is not Delivery.AUTO:
         return spec.delivery
@@ -47,11 +47,11 @@ def judge_ready(
     """Return Ready and Degraded of a verified cache.
 
     Args:
-        cache: to tell its namespaces.
-        delivery: how it comes to pods.
-        views: what the nodes say.
-        states: by namespace.
-        existing: the namespaces that exist.
+        cache: names its namespaces.
+        delivery: its delivery.
+        views: reports of nodes.
+        states: states by namespace.
+        existing: namespaces that exist.
     """
     if not cache.namespaces:
         text = "no workloadNamespaces: name the namespaces whose pods are to use it"
@@ -59,7 +59,8 @@ def judge_ready(
     here = {name: _find_ready(states.get(name)) for name in cache.namespaces if name in existing}
     if not here:
         return _refuse(
-            Reason.NAMESPACE_MISSING, f"{list_some(cache.namespaces)}: no such namespace; it goes on once there is"
+            Reason.NAMESPACE_MISSING,
+            f"{list_some(cache.namespaces)}: no such namespace; create it, or correct workloadNamespaces",
         )
     failures = [f"{name}: {each.message or each.reason}" for name, each in here.items() if each and is_failure(each)]
     reasons = [each.reason for each in here.values() if each and is_failure(each)]
@@ -82,7 +83,7 @@ def judge_ready(
     healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
     if len(ready_here) < len(here):
         waiting = next(each for each in here.values() if each is None or each.status != "True")
-        text = waiting.message if waiting is not None else "nothing is known of its claims yet"
+        text = waiting.message if waiting is not None else "its claims are unknown so far"
         return state(ConditionType.READY, Reason.PENDING, text, holds=False), healthy
     if not some:
         return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
@@ -99,15 +100,15 @@ def assemble_status(
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
-    """Return the whole status, with conditions without times.
+    """Return the whole status; its conditions have no timestamps.
 
     Args:
-        cache: with what was decided in its status, `delivery` too.
+        cache: with the decided values in its status, including `delivery`.
         decision: what pods get.
-        states: by namespace, as the way of delivery has them.
+        states: states by namespace from the delivery mode.
         shown: reports, namespaces and pods.
-        nodes: those that exist, with their names as hosts.
-        users: pods by digest, as the way of delivery has them; read where no node reports them.
+        nodes: existing nodes with their hostnames.
+        users: pods by digest from the delivery mode; used if no node reports them.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -120,11 +121,11 @@ def assemble_status(
         if resolved.status == "False":
             degraded = state(ConditionType.DEGRADED, resolved.reason, resolved.message, holds=True)
         of_nodes = summarize_nodes(views) if by_node else summarize_elsewhere(views, states, counts)
-        missing = {name: say_missing(name) for name in cache.namespaces if name not in shown.namespaces}
+        missing = {name: describe_missing(name) for name in cache.namespaces if name not in shown.namespaces}
         conditions = [ready, resolved, verified, *of_nodes, degraded]
         found = {**states, **missing}
     elif status.resolved_digest:
-        # Nothing was learnt: what was known stays, but for the two that say so.
+        # Without a verdict, only these two conditions change.
         found, conditions = (
             status.pvc_status,
             [next((new for new in decision.conditions if new.type == each.type), each) for each in status.conditions],
@@ -152,38 +153,40 @@ def assemble_status(
 def summarize_elsewhere(
     views: Sequence[NodeView], states: Mapping[str, PvcStatus], counts: CacheCounts
 ) -> list[Condition]:
-    """Return Compatible, Extracted, Outdated and Effective where nodes hold no files.
+    """Return Compatible, Extracted, Outdated and Effective if nodes hold no files.
 
     Args:
-        views: of nodes, which judge their cards all the same.
-        states: by namespace.
-        counts: of pods.
+        views: reports of nodes, which judge their cards in this case too.
+        states: states by namespace.
+        counts: counts of pods.
     """
     found = {name: _find_ready(each) for name, each in states.items()}
-    there = [name for name, each in found.items() if each is not None and each.status == "True"]
+    ready_names = [name for name, each in found.items() if each is not None and each.status == "True"]
     waiting = next((each for each in found.values() if each is not None and each.status != "True"), None)
-    if there:
-        extracted = state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"pods of {list_some(there)} get it", holds=True)
+    if ready_names:
+        extracted = state(
+            ConditionType.EXTRACTED, Reason.EXTRACTED, f"pods of {list_some(ready_names)} get it", holds=True
+        )
     elif waiting is not None:
         extracted = state(ConditionType.EXTRACTED, waiting.reason, waiting.message, holds=False)
     else:
-        extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "its files lie nowhere yet", holds=False)
+        extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "its files are not available yet", holds=False)
     pods = counts.pod_outdated_cnt
-    told = f"{pods} pods use a former digest" if pods else "no pod uses a former digest"
+    text = f"{pods} pods use a former digest" if pods else "no pod uses a former digest"
     return [
         summarize_compatible([view for view in views if view.current is not None]),
         extracted,
-        state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, told, holds=bool(pods)),
+        state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods)),
         state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, _NOT_MEASURED, holds=None),
     ]
 
 
 def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
-    """Count pods and their nodes where no node reports.
+    """Count pods and their nodes if no node reports them.
 
     Args:
-        digest: that new pods get.
-        users: the pods by the digest that they have.
+        digest: the digest that new pods get.
+        users: pods by the digest that they have.
     """
     pods = [pod for found in users.values() for pod in found]
     nodes = {pod.node for pod in pods if pod.node}
@@ -197,15 +200,15 @@ def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheC
     )
 
 
-def say_missing(namespace: str) -> PvcStatus:
+def describe_missing(namespace: str) -> PvcStatus:
     """Return the state of a namespace that does not exist."""
-    text = f"there is no namespace {namespace}; it goes on once there is"
+    text = f"namespace {namespace} does not exist; create it, or correct workloadNamespaces"
     return PvcStatus(conditions=[state(ConditionType.READY, Reason.NAMESPACE_MISSING, text, holds=False)])
 
 
 def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
     if not views:
-        return Reason.PENDING, "no node with cards has taken it up yet"
+        return Reason.PENDING, "no node with cards has reported it yet"
     compatible = summarize_compatible([view for view in views if view.current is not None])
     if compatible.status == "False":
         return Reason(compatible.reason), compatible.message
@@ -223,5 +226,5 @@ def _find_ready(status: PvcStatus | NodeCacheStatus | None) -> Condition | None:
 def _refuse(reason: Reason, message: str) -> tuple[Condition, Condition]:
     return (
         state(ConditionType.READY, reason, message, holds=False),
-        state(ConditionType.DEGRADED, reason, "it is ready nowhere", holds=False),
+        state(ConditionType.DEGRADED, reason, "it is not ready anywhere", holds=False),
     )

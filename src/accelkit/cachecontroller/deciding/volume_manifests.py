@@ -14,7 +14,7 @@ _MIB: Final = 1 << 20
 
 
 def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: str) -> dict[str, Any]:
-    """Return the PersistentVolume of the claim of a UID, on a path that each node has for itself."""
+    """Return the PersistentVolume for the claim with this UID, on a path that exists on each node."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -42,7 +42,7 @@ def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: s
 
 
 def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, Any]:
-    """Return the claim that is bound to that volume and no other."""
+    """Return the claim that is bound to this volume only."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -63,7 +63,7 @@ def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, 
 
 
 def annotate(cache: Cache, digest: str) -> dict[str, str]:
-    """Return the annotations of what is made for a cache, or for a digest of it."""
+    """Return the annotations of objects for a cache, or for one of its digests."""
     return {CACHE_KEY_ANNOTATION: cache.key, **({CACHE_DIGEST_ANNOTATION: digest} if digest else {})}
 
 

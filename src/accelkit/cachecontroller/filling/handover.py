@@ -1,9 +1,9 @@
-"""Gives filled volumes to workload namespaces, and finds those that were given.
+"""Handover of filled volumes to workload namespaces, and discovery of volumes that were handed over.
 
-A volume is given away by its own `claimRef`, as populators do it: tenants cannot write PersistentVolumes, so its
-annotations and the UID of the claim in it say what a claim in a workload namespace holds; the claim is not asked.
-A volume has one claim. That has the cache's name, or the pinned one where the former digest still has the cache's name;
-and where pods wait for the other of both names and none uses the one, it moves there.
+The `claimRef` of a volume hands it over, as volume populators do. Tenants cannot write PersistentVolumes, so the
+annotations of a volume and the UID in its claimRef show what a claim contains; the claim itself is not trusted. A
+volume has one claim. The claim has the cache's name, or the pinned name while a former digest has the cache's name. If
+pods wait for the other name and none uses the current one, the volume moves to the other name.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _UNBOUND: Final = frozenset({None, "", "Pending"})
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A filled volume that was given to a workload namespace.
+    """A filled volume that was handed over to a workload namespace.
 
     Attributes:
-        volume: its name.
+        volume: name of the volume.
         seen: the volume.
-        claim: the name of its claim.
-        held: that very claim; None where it is not there any more.
+        claim: name of its claim.
+        held: the claim with the UID in the claimRef; None if it no longer exists.
     """
 
     volume: ObjectName
@@ -62,12 +62,12 @@ class Given:
 
     @property
     def digest(self) -> str:
-        """What it is filled with."""
+        """Digest of its content."""
         return read_annotation(self.seen, CACHE_DIGEST_ANNOTATION)
 
     @property
     def namespace(self) -> str:
-        """Whose it is."""
+        """Workload namespace that it belongs to."""
         return read_annotation(self.seen, CACHE_NAMESPACE_ANNOTATION)
 
     @property
@@ -77,11 +77,11 @@ class Given:
 
     @property
     def leaving(self) -> bool:
-        """Whether its claim is gone or going, so that new pods cannot have it."""
+        """Whether its claim is missing or being deleted, so that new pods cannot mount it."""
         return self.held is None or self.held.metadata.deletion_timestamp is not None
 
     def holds(self, target: Target) -> bool:
-        """Whether it is what a target needs."""
+        """Return whether it contains the files that a target needs."""
         return (self.namespace, self.digest, read_annotation(self.seen, CACHE_FILLED_ANNOTATION)) == (
             target.namespace,
             target.digest,
@@ -90,7 +90,7 @@ class Given:
 
 
 def list_given(cache: Cache, shown: ClusterView) -> list[Given]:
-    """Return the volumes of a cache that were given away and can still be used."""
+    """Return the volumes of a cache that were handed over and are still usable."""
     found = []
     for name, seen in shown.list_of_cache(VOLUMES, cache.key):
         if read_annotation(seen, CACHE_FILLED_ANNOTATION) and not is_gone(seen):
@@ -107,13 +107,13 @@ def list_users(claim: ObjectName, shown: ClusterView) -> list[str]:
 
 
 class HandOver:
-    """Where the volume of one target is, and where it has to be.
+    """Current and desired claim of the volume of one target.
 
     Args:
-        target: what it is filled with, and for whom.
-        given: all volumes of the cache that were given away.
-        shown: what is there.
-        work: what is found to be done is added to it.
+        target: content and namespace of the volume.
+        given: all volumes of the cache that were handed over.
+        shown: current state.
+        work: collects the changes.
     """
 
     def __init__(self, target: Target, given: Iterable[Given], shown: ClusterView, work: Work) -> None:
@@ -126,25 +126,25 @@ class HandOver:
         self._pinned = ObjectName(CLAIMS, names.name_pinned_claim(key, target.digest), target.namespace)
 
     def find_given(self) -> Given | None:
-        """Return the volume that holds what is needed, where it has been given already."""
+        """Return the handed over volume that contains the needed files, if there is one."""
         return next((each for each in self._given if each.holds(self._target) and not each.leaving), None)
 
     def give(self, filled: Filled) -> Waiting:
-        """Give a filled volume away; what is still missing is told."""
+        """Hand over a filled volume; return what is still missing."""
         chosen = self._choose(filled.volume.name)
         return chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.seen, filled.modes, chosen)
 
     def follow_pods(self, given: Given) -> None:
-        """Move a volume to the other of its names where pods wait for it there, and none uses it here."""
+        """Move a volume to its other name if pods wait for that name, and none uses the current one."""
         other = self._pinned if given.claim == self._plain else self._plain
         if not list_users(given.claim, self._shown) and list_users(other, self._shown) and self._is_free(other, given):
             modes = given.seen.spec.get("accessModes")
             self._bind(given.volume, given.seen, tuple(modes) if isinstance(modes, list) else (), other)
 
     def hurry(self, given: Given) -> None:
-        """Change a claim that waits for the volume which is its own now.
+        """Touch a claim that waits for a volume which is bound to it.
 
-        Kubernetes looks at a claim that changes at once, and at one that waits every 15 seconds.
+        Kubernetes processes a changed claim at once, but a waiting claim only every 15 seconds.
         """
         if given.held is None or given.held.status.get("phase") not in _UNBOUND:
             return
@@ -155,7 +155,7 @@ class HandOver:
             self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
 
     def disown(self, given: Given) -> None:
-        """Take off owners that others gave a claim: a pod that owns one may mount it by a generic ephemeral volume."""
+        """Remove foreign owners of a claim: a pod that owns a claim may mount it by a generic ephemeral volume."""
         if given.held is not None and given.held.metadata.owner_references:
             self._work.patch.append(
                 Patch(given.claim, {"metadata": {"ownerReferences": None}}, given.held.metadata.uid)
@@ -168,7 +168,7 @@ class HandOver:
         return read_volume_name(seen) == given.volume.name
 
     def _choose(self, volume: str) -> ObjectName | Waiting:
-        """Return the name of the claim that gets a volume which nobody has yet."""
+        """Return the name of the claim for a volume that has none yet."""
         for name in (self._plain, self._pinned):
             seen = self._shown.find(name)
             if seen is not None and read_volume_name(seen) == volume and seen.metadata.deletion_timestamp is None:
@@ -192,10 +192,10 @@ class HandOver:
             return claim
         if seen.status.get("phase") == _LOST and read_annotation(seen, CACHE_KEY_ANNOTATION) == self._target.cache.key:
             self._work.remove(claim, seen)
-            return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is made anew")
+            return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is created again")
         if seen.metadata.deletion_timestamp is not None:
             return waiting_for(Reason.PENDING, f"claim {claim.name} is being deleted")
-        message = f"claim {claim.name} is there, and is none that was made for this cache"
+        message = f"claim {claim.name} exists, and was not created for this cache"
         return waiting_for(Reason.CLAIM_EXISTS, message)
 
     def _bind(self, volume: ObjectName, seen: ObservedObject, modes: tuple[str, ...], name: ObjectName) -> Waiting:
@@ -225,6 +225,6 @@ class HandOver:
         }
         spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
         if is_dynamic(seen):
-            # It goes with its claim, whatever its class says: nobody else knows of it.
+            # The volume is deleted with its claim, whatever its class specifies: no other component manages it.
             spec["persistentVolumeReclaimPolicy"] = "Delete"
         return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

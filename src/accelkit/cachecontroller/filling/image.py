@@ -1,8 +1,8 @@
-"""Delivery `image`: pods mount the verified image itself, by digest, and nodes fetch it before a pod needs it.
+"""Delivery `image`: pods mount the verified image itself by digest, and nodes pull it before a pod needs it.
 
-Runtimes check an image at most when they pull it, and judge no cards; so what a pod names is the digest that the
-controller has verified, and nothing else. What an image volume shows cannot be rewritten: a cache whose files hold the
-path at which they were captured is served at that path alone.
+Runtimes verify an image at most when they pull it, and do not check cards. So pods only name the digest that the
+controller has verified. The files in an image volume cannot be rewritten: a cache whose files contain the capture path
+is only served at that path.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from accelkit.texts import list_some
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
-    "this cluster knows no image volumes; they are on from Kubernetes 1.35, by the gate ImageVolume before"
+    "this cluster does not support image volumes; Kubernetes 1.35 enables them, earlier releases with gate ImageVolume"
 )
 _IGNORED_FOLDER: Final = (
     "the container runtime of {nodes} ignores which folder of an image a pod mounts, so frameworks would find nothing; "
-    "containerd 2.2 and CRI-O 1.33 are the first that do not: keep such nodes out by podTemplate, or take another "
+    "containerd 2.2 and CRI-O 1.33 are the first that support it: exclude such nodes with podTemplate, or take another "
     "delivery"
 )
 _ASK_AGAIN_SECONDS: Final = 600.0
-# Nothing tells a cache that another one of its namespace has gone.
+# No event reports that the namespace of a cache has one image less.
 _TURN_SECONDS: Final = 60.0
-# While nodes fetch: how a pod of ours has ended is not told by its DaemonSet.
+# While nodes pull: a DaemonSet does not report the exit codes of its pods.
 _LOOK_AGAIN_SECONDS: Final = 10.0
-# With which a pod of ours ends that sees the folder within the folder, as older runtimes show it.
+# Exit code of a pod that finds the folder inside the folder, which older runtimes show.
 _IGNORED: Final = 78
 _SHOWN_AT: Final = "/volume"
 _PREFETCH: Final = "prefetch"
 
 
 def find_obstacle(cache: Cache) -> str:
-    """Return why pods cannot get the image of a cache as it is; empty where they can."""
+    """Return why pods cannot use the image of a cache as it is; empty if they can."""
     status = cache.status
     if status.cache_format not in FORMATS:
-        return f"nobody knows where the files of a cache of the format {status.cache_format[:80]!a} lie in its image"
+        return f"cannot locate the files of a cache with the unknown format {status.cache_format[:80]!a} in its image"
     if status.relocatable or (status.capture_path and status.capture_path == status.mount_path):
         return ""
     captured = f"was captured at {status.capture_path}" if status.capture_path else "does not say where it was captured"
@@ -58,17 +58,17 @@ def find_obstacle(cache: Cache) -> str:
 
 
 def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
-    """Return the source of a pod's volume that shows a digest of a cache, and the folder in it that has the files.
+    """Return the source of a pod's volume with a digest of a cache, and the folder in it that contains the files.
 
     Args:
-        cache: as its status has it.
-        digest: that the pod gets.
+        cache: with its current status.
+        digest: the digest that the pod gets.
 
     Returns:
-        None where pods cannot get the image as it is. Such a volume is read-only by its nature.
+        None if pods cannot use the image as it is. Image volumes are always read-only.
     """
     ready = find_condition(cache.status.conditions, ConditionType.READY)
-    # There the API server drops the volume, and the pod would start without the cache.
+    # In such a cluster the API server drops the volume, and the pod would start without the cache.
     unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
     if not digest or unknown or find_obstacle(cache):
         return None
@@ -80,15 +80,15 @@ def _name_folder(cache: Cache) -> str:
 
 
 def _write_source(cache: Cache, digest: str) -> dict[str, str]:
-    # A digest cannot change, so one that is there need not be asked for.
+    # A digest is immutable, so an existing image need not be pulled again.
     return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
 
 
 class ImageDelivery:
-    """Has nodes fetch the image of a cache before pods mount it.
+    """Makes nodes pull the image of a cache before pods mount it.
 
     Args:
-        settings: what pods that fetch it run with.
+        settings: settings of the pods that pull it.
     """
 
     def __init__(self, settings: FillSettings) -> None:
@@ -96,11 +96,11 @@ class ImageDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """What it wants to be shown."""
+        """Kinds that it watches."""
         return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what a verified cache needs next."""
+        """Return the next changes for a verified cache."""
         work = Work()
         target = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path)
         if obstacle := find_obstacle(cache):
@@ -118,13 +118,13 @@ class ImageDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what to delete of all that was made for a cache."""
+        """Return the deletions of all objects that were created for a cache."""
         work = Work()
         self._collect(cache, shown, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount an image of a digest, whatever repository they name."""
+        """Return the pods that mount an image with the digest, from any repository."""
         return {
             digest: [
                 pod
@@ -136,7 +136,7 @@ class ImageDelivery:
         }
 
     def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
-        """Return whether an object is one that was made for a cache."""
+        """Return whether an object was created for a cache."""
         ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
         return ours and read_annotation(seen, CACHE_KEY_ANNOTATION) == cache.key
 
@@ -145,9 +145,9 @@ class ImageDelivery:
         work.keep.add(name)
         seen = shown.find(name)
         if seen is None:
-            return self._ask(target, name, shown, work)
+            return self._request(target, name, shown, work)
         if not _names_image(seen):
-            # The API server drops such volumes and their mounts, and says nothing. It may be another one by now.
+            # The API server drops image volumes and their mounts without an error. It may have been upgraded by now.
             work.wakes.append(_ASK_AGAIN_SECONDS)
             if shown.now - read_time(seen.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
                 work.remove(name, seen)
@@ -163,27 +163,27 @@ class ImageDelivery:
             text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
         if not ready:
-            text = f"none of {wanted} nodes has fetched the image yet" if wanted else "no node may fetch the image"
+            text = f"none of {wanted} nodes has pulled the image yet" if wanted else "no node may pull the image"
             return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
         return state(ConditionType.READY, Reason.READY, f"{ready} of {wanted} nodes have the image", holds=True)
 
-    def _ask(self, target: Target, name: ObjectName, shown: ClusterView, work: Work) -> Condition:
-        """Have nodes fetch the image, where there may be another one of its namespace."""
+    def _request(self, target: Target, name: ObjectName, shown: ClusterView, work: Work) -> Condition:
+        """Create the DaemonSet that pulls the image, unless its namespace has reached the limit."""
         if (refusal := work.read_refusal(name, shown)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
         if excess := find_excess_of_prefetches(target, self._settings.namespace, shown):
             work.wakes.append(_TURN_SECONDS)
             return state(ConditionType.READY, Reason.OVER_BUDGET, excess, holds=False)
         work.create.append((name, self._write(target, name)))
-        return state(ConditionType.READY, Reason.PENDING, "nodes are asked to fetch the image", holds=False)
+        return state(ConditionType.READY, Reason.PENDING, "nodes are about to pull the image", holds=False)
 
     def _find_ignoring(self, target: Target, shown: ClusterView) -> list[str]:
-        """Return the nodes on which a pod of ours has seen all of the image in place of its folder."""
+        """Return the nodes on which a pod saw the whole image instead of its folder."""
         pods = shown.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
     def _follow_template(self, target: Target, name: ObjectName, seen: ObservedObject, work: Work) -> None:
-        """Have the pods run where the cache's podTemplate says now."""
+        """Update the pods' placement to the cache's podTemplate."""
         have = ((seen.spec.get("template") or {}).get("spec")) or {}
         want = place_pod(target.cache.spec.pod_template)
         fields = ("nodeSelector", "tolerations", "affinity")
@@ -199,7 +199,7 @@ class ImageDelivery:
         container = {
             "name": "hold",
             "image": self._settings.image,
-            # The image stays on the node while a pod uses it. Runtimes that do not know folders of images say nothing.
+            # The image stays on the node while a pod uses it. Runtimes without support for folders report no error.
             "command": ["sh", "-c", f'test ! -e "$0" || exit {_IGNORED}; exec sleep infinity', f"{_SHOWN_AT}/{folder}"],
             "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
             "securityContext": RESTRICTED,

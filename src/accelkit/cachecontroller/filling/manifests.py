@@ -1,4 +1,4 @@
-"""Claims, Jobs and what Jobs read, as they are created in accelkit's own namespace."""
+"""Manifests of claims, Jobs and their inputs in accelkit's own namespace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS_PATH: Final = "/etc/accelkit/fill"
 _SECRETS_PATH: Final = "/etc/accelkit/pull"
 _PULL_SECRET: Final = ".dockerconfigjson"  # noqa: S105 - the key in a Secret
 _MEBIBYTE: Final = 1 << 20
-# What file systems take for themselves, and files that end within a block.
+# Overhead of file systems, and partially filled blocks at the ends of files.
 _MARGIN: Final = 1.2
 _MARGIN_BYTES: Final = 64 << 20
 _UNKNOWN_BYTES: Final = 1 << 30
@@ -38,15 +38,15 @@ RESTRICTED: Final = {
 
 
 def measure_claim(spec: CacheSpec, cache_bytes: int) -> int:
-    """Return how many bytes a claim asks for, a whole number of MiB.
+    """Return the size of a claim in bytes, a whole number of MiB.
 
     Raises:
-        QuantityError: the size of the cache is none.
+        QuantityError: the size in the spec is invalid.
     """
     if spec.size:
         asked = parse_quantity(spec.size)
         if not asked:
-            raise QuantityError(f"the size {spec.size!r} is nothing", next_step="leave it out, or write it as 5Gi")
+            raise QuantityError(f"the size {spec.size!r} is zero", next_step="leave it out, or write it as 5Gi")
     else:
         asked = math.ceil(cache_bytes * _MARGIN) + _MARGIN_BYTES if cache_bytes else _UNKNOWN_BYTES
     return -(-asked // _MEBIBYTE) * _MEBIBYTE
@@ -66,7 +66,7 @@ def write_claim(
     source: Mapping[str, str] | None = None,
     volume: str = "",
 ) -> dict[str, Any]:
-    """Return a claim; a copy of a source, or of a volume that is there."""
+    """Return a claim; optionally a copy of a source, or for an existing volume."""
     spec: dict[str, Any] = {
         "accessModes": list(modes),
         "storageClassName": storage_class,
@@ -82,9 +82,10 @@ def write_claim(
 def write_settings(
     target: Target, name: str, settings: FillSettings, policies: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a Job: the signer policies that cover its image, and by whom registries are trusted.
+    """Return the ConfigMap of a Job: the signer policies that cover its image, and the CA certificates of registries.
 
-    The others are left out, broken ones too: a file with a broken one would be refused as a whole.
+    Other policies are left out, including broken ones, because a file with a broken policy would be rejected as a
+    whole.
     """
     image = parse_reference(target.image)
     covering = parse_policies(policies.items()).policies.select(image, target.cache.metadata.namespace or None)
@@ -97,7 +98,7 @@ def write_settings(
         }
         for each in covering
     ]
-    # JSON is YAML.
+    # JSON is valid YAML.
     data = {"policies.yaml": "".join(f"---\n{msgspec.json.encode(each).decode()}\n" for each in documents)}
     if settings.trusted_root is not None:
         data["trusted-root.json"] = settings.trusted_root.decode()
@@ -110,15 +111,15 @@ def write_settings(
 def write_job(
     target: Target, settings: FillSettings, *, name: str, claim: str, shared: str, attempt: int, check: bool
 ) -> dict[str, Any]:
-    """Return a Job that fills a claim, or checks that a copy is whole.
+    """Return a Job that fills a claim, or checks that a copy is complete.
 
     Args:
-        target: what it is filled with.
-        settings: of the controller.
-        name: of the Job.
-        claim: in accelkit's namespace.
+        target: content of the claim.
+        settings: settings of the controller.
+        name: name of the Job.
+        claim: name of the claim in accelkit's namespace.
         shared: name of the ConfigMap.
-        attempt: which try it is, from 1.
+        attempt: number of the attempt, from 1.
         check: whether the claim is only read.
     """
     secrets = name_secrets(target, settings, name)
@@ -133,7 +134,7 @@ def write_job(
         {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - in a container of its own
     ]
     for number, secret in enumerate(secrets if not check else ()):
-        # No other key of the Secret: an admission policy holds the controller to this one.
+        # Only this key of the Secret, because an admission policy allows the controller no other.
         items = [{"key": _PULL_SECRET, "path": _PULL_SECRET}]
         volumes.append({"name": f"pull-{number}", "secret": {"secretName": secret, "items": items}})
         mounts.append({"name": f"pull-{number}", "mountPath": f"{_SECRETS_PATH}/{number}", "readOnly": True})
@@ -170,7 +171,7 @@ def write_job(
         "kind": "Job",
         "metadata": metadata,
         "spec": {
-            # Tries are ours, with growing pauses.
+            # The controller itself retries, with growing pauses.
             "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
@@ -188,7 +189,7 @@ def name_secrets(target: Target, settings: FillSettings, job: str) -> tuple[str,
 
 
 def list_copies(target: Target, settings: FillSettings, owner: ObjectName, uid: str) -> list[SecretCopy]:
-    """Return the pull secrets that pods of a Job or DaemonSet wait for."""
+    """Return the pull secrets for which the pods of a Job or DaemonSet wait."""
     place = target.cache.metadata.namespace
     given = [each.name for each in target.cache.spec.image_pull_secrets if each.name]
     if place in {"", settings.namespace}:
@@ -217,10 +218,10 @@ def _list_arguments(target: Target, settings: FillSettings, secrets: int, *, che
 
 
 def place_pod(template: PodTemplate | None) -> dict[str, Any]:
-    """Return where a pod may run by a cache's podTemplate; nothing else of it is taken.
+    """Return the placement of a pod from a cache's podTemplate; other fields are ignored.
 
-    A priority would let a tenant's cache displace pods of others from accelkit's namespace, past the quota of his own;
-    rules about other pods would speak of accelkit's.
+    With a priority, a tenant's cache could preempt other tenants' pods in accelkit's namespace, beyond the tenant's
+    quota. Rules about other pods would match accelkit's pods.
     """
     if template is None:
         return {}

@@ -39,16 +39,16 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_NAMESPACE_ANNOTATION
 from accelkit.texts import list_some
 
 _OWNER: Final = "Operator"
-# What fills, in accelkit's own namespace.
+# Kinds of objects that fill volumes, in accelkit's own namespace.
 _FILLING: Final = (JOBS, CLAIMS, SNAPSHOTS, CONFIG_MAPS)
 _REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed"
 
 
 class NamespaceDelivery:
-    """Fills volumes in accelkit's own namespace and gives them to the namespaces of a cache.
+    """Fills volumes in accelkit's own namespace and hands them over to the namespaces of a cache.
 
     Args:
-        settings: what Jobs run with.
+        settings: settings of Jobs.
     """
 
     def __init__(self, settings: FillSettings) -> None:
@@ -56,7 +56,7 @@ class NamespaceDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """What it wants to be shown."""
+        """Kinds that it watches."""
         ours = self._settings.namespace
         return (
             *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
@@ -68,7 +68,7 @@ class NamespaceDelivery:
         )
 
     def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what a verified cache needs next."""
+        """Return the next changes for a verified cache."""
         work = Work()
         given = list_given(cache, shown)
         states = {}
@@ -76,14 +76,14 @@ class NamespaceDelivery:
             if shown.namespaces.get(namespace) is False:
                 states[namespace] = self._prepare(cache, namespace, given, shown, work)
         for each in given:
-            # Of a namespace that the cache does not name any more.
+            # The cache no longer names this namespace.
             if each.namespace not in cache.namespaces:
                 _collect(each, shown, work)
         self._collect_filling(cache, shown, work)
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
-        """Say what to delete of all that was made for a cache; pods keep what they use."""
+        """Return the deletions of all objects that were created for a cache; pods keep what they use."""
         work = Work()
         for each in list_given(cache, shown):
             _collect(each, shown, work)
@@ -94,7 +94,7 @@ class NamespaceDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a volume which was filled and given away, as the volume says."""
+        """Return the pods that mount a handed over volume, according to the volume."""
         found: dict[str, list[ClaimPod]] = {}
         for each in list_given(cache, shown):
             pods = shown.list_pods(each.claim.namespace) if each.held is not None else ()
@@ -102,10 +102,10 @@ class NamespaceDelivery:
         return found
 
     def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
-        """Return whether an object is one that was made for a cache.
+        """Return whether an object was created for a cache.
 
-        In accelkit's namespace its annotation says so. A claim elsewhere is only believed once a volume confirms it,
-        which `plan` sees to; a tenant who copies labels and annotation gains a claim that is not used.
+        In accelkit's namespace, the annotation is trusted. A claim in another namespace only counts if a volume
+        confirms it, which `plan` checks; a tenant who copies labels and annotation only gets a claim that is not used.
         """
         if read_annotation(seen, CACHE_KEY_ANNOTATION) != cache.key:
             return False
@@ -129,18 +129,18 @@ class NamespaceDelivery:
                 _collect(each, shown, work)
             _collect_lost(current, shown, work, cache.key)
             ready = state(ConditionType.READY, Reason.READY, f"claim {current.claim.name} is filled", holds=True)
-            return self._tell(current, "", ready, former, shown)
+            return self._build_status(current, "", ready, former, shown)
         if current is not None:
             hand_over.hurry(current)
             text = f"claim {current.claim.name} is being bound to its volume"
-            return self._tell(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
+            return self._build_status(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
         answer = VolumeFilling(target, self._settings, shown, work).fill()
         waiting = hand_over.give(answer) if isinstance(answer, Filled) else answer
-        # Until then pods get what they had.
+        # Until then, pods keep what they have.
         last = next((each for each in former if each.bound and not each.leaving), None)
-        return self._tell(last, waiting.job, _wait(waiting), former, shown)
+        return self._build_status(last, waiting.job, _wait(waiting), former, shown)
 
-    def _tell(
+    def _build_status(
         self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: ClusterView
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, shown)]
@@ -155,14 +155,14 @@ class NamespaceDelivery:
         )
 
     def _collect_filling(self, cache: Cache, shown: ClusterView, work: Work) -> None:
-        """Delete all that fills, or has filled, and is needed no more."""
+        """Delete all objects that are used to fill volumes and are no longer needed."""
         for kind in _FILLING:
             for name, seen in shown.list_of_cache(kind, cache.key):
                 if name.namespace == self._settings.namespace and name not in work.keep and _fills(seen):
                     work.remove(name, seen)
 
     def _is_halfway(self, name: ObjectName, seen: ObservedObject, shown: ClusterView) -> bool:
-        """Whether a claim in a workload namespace was made for a volume that has not been given yet, or is gone."""
+        """Return whether a claim was created for a volume that is not handed over yet, or no longer exists."""
         if read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
             return False
         volume = shown.find(ObjectName(VOLUMES, read_volume_name(seen)))
@@ -186,7 +186,7 @@ def _collect(given: Given, shown: ClusterView, work: Work) -> None:
 
 
 def _collect_lost(current: Given, shown: ClusterView, work: Work, key: str) -> None:
-    """Delete claims from which a volume has moved away, as nothing can be done with them."""
+    """Delete claims from which a volume has moved away, because they cannot be used again."""
     for name, seen in shown.list_of_cache(CLAIMS, key):
         moved = read_volume_name(seen) == current.volume.name and name != current.claim
         if name.namespace == current.namespace and moved and seen.status.get("phase") == "Lost":

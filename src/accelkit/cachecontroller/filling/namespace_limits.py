@@ -1,6 +1,6 @@
-"""How much of what runs in accelkit's namespace the caches of one namespace have: no quota of theirs counts it there.
+"""Limits on Jobs and DaemonSets in accelkit's namespace for the caches of one namespace, which no quota counts there.
 
-ClusterGKMCaches are administrators', and are not counted.
+ClusterGKMCaches are not counted, because administrators create them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MOST_PREFETCHES: Final = 8
 
 
 def find_wait_for_job(target: Target, home: str, shown: ClusterView) -> str:
-    """Return why no other Job may start for a cache now; empty where one may.
+    """Return why no further Job may start for a cache now; empty if one may.
 
     Args:
-        target: of the Job.
+        target: target of the Job.
         home: accelkit's own namespace.
-        shown: what is there.
+        shown: current state.
     """
     namespace = target.cache.metadata.namespace
     running = [each for each in _list_of_namespace(JOBS, namespace, home, shown) if not has_ended(each)]
@@ -33,15 +33,15 @@ def find_wait_for_job(target: Target, home: str, shown: ClusterView) -> str:
 
 
 def find_excess_of_prefetches(target: Target, home: str, shown: ClusterView) -> str:
-    """Return why no other DaemonSet may fetch an image for a cache; empty where one may.
+    """Return why no further DaemonSet may pull an image for a cache; empty if one may.
 
     Args:
-        target: of the DaemonSet.
+        target: target of the DaemonSet.
         home: accelkit's own namespace.
-        shown: what is there.
+        shown: current state.
     """
     namespace = target.cache.metadata.namespace
-    # Its own are of a former digest, and go.
+    # DaemonSets of the same cache have a former digest, and are deleted.
     there = [
         each
         for each in _list_of_namespace(DAEMON_SETS, namespace, home, shown)
@@ -50,13 +50,13 @@ def find_excess_of_prefetches(target: Target, home: str, shown: ClusterView) -> 
     if not namespace or len(there) < MOST_PREFETCHES:
         return ""
     return (
-        f"nodes fetch {len(there)} images for caches of namespace {namespace}, which is the limit; the pod that mounts "
-        f"this one fetches it. Delete a cache with delivery image, or take another delivery"
+        f"nodes pull {len(there)} images for caches of namespace {namespace}, which is the limit; the pod that mounts "
+        f"this one pulls it. Delete a cache with delivery image, or take another delivery"
     )
 
 
 def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: ClusterView) -> list[ObservedObject]:
-    # In accelkit's namespace tenants write nothing, so annotations are believed.
+    # Tenants cannot write in accelkit's namespace, so annotations are trusted.
     return [
         seen
         for name, seen in shown.list_all(kind)

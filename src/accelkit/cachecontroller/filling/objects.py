@@ -1,8 +1,8 @@
-"""Kinds, names and annotations of what fills the volumes of a cache, and how these are read.
+"""Kinds, names and annotations of the objects that fill the volumes of a cache.
 
-Everything that a fill rests on lies in accelkit's own namespace or in none, where tenants write nothing: claims and
-Jobs that fill are believed, and so are annotations of PersistentVolumes. Of a workload namespace only that is believed
-which a PersistentVolume confirms.
+A fill only depends on cluster-scoped objects and on objects in accelkit's own namespace, where tenants cannot write. So
+claims and Jobs there are trusted, and so are annotations of PersistentVolumes. Objects in a workload namespace are only
+trusted if a PersistentVolume confirms them.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Target:
 
     @property
     def image(self) -> str:
-        """The image by digest alone; a tag beside it would only be a remark."""
+        """Image by digest only, because a tag beside a digest has no effect."""
         return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
-        """Return the name of what one step makes; other facts are another object."""
+        """Return the name of the object of one step; other facts result in another name."""
         whole = "\n".join((self.cache.key, self.namespace, self.digest, self.mount_path, step, *facts))
         return f"cache-{step}-{names.short_digest(self.digest)}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
     def mark(self, name: str, namespace: str = "", **annotations: str) -> dict[str, Any]:
-        """Return metadata of what is made for it."""
+        """Return metadata of objects for this target."""
         place = {"namespace": namespace} if namespace else {}
         return {
             "name": name,
@@ -74,7 +74,7 @@ class Target:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Whole names, since labels may hold hashes."""
+        """Annotations with whole names, because labels may contain hashes."""
         return {
             CACHE_KEY_ANNOTATION: self.cache.key,
             CACHE_DIGEST_ANNOTATION: self.digest,
@@ -84,12 +84,12 @@ class Target:
 
 @dataclass(slots=True)
 class Work:
-    """What is to be done, as it is found out.
+    """Collects the changes of a plan.
 
     Attributes:
-        create: as in a plan, and so are `patch`, `delete` and `copies`.
-        keep: names of what fills and is still needed; all else of the cache in accelkit's namespace goes.
-        wakes: seconds after which the cache is to be looked at again.
+        create: as in a plan, as are `patch`, `delete` and `copies`.
+        keep: names of objects that are still needed; other objects of the cache in accelkit's namespace are deleted.
+        wakes: seconds until a further pass of the cache.
     """
 
     create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
@@ -100,24 +100,24 @@ class Work:
     wakes: list[float] = field(default_factory=list)
 
     def read_refusal(self, name: ObjectName, shown: ClusterView) -> Refusal | None:
-        """Return why an object could not be written when that was last tried; then the cache is looked at again."""
+        """Return why the last attempt to write an object failed, and schedule another pass in this case."""
         refusal = shown.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)
         return refusal
 
     def copy_secrets(self, copies: Iterable[SecretCopy], shown: ClusterView) -> Refusal | None:
-        """Have pull secrets copied; return why one of them cannot be."""
+        """Add copies of pull secrets; return why one of them cannot be copied."""
         self.copies += copies
         return next((refusal for each in copies if (refusal := self.read_refusal(each.name, shown))), None)
 
     def remove(self, name: ObjectName, seen: ObservedObject) -> None:
-        """Delete an object once."""
+        """Delete an object, at most once."""
         if seen.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
             self.delete.append(Deletion(name, seen.metadata.uid))
 
     def finish(self, states: Mapping[str, PvcStatus]) -> DeliveryPlan:
-        """Return all of it as a plan."""
+        """Return the changes as a plan."""
         return DeliveryPlan(
             create=tuple(self.create),
             patch=tuple(self.patch),
@@ -133,9 +133,9 @@ class Waiting:
     """Why a volume is not filled yet.
 
     Attributes:
-        reason: of the condition.
+        reason: reason of the condition.
         message: a sentence.
-        job: the Job that fills it, where there is one.
+        job: the Job that fills it, if there is one.
     """
 
     reason: str
@@ -145,7 +145,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A filled volume in accelkit's namespace, and the access modes with which it is given away."""
+    """A filled volume in accelkit's namespace, and the access modes with which it is handed over."""
 
     volume: ObjectName
     seen: ObservedObject
@@ -155,45 +155,45 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What a provisioner said when it refused a way to get a volume."""
+    """Message of a provisioner that does not support a route."""
 
     message: str
 
 
 def read_annotation(seen: ObservedObject, name: str) -> str:
-    """Return an annotation; empty where there is none."""
+    """Return an annotation; empty if it is missing."""
     return (seen.metadata.annotations or {}).get(name, "")
 
 
 def read_volume_name(claim: ObservedObject) -> str:
-    """Return the name of the volume of a claim; empty where it has none yet."""
+    """Return the name of the volume of a claim; empty if it has none yet."""
     name = claim.spec.get("volumeName", "")
     return name if isinstance(name, str) else ""
 
 
 def read_claim_ref(volume: ObservedObject) -> ClaimReference:
-    """Return whose volume it is."""
+    """Return the claimRef of a volume."""
     return volume.spec.get("claimRef") or ClaimReference()
 
 
 def read_claim_name(volume: ObservedObject) -> ObjectName:
-    """Return the claim that a volume is for."""
+    """Return the claim of a volume."""
     reference = read_claim_ref(volume)
     return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
 
 
 def fills_elsewhere(namespace: str, seen: ObservedObject) -> bool:
-    """Whether an object in a namespace only fills what another one gets; the Job that uses it is none of its users."""
+    """Return whether an object only fills a volume for another namespace; its Job does not count as a user."""
     return read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
 
 
 def is_dynamic(volume: ObservedObject) -> bool:
-    """Whether a provisioner made it, which also deletes it."""
+    """Return whether a provisioner created the volume, and also deletes it."""
     return bool(read_annotation(volume, _DYNAMIC_ANNOTATION))
 
 
 def is_gone(volume: ObservedObject) -> bool:
-    """Whether nobody can use a volume any more."""
+    """Return whether a volume is no longer usable."""
     return volume.metadata.deletion_timestamp is not None or volume.status.get("phase") in {"Released", "Failed"}
 
 
@@ -208,10 +208,10 @@ def job_name(namespace: str, name: str) -> ObjectName:
 
 
 def waiting_for(reason: Reason, message: str, *, job: str = "") -> Waiting:
-    """Return why a volume is not filled, by one of our own reasons."""
+    """Return why a volume is not filled, with one of accelkit's reasons."""
     return Waiting(reason.value, message, job)
 
 
 def first(texts: Iterable[str]) -> str:
-    """Return the first text that says something."""
+    """Return the first text that is not empty."""
     return next((each for each in texts if each), "")

@@ -1,4 +1,4 @@
-"""Jobs that fill volumes: which one counts, what it says, and when the next try may begin."""
+"""Jobs that fill volumes: the current attempt, its messages, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_MESSAGE: Final = 600
 
 
 class JobState(Enum):
-    """How a Job fares."""
+    """State of a Job."""
 
     RUNNING = auto()
     DONE = auto()
@@ -27,15 +27,15 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last try of a Job.
+    """The last attempt of a Job.
 
     Attributes:
-        name: of the Job.
+        name: name of the Job.
         number: from 1.
-        state: of it.
-        message: what its pod, or the Job itself, said last.
-        again_at: when the next try may begin, in seconds since 1970; of one that failed.
-        uid: of the Job.
+        state: state of the Job.
+        message: last message of its pod or of the Job.
+        again_at: time of the next attempt after a failure, in seconds since 1970.
+        uid: UID of the Job.
     """
 
     name: ObjectName
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def find_attempt(namespace: str, base: str, key: str, shown: ClusterView) -> Attempt | None:
-    """Return the last try at what a Job does, by the beginning of its name."""
+    """Return the last attempt, by the beginning of the Job's name."""
     tries = [
         (_read_number(seen), name, seen)
         for name, seen in shown.list_of_cache(JOBS, key)
@@ -57,18 +57,18 @@ def find_attempt(namespace: str, base: str, key: str, shown: ClusterView) -> Att
         return None
     number, name, seen = max(tries, key=lambda each: (each[0], each[1].name))
     ended = _read_ends(seen)
-    told = _read_pods(name, shown)
+    message_of_pod = _read_pods(name, shown)
     if "Complete" in ended:
         return Attempt(name, number, JobState.DONE, "", 0.0, seen.metadata.uid)
     if "Failed" not in ended:
-        return Attempt(name, number, JobState.RUNNING, told, 0.0, seen.metadata.uid)
+        return Attempt(name, number, JobState.RUNNING, message_of_pod, 0.0, seen.metadata.uid)
     again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + _BACK_OFF.compute(number)
-    message = first((told, str(ended["Failed"].get("message", "")), "its Job failed"))
+    message = first((message_of_pod, str(ended["Failed"].get("message", "")), "its Job failed"))
     return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
 
 
 def has_ended(job: ObservedObject) -> bool:
-    """Return whether a Job is done or has failed."""
+    """Return whether a Job has completed or failed."""
     return not _read_ends(job).keys().isdisjoint({"Complete", "Failed"})
 
 
@@ -82,15 +82,15 @@ def _read_number(job: ObservedObject) -> int:
 
 
 def _read_pods(job: ObjectName, shown: ClusterView) -> str:
-    """Return what the newest pod of a Job says: its last words, why it does not start, or nothing."""
+    """Return the message of a Job's newest pod: its termination message, why it does not start, or an empty text."""
     pods = [
         (seen.metadata.creation_timestamp or "", name.name, seen)
         for name, seen in shown.list_all(PODS)
         if name.namespace == job.namespace
         and (seen.metadata.labels or {}).get("batch.kubernetes.io/job-name") == job.name
     ]
-    told = [_read_pod(seen) for _, _, seen in sorted(pods, key=lambda each: each[:2], reverse=True)]
-    return shorten(first(told), _MAX_MESSAGE)
+    message_of_pod = [_read_pod(seen) for _, _, seen in sorted(pods, key=lambda each: each[:2], reverse=True)]
+    return shorten(first(message_of_pod), _MAX_MESSAGE)
 
 
 def _read_pod(pod: ObservedObject) -> str:
@@ -100,9 +100,9 @@ def _read_pod(pod: ObservedObject) -> str:
     unplaced = [
         str(each.get("message", "")) for each in _list(pod.status.get("conditions")) if each.get("status") == "False"
     ]
-    said = [" ".join(str(each.get("message", "")).split()) for each in ended if each.get("exitCode")]
+    ended_messages = [" ".join(str(each.get("message", "")).split()) for each in ended if each.get("exitCode")]
     why = [f"{each.get('reason', '')}: {each.get('message', '')}".strip(": ") for each in waiting]
-    return first((*said, str(pod.status.get("message", "")), *why, *unplaced))
+    return first((*ended_messages, str(pod.status.get("message", "")), *why, *unplaced))
 
 
 def _list(value: object) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Ways to a volume that is written once and then read by many, in the order in which they are tried.
+"""Routes to a volume that is written once and read by many pods, in the order in which they are tried.
 
-Hardly any driver gives one volume that is ReadWriteOnce and ReadOnlyMany: the attacher refuses such volumes of CSI
-drivers, and most provisioners refuse the claim. So a claim that has both is only asked for; its volume is written as
-ReadWriteOnce, and given away as ReadOnlyMany.
+Hardly any driver provides one volume that is ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI volumes, and
+most provisioners refuse the claim. So only the claim has both modes. Its volume is written as ReadWriteOnce, and handed
+over as ReadOnlyMany.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ READ_MANY: Final = "ReadOnlyMany"
 WRITE_MANY: Final = "ReadWriteMany"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _FAILED: Final = "ProvisioningFailed"
-# Words of provisioners for what they will never do: modes, clones and snapshots that they do not support. What else
-# they say may pass: a quota, a service that is down.
+# Words of provisioners in permanent refusals: unsupported modes, clones and snapshots. Other errors may be temporary,
+# for example quotas and unavailable services.
 _NEVER: Final = re.compile(
     r"access ?mode|volume ?capabilit|only support|does not support|not supported|unsupported|MULTI_NODE|ReadOnlyMany"
     r"|ReadWriteMany|VolumeContentSource must be provided|multi node",
@@ -32,7 +32,7 @@ _NEVER: Final = re.compile(
 
 
 class Copy(StrEnum):
-    """How a second volume comes from a filled one."""
+    """How a second volume is created from a filled one."""
 
     NONE = ""
     CLONE = "clone"
@@ -41,13 +41,13 @@ class Copy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way to a volume that pods may read.
+    """A route to a volume that pods may read.
 
     Attributes:
-        name: of it, part of the names of what it makes.
+        name: name of the route, a part of the names of its objects.
         claim: access modes of the claim that is filled.
-        write: those with which its volume is written.
-        give: those with which the volume, or its copy, is given away.
+        write: access modes with which its volume is written.
+        give: access modes with which the volume, or its copy, is handed over.
         copy: how the copy is made.
     """
 
@@ -59,19 +59,20 @@ class Route:
 
     @property
     def step(self) -> str:
-        """What is filled; all copies are made of one volume."""
+        """Name of the filled volume; all copies are made from one volume."""
         return self.name if self.copy is Copy.NONE else "once"
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A StorageClass, and what its driver may be asked for.
+    """A StorageClass, and the abilities of its driver.
 
     Attributes:
-        name: of the class.
-        provisioner: of its volumes.
-        csi: whether it is a CSI driver's; others ignore what a claim is to be a copy of, and make an empty volume.
-        snapshot_class: of the driver; empty where there is none.
+        name: name of the class.
+        provisioner: provisioner of its volumes.
+        csi: whether it belongs to a CSI driver; other provisioners ignore the source of a claim and create empty
+            volumes.
+        snapshot_class: snapshot class of the driver; empty if there is none.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Storage:
 
 
 def find_storage(asked: str, shown: ClusterView) -> Storage | None:
-    """Return a StorageClass, or the cluster's default one; None where it is not there."""
+    """Return a StorageClass, or the cluster's default one; None if it does not exist."""
     classes = {name.name: seen for name, seen in shown.list_all(CLASSES)}
     name = asked or _find_default(classes.items())
     if name not in classes:
@@ -95,7 +96,7 @@ def find_storage(asked: str, shown: ClusterView) -> Storage | None:
 
 
 def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
-    # As the API server chooses: the newest.
+    # The newest one, as the API server chooses.
     default = [
         (seen.metadata.creation_timestamp or "", name)
         for name, seen in classes
@@ -105,11 +106,11 @@ def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
 
 
 def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
-    """Return the ways to volumes with these access modes, best first.
+    """Return the routes to volumes with these access modes, best first.
 
     Args:
         asked: the access modes of the cache; empty for ReadWriteOnce.
-        storage: whose volumes they are.
+        storage: the StorageClass.
     """
     modes = tuple(dict.fromkeys(asked)) or (ONCE,)
     if READ_MANY not in modes:
@@ -126,21 +127,21 @@ def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
 
 
 def find_refusal(name: ObjectName, claim: ObservedObject, shown: ClusterView) -> tuple[str, bool]:
-    """Return the last words of the provisioner on a claim that has no volume, and whether they are final.
+    """Return the last message of the provisioner about a claim without a volume, and whether it is permanent.
 
-    Final words are also found on the claim itself, where they are kept, since Events pass.
+    Permanent refusals are also stored in an annotation of the claim, because Events expire.
     """
     if kept := read_annotation(claim, CACHE_REFUSED_ANNOTATION):
         return kept, True
-    told = [
+    events = [
         seen
         for _, seen in shown.list_all(EVENTS)
         if seen.reason == _FAILED and _is_about(seen.involved_object, name, claim)
     ]
-    final = [seen.message for seen in told if _NEVER.search(seen.message)]
+    final = [seen.message for seen in events if _NEVER.search(seen.message)]
     if final:
         return final[-1], True
-    return (told[-1].message, False) if told else ("", False)
+    return (events[-1].message, False) if events else ("", False)
 
 
 def _is_about(involved: ClaimReference, name: ObjectName, claim: ObservedObject) -> bool:

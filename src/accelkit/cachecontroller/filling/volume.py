@@ -1,4 +1,4 @@
-"""Decides how a volume for one digest in one workload namespace is filled, in accelkit's own namespace."""
+"""Filling of a volume for one digest and one workload namespace, in accelkit's own namespace."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
-# Nothing tells a cache that Jobs of others have ended.
+# No event reports to a cache that Jobs of other caches have ended.
 _TURN_SECONDS: Final = 10.0
 
 
 class VolumeFilling:
-    """One pass over what fills one volume.
+    """One pass over the objects that fill one volume.
 
     Args:
-        target: what it is filled with, and for whom.
-        settings: of the controller.
-        shown: what is there.
-        work: what is found to be done is added to it.
+        target: content and namespace of the volume.
+        settings: settings of the controller.
+        shown: current state.
+        work: collects the changes.
     """
 
     def __init__(self, target: Target, settings: FillSettings, shown: ClusterView, work: Work) -> None:
@@ -59,7 +59,7 @@ class VolumeFilling:
         self._work = work
 
     def fill(self) -> Filled | Waiting:
-        """Return the filled volume, or why there is none yet."""
+        """Return the filled volume, or why it is not filled yet."""
         spec = self._target.cache.spec
         try:
             place_pod(spec.pod_template)
@@ -67,7 +67,7 @@ class VolumeFilling:
             return waiting_for(Reason.INVALID_SPEC, str(exc))
         storage = find_storage(spec.storage_class_name, self._shown)
         if storage is None:
-            # Nothing of that tells when it is there.
+            # No event of this cache reports the creation of a class.
             self._work.wakes.append(60.0)
             missing = f"StorageClass {spec.storage_class_name}" if spec.storage_class_name else "default StorageClass"
             return waiting_for(Reason.INVALID_SPEC, f"there is no {missing}")
@@ -81,9 +81,9 @@ class VolumeFilling:
             if not isinstance(answer, Refused):
                 return answer
             refused.append(f"{route.name} ({', '.join(route.claim)}): {answer.message}")
-        told = "; ".join(refused)
+        text = "; ".join(refused)
         message = (
-            f"StorageClass {storage.name} gives no volume with {', '.join(spec.access_modes) or 'its mode'}: {told}"
+            f"StorageClass {storage.name} gives no volume with {', '.join(spec.access_modes) or 'its mode'}: {text}"
         )
         return waiting_for(Reason.ACCESS_MODE_UNSUPPORTED, message)
 
@@ -95,9 +95,9 @@ class VolumeFilling:
         if not isinstance(claim, ObservedObject):
             return claim
         self._mark_volume(claim, route.write)
-        if isinstance(told := self._judge_claim(name, claim), Refused):
-            return told
-        attempt = self._run(route.step, facts, name, told, check=False)
+        if isinstance(text := self._judge_claim(name, claim), Refused):
+            return text
+        attempt = self._run(route.step, facts, name, text, check=False)
         if isinstance(attempt, Waiting):
             return attempt
         if route.copy is Copy.NONE:
@@ -120,10 +120,10 @@ class VolumeFilling:
         if not isinstance(claim, ObservedObject):
             return claim
         self._mark_volume(claim, route.give)
-        if isinstance(told := self._judge_claim(name, claim), Refused):
-            return told
-        # Nothing is given away on a driver's word alone: some make an empty volume of a claim that is to be a copy.
-        attempt = self._run(f"{route.name}-check", facts, name, told, check=True)
+        if isinstance(text := self._judge_claim(name, claim), Refused):
+            return text
+        # A copy is verified before it is handed over, because some drivers create an empty volume instead of a copy.
+        attempt = self._run(f"{route.name}-check", facts, name, text, check=True)
         return attempt if isinstance(attempt, Waiting) else self._finish(claim, route, attempt)
 
     def _claim(self, name: ObjectName, write: Callable[[dict[str, Any]], dict[str, Any]]) -> ObservedObject | Waiting:
@@ -136,7 +136,7 @@ class VolumeFilling:
         return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
 
     def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
-        """Return why a claim has no volume yet, empty where it has one; it waits for its pod, as many do."""
+        """Return why a claim has no volume yet, empty if it has one; many claims wait for their first pod."""
         if read_volume_name(claim):
             return ""
         message, final = find_refusal(name, claim, self._shown)
@@ -148,7 +148,7 @@ class VolumeFilling:
         return Refused(message)
 
     def _mark_volume(self, claim: ObservedObject, modes: tuple[str, ...]) -> None:
-        """Make the volume of a claim one that we see, and have it attached with one mode."""
+        """Label the volume of a claim so that it is watched, and set its access modes."""
         if not read_volume_name(claim):
             return
         name = find_volume_name(claim)
@@ -157,16 +157,16 @@ class VolumeFilling:
         if volume is None or read_annotation(volume, next(iter(self._target.annotations))) != self._target.cache.key:
             marked = self._target.mark(name.name)
             body["metadata"] = {"labels": marked["labels"], "annotations": marked["annotations"]}
-        # Attachers refuse a volume that is both, whatever its driver makes of it.
+        # Attachers refuse a volume with both modes, even if its driver supports them.
         if volume is not None and "csi" in volume.spec and volume.spec.get("accessModes") != list(modes):
             body["spec"] = {"accessModes": list(modes)}
         if body:
             self._work.patch.append(Patch(name, body, volume.metadata.uid if volume is not None else ""))
 
     def _run(
-        self, step: str, facts: tuple[str, ...], claim: ObjectName, told: str, *, check: bool
+        self, step: str, facts: tuple[str, ...], claim: ObjectName, text: str, *, check: bool
     ) -> Attempt | Waiting:
-        """Return the Job that is done, or why none is."""
+        """Return the completed Job, or why there is none."""
         base = self._target.name(step, *facts)
         attempt = find_attempt(self._settings.namespace, base, self._target.cache.key, self._shown)
         if attempt is None:
@@ -180,14 +180,14 @@ class VolumeFilling:
             self._work.wakes.append(max(1.0, attempt.again_at - self._shown.now))
             message = f"try {attempt.number} failed: {attempt.message}"
             return waiting_for(Reason.FILL_FAILED, message, job=attempt.name.name)
-        # The API server may have taken the Job alone.
+        # The API server may have accepted only the Job.
         if (waiting := self._share(_name_settings(attempt.name))) is not None:
             return waiting
         if not check:
             copies = list_copies(self._target, self._settings, attempt.name, attempt.uid)
             if (refusal := self._work.copy_secrets(copies, self._shown)) is not None:
                 return Waiting(refusal.reason, refusal.message, job=attempt.name.name)
-        message = told or attempt.message or f"Job {attempt.name.name} fills {claim.name}"
+        message = text or attempt.message or f"Job {attempt.name.name} fills {claim.name}"
         return waiting_for(Reason.EXTRACTING, message, job=attempt.name.name)
 
     def _start(self, base: str, number: int, claim: ObjectName, *, check: bool) -> Waiting:
@@ -195,7 +195,7 @@ class VolumeFilling:
             self._work.wakes.append(_TURN_SECONDS)
             return waiting_for(Reason.PENDING, wait)
         name = job_name(self._settings.namespace, f"{base}-{number}")
-        # Of each try, since the policies may be others by then.
+        # One for each attempt, because the policies may have changed.
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
         if (refusal := self._work.read_refusal(name, self._shown)) is not None:
@@ -215,7 +215,7 @@ class VolumeFilling:
         return waiting_for(Reason.EXTRACTING, f"Job {name.name} is being made", job=name.name)
 
     def _share(self, shared: ObjectName) -> Waiting | None:
-        """Make what a Job reads, where it is not there; return why it cannot be made."""
+        """Create the ConfigMap of a Job if it is missing; return why it cannot be created."""
         if self._shown.find(shared) is not None:
             return None
         if (refusal := self._work.read_refusal(shared, self._shown)) is not None:
@@ -254,7 +254,7 @@ class VolumeFilling:
         name = find_volume_name(claim)
         volume = self._shown.find(ObjectName(VOLUMES, name.name))
         if volume is None:
-            return waiting_for(Reason.PENDING, f"volume {name.name} is not seen yet", job=attempt.name.name)
+            return waiting_for(Reason.PENDING, f"volume {name.name} has not been reported yet", job=attempt.name.name)
         return Filled(name, volume, route.give, attempt.name.name)
 
     def _name(self, step: str, *facts: str) -> ObjectName:

@@ -1,1 +1,1 @@
-"""Which digest an image has, and whether somebody whom the policies name signed it: what registries are asked."""
+"""Judgement of images through registries: the digest of an image, and whether a signer of the policies signed it."""

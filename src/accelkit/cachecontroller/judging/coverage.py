@@ -1,4 +1,4 @@
-"""Which SignerPolicies of the cluster cover an image; a change of the others does not have it judged anew."""
+"""SignerPolicies that cover an image; a change of other policies does not cause a new judgement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class Coverage:
-    """The policies of the cluster, parsed when they change.
+    """The policies of the cluster, parsed after each change.
 
     Args:
-        policies: returns `spec` of each SignerPolicy by its name; another mapping whenever one of them changes.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that comes with the release.
+        policies: returns the specs of SignerPolicies by name; another mapping after each change.
+        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -32,7 +32,7 @@ class Coverage:
         self._set = parse_policies((), trusted_root)
 
     def ask(self, cache: Cache) -> Question | Refused:
-        """Return what is to be judged of a cache, or why its image is not even asked for."""
+        """Return the question to judge about a cache, or why its image is not judged."""
         image = read_image(cache)
         if isinstance(image, Refused):
             return image

@@ -1,4 +1,4 @@
-"""Asks registries: to which digest an image leads, who signed it, what it says of itself. Nothing else is fetched."""
+"""Requests to registries for the digest of an image, its signatures and its labels. Nothing else is fetched."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from accelkit.kernelcache.signatures import Failure, RejectionReason, Signature,
 from accelkit.kernelcache.signatures.findings import choose_nearest
 from accelkit.kube.client import ApiClient
 
-# All that is read of one image, together; who answers more slowly is asked again later.
+# Deadline for all requests of one image; after it, the image is judged again later.
 PATIENCE_SECONDS: Final = 60.0
-# Attempts of one request; what fails is judged again with a back-off of its own.
+# Attempts of one request; a failed judgement is repeated with its own back-off.
 _ATTEMPTS: Final = 2
 _SILENCE_SECONDS: Final = 15.0
 
 
 class Judge:
-    """Judges images; use as an asynchronous context manager.
+    """Judges images; use it as an asynchronous context manager.
 
     Args:
         api: reads pull secrets.
-        settings: of registries.
+        settings: settings of registries.
         coverage: the policies of the cluster.
-        namespace: in which the pull secrets of a ClusterGKMCache lie.
-        clock: seconds since 1970.
+        namespace: namespace of the pull secrets of ClusterGKMCaches.
+        clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Judge:
         self._coverage = coverage
         self._namespace = namespace
         self._clock = clock
-        # Of all caches without pull secrets, since each client reads the system's authorities anew.
+        # Shared by caches without pull secrets, because each client reads the system's CA certificates.
         self._shared = RegistryClient(self._settings)
 
     async def __aenter__(self) -> Self:
@@ -68,9 +68,9 @@ class Judge:
         """Judge the image of a cache.
 
         Args:
-            cache: to which the question belongs.
-            question: what to judge.
-            attempts: how often nothing was learnt until now, in a row.
+            cache: the cache of the question.
+            question: the question.
+            attempts: number of attempts in a row without a verdict so far.
 
         Raises:
             ApiError: the API server did not answer.
@@ -80,7 +80,7 @@ class Judge:
         try:
             async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
                 client = await self._open(stack, cache, question)
-                # The digest first, by itself: a refusal has to say of which one, and a tag that moves meanwhile is not
+                # The digest is read first, because a refusal must name it, and a tag that moves in the meantime is not
                 # followed.
                 raw = await client.read_manifest(image)
                 resolved = raw.digest
@@ -102,7 +102,7 @@ class Judge:
         except (CacheError, ConfigurationError) as exc:
             refused = Refused(Reason.INVALID_IMAGE, str(exc))
         else:
-            signatures = tuple(_show(each) for each in verified.signatures)
+            signatures = tuple(_describe(each) for each in verified.signatures)
             answered = Question(question.image, policies.digest, question.secrets)
             return Judgement(
                 answered,
@@ -135,24 +135,26 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
 
 
 def _refuse_unverified(exc: UnverifiedError) -> Refused:
-    """Tell what is wrong with an image; a registry behind a gap is not what is wrong, where its mirrors answer for it.
+    """Return what is wrong with an image; an unreachable registry is not the cause if its mirrors answer for it.
 
-    Nothing is taken back for it all the same: the registry may have a signature that they lack.
+    The refusal is retryable in this case, because the registry may have a signature that its mirrors lack.
     """
-    away = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
-    if not away or not all(each.beside_mirrors for each in away):
+    unreachable = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
+    if not unreachable or not all(each.beside_mirrors for each in unreachable):
         return Refused(exc.reason, str(exc), retryable=exc.reason.retryable)
     none = Failure(RejectionReason.NO_SIGNATURES, "its mirrors have no signatures of it")
-    found = choose_nearest((none, *(each for each in exc.failures if each not in away)))
-    return Refused(found.reason, f"{found.message}, and whether the registry has: {away[0].message}", retryable=True)
+    found = choose_nearest((none, *(each for each in exc.failures if each not in unreachable)))
+    return Refused(
+        found.reason, f"{found.message}, and whether the registry has: {unreachable[0].message}", retryable=True
+    )
 
 
-def _show(signature: Signature) -> dict[str, str]:
-    shown = {
+def _describe(signature: Signature) -> dict[str, str]:
+    values = {
         "policy": signature.policy,
         "signer": signature.signer,
         "format": signature.format,
         "identity": signature.identity,
         "issuer": signature.issuer or "",
     }
-    return {key: value for key, value in shown.items() if value}
+    return {key: value for key, value in values.items() if value}

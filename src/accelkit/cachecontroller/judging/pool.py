@@ -1,7 +1,7 @@
-"""Judges images beside the passes: so many at once, each cache's at most once, and what was learnt is kept.
+"""Workers that judge several images at the same time, each cache at most once, and keep the results.
 
-Namespaces take turns, and none has all workers: a registry may answer slowly on purpose, for as long as each of our
-deadlines.
+Namespaces take turns, and none gets all workers, because a registry may delay each answer until its deadline on
+purpose.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from accelkit.kernelcache.oci.reference import parse_reference
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 5.0
-# Longer than most take that have to ask for a key or a log as well.
+# Longer than most judgements, including those that fetch a key or a log entry.
 _SLOW_SECONDS: Final = 5.0
 
 
 class Judging:
-    """Judgements by cache, and who asks for them.
+    """Judgements by cache, and the workers that make them.
 
     Args:
-        judge: asks registries.
-        metrics: counts them.
-        find: returns a cache by its key; None where it is gone.
-        ask: returns what is to be judged of a cache; None where nothing is.
-        mark: told the key of each cache of which something was learnt.
-        leads: whether we may still write what is learnt.
-        workers: how many of `run` there are.
+        judge: sends requests to registries.
+        metrics: counts judgements.
+        find: returns a cache by its key; None if it no longer exists.
+        ask: returns the question about a cache; None if there is none.
+        mark: called with the key of each cache that has a new result.
+        leads: returns whether this replica may still write.
+        workers: number of `run` coroutines.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class Judging:
         leads: Callable[[], bool],
         workers: int,
     ) -> None:
-        # One is left to others, also where nobody else asks yet.
+        # One worker stays free for other namespaces, even if none needs it at the moment.
         self._most_of_namespace = max(1, workers - 1)
         self._judge, self._metrics = judge, metrics
         self._find, self._ask, self._mark, self._leads = find, ask, mark, leads
         self._known: dict[str, Judgement] = {}
         self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
-        # Registries that were not there when they were last asked: those that let everybody wait must not keep all
-        # workers. Nor must those that were slow for a namespace; a large image there makes nobody else wait.
-        self._away: set[str] = set()
+        # Registries that were unreachable in the last judgement: they must not block all workers. The same holds for
+        # registries that were slow for a namespace; a large image there does not delay other namespaces.
+        self._unreachable: set[str] = set()
         self._slow: set[tuple[str, str]] = set()
-        # How many are judged now, by namespace; of which registry each is, and when it began.
+        # Number of current judgements by namespace; registry and start time of each.
         self._of_namespaces: Counter[str] = Counter()
         self._under_way: dict[str, tuple[str, float]] = {}
 
@@ -72,31 +72,31 @@ class Judging:
         return len(self._work)
 
     def find_judgement(self, key: str) -> Judgement | None:
-        """Return what was last learnt of a cache's image."""
+        """Return the last result for a cache's image."""
         return self._known.get(key)
 
     def plan(self, cache: Cache, at: float | None) -> None:
-        """Have a cache's image judged at a time, in seconds since 1970; None for never."""
+        """Schedule the judgement of a cache's image, in seconds since 1970; None for never."""
         if at is None:
             self._work.drop(cache.key)
         elif cache.key not in self._under_way:
-            # Else its end has the cache looked at, and then it is known whether that was the right question.
+            # If it is being judged, its end starts a pass of the cache, which decides whether the question has changed.
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
     def forget(self, key: str) -> None:
-        """Forget a cache that is gone."""
+        """Forget a deleted cache."""
         self._known.pop(key, None)
         self._registries.pop(key, None)
         self._work.drop(key)
 
     def clear(self) -> None:
-        """Judge nothing more, since another replica does."""
+        """Cancel all scheduled judgements because another replica leads."""
         self._work.clear()
         self._known.clear()
 
     async def run(self) -> None:
-        """Judge what is due, one after another, until cancelled; several of these may run."""
+        """Judge due images, one after another, until cancelled; several of these may run."""
         while True:
             key = await self._work.take(may=self._may, rank=lambda key: self._of_namespaces[_namespace(key)])
             registry = self._registries.get(key, "")
@@ -108,8 +108,8 @@ class Judging:
                 log.warning("the image of %s is judged again in %g s: %s", key, _RETRY_SECONDS, exc)
                 self._work.add(key, _RETRY_SECONDS)
             except Exception:
-                # A defect, or an image that nobody thought of: of this cache alone.
-                log.exception("the image of %s cannot be judged", key)
+                # A defect, or an unexpected image, affects only this cache.
+                log.exception("the judgement of the image of %s failed because of a defect", key)
                 self._work.add(key, 60.0)
             finally:
                 self._of_namespaces[_namespace(key)] -= 1
@@ -126,11 +126,11 @@ class Judging:
         started = time.perf_counter()
         judgement = await self._judge.judge(cache, question, attempts)
         if judgement.attempts and former is not None and judgement.digest not in {"", former.digest}:
-            # Another image: somebody is about to sign it.
+            # Another image, which may be signed soon.
             judgement = replace(judgement, attempts=1)
         refused = judgement.refused
-        away = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE
-        self._away = self._away | {registry} if away else self._away - {registry}
+        unreachable = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE
+        self._unreachable = self._unreachable | {registry} if unreachable else self._unreachable - {registry}
         result = "verified" if refused is None else "retried" if refused.retryable else "refused"
         self._metrics.observe_judgement(result, time.perf_counter() - started)
         log.info("image %s of %s: %s", question.image[:200], key, refused.reason if refused else judgement.digest)
@@ -149,7 +149,7 @@ class Judging:
         if self._of_namespaces[namespace] >= self._most_of_namespace:
             return False
         asked = {each: began for each, (of, began) in self._under_way.items() if of == registry}
-        if registry in self._away and asked:
+        if registry in self._unreachable and asked:
             return False
         of_namespace = [began for each, began in asked.items() if _namespace(each) == namespace]
         if not of_namespace:

@@ -1,1 +1,1 @@
-"""What must not rest on watches, which may be late: it is asked of the API server at the moment when it counts."""
+"""Direct reads from the API server, for decisions that must not depend on delayed watches."""

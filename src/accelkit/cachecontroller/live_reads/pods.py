@@ -1,4 +1,4 @@
-"""Pods of a namespace as the API server has them now."""
+"""Current pods of a namespace, read from the API server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all, name_unreadable
 from accelkit.kube.paths import build_collection_path
 
-# Many caches of one namespace ask at once.
+# Many caches of one namespace read their pods at the same time.
 _REUSE_SECONDS: Final = 1.0
 
 
 class UnreadablePodError(AccelkitError):
-    """A pod cannot be read, so that nobody knows what it mounts."""
+    """A pod cannot be read, so that its mounts are unknown."""
 
 
 _Pods: TypeAlias = list[ClaimPod]
@@ -34,42 +34,42 @@ class _List:
 
 
 class LivePods:
-    """Lists pods, once for all who ask at the same time.
+    """Lists pods, with one list for concurrent callers.
 
     Args:
         api: an open client.
-        clock: seconds on a clock that never jumps.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, api: ApiClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
         self._lists: dict[str, _List] = {}
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self, namespace: str, since: float) -> _Pods:
-        """Return the pods that mount claims and have not ended, by a list that began after a moment.
+        """Return the pods that mount claims and have not ended, from a list that started after a given time.
 
         Args:
-            namespace: of the pods.
-            since: by the clock.
+            namespace: namespace of the pods.
+            since: time on the clock.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
-            UnreadablePodError: of a pod nobody knows what it mounts.
+            ApiError: the API server refused or did not answer.
+            UnreadablePodError: the mounts of a pod are unknown.
         """
-        async with self._turns[namespace]:
+        async with self._locks[namespace]:
             known = self._lists.get(namespace)
             now = self._clock()
             if known is None or known.began <= since or now - known.began > _REUSE_SECONDS:
                 known = _List(now, await self._read(namespace))
-                # Those of other namespaces are of no more use, and may be long.
+                # Drop old lists of other namespaces, which may be long.
                 self._lists = {name: each for name, each in self._lists.items() if now - each.began <= _REUSE_SECONDS}
                 self._lists[namespace] = known
             return known.pods
 
     async def _read(self, namespace: str) -> _Pods:
         unreadable: list[bytes] = []
-        # Without a resourceVersion, so that what is answered was written: no cache of an API server is asked.
+        # Without a resourceVersion, the list is consistent and does not come from a cache of an API server.
         found, _ = await list_all(
             self._api,
             build_collection_path("v1", "pods", namespace),

@@ -1,9 +1,9 @@
-"""Keeps claims from pods that would write to them: what they mount is what pods of all namespaces read.
+"""Check that withholds claims from pods that would write to them, because pods of all namespaces read the files.
 
-The admission policies refuse such a pod where they know of the cache. One that is older than the cache, or that came
-while a claim of that name was somebody's own, has been admitted already. So a claim is made, given a volume, or made
-anew only after API servers have had time to learn of the cache, and then only where the pods, read after that, have
-none among them that might write: whoever comes later is refused.
+The admission policies refuse writing pods for known caches. A pod that is older than the cache, or that was created
+while a user's claim had the name, has already been admitted. So a claim is created, or gets a volume, only after all
+API servers have had time to receive the cache, and only if the pods that are read after that time contain no writer.
+Policies refuse pods that are created later.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Final, TypeAlias
 from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.cluster_view import ClaimPod, ObjectName
 from accelkit.cachecontroller.deciding.given_claims import name_pods
-from accelkit.cachecontroller.deciding.grants import list_claim_names, list_grants, tell, withhold
+from accelkit.cachecontroller.deciding.grants import list_claim_names, list_grants, set_ready, withhold
 from accelkit.cachecontroller.delivery import DeliveryPlan
 from accelkit.cachecontroller.live_reads.pods import UnreadablePodError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheStatus
 
 ListPods: TypeAlias = Callable[[str, float], Awaitable[list[ClaimPod]]]
-LookAtTaken: TypeAlias = Callable[[ObjectName], Awaitable[object]]
-# The watch tells of pods that go; this is for those whose names it cannot lead to a cache.
+CheckTaken: TypeAlias = Callable[[ObjectName], Awaitable[object]]
+# The watch reports deleted pods; this interval is for pods whose claims do not lead to a cache by name.
 _AGAIN_SECONDS: Final = 15.0
 
 
 class WriterCheck:
-    """Decides which claims may be made now.
+    """Decides which claims may be created now.
 
     Args:
-        seen: what the watches show.
-        list_pods: returns the pods of a namespace by a list that began after a moment.
-        guard_seconds: after which all API servers surely know what they were told of a cache.
-        clock: seconds on a clock that never jumps.
+        seen: state of the cluster.
+        list_pods: returns the pods of a namespace from a list that started after a given time.
+        guard_seconds: time after which all API servers have received a cache.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -46,44 +46,45 @@ class WriterCheck:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seen, self._list_pods, self._guard_seconds, self._clock = seen, list_pods, guard_seconds, clock
-        # By cache and namespace: of which spec, and since when no API server may think that the claim is another's.
+        # By cache and namespace: UID, generation, and the time since when no API server can regard the claim as
+        # foreign.
         self._since: dict[str, dict[str, tuple[str, int, float]]] = {}
 
     def clear(self) -> None:
-        """Forget all, since another replica writes."""
+        """Forget all caches because another replica leads."""
         self._since.clear()
 
     def forget(self, key: str) -> None:
-        """Forget a cache that is gone."""
+        """Forget a deleted cache."""
         self._since.pop(key, None)
 
     def observe(self, cache: Cache) -> None:
-        """Take over what the API server has of a cache."""
+        """Record the version of a cache on the API server."""
         former, meta = self._since.get(cache.key, {}), cache.metadata
         now = self._clock()
         present = {}
         for namespace in cache.namespaces:
             known = former.get(namespace)
             if known is None or known[:2] != (meta.uid, meta.generation):
-                # Another spec may name namespaces that the last one did not.
+                # Another spec may name new namespaces.
                 known = (meta.uid, meta.generation, now)
             if not _leaves_alone(cache.status, namespace):
                 present[namespace] = known
         self._since[cache.key] = present
 
     def expect(self, key: str, status: CacheStatus) -> None:
-        """Be told of a status before it is written: the answer may be lost, and API servers know it all the same."""
+        """Record a status before it is written, because API servers may receive it even if the answer is lost."""
         for namespace in status.pvc_status:
             if _leaves_alone(status, namespace):
                 self._since.get(key, {}).pop(namespace, None)
 
-    async def check(self, cache: Cache, plan: DeliveryPlan, look_at_taken: LookAtTaken) -> DeliveryPlan:
-        """Return what of a plan may be carried out now, and what the namespaces of the rest are told.
+    async def check(self, cache: Cache, plan: DeliveryPlan, check_taken: CheckTaken) -> DeliveryPlan:
+        """Return the part of a plan that may be applied now, with Ready conditions for the other namespaces.
 
         Args:
-            cache: as it was decided in this pass.
-            plan: of it.
-            look_at_taken: reads a claim, and remembers a refusal where it is another's.
+            cache: with the decisions of this pass.
+            plan: the plan of the cache.
+            check_taken: reads a claim, and records a refusal if it belongs to another owner.
 
         Raises:
             ApiError: the API server did not answer.
@@ -93,7 +94,7 @@ class WriterCheck:
         wakes: list[float] = []
         for namespace in sorted({claim.namespace for claim in grants.values()}):
             claims = {claim for claim in grants.values() if claim.namespace == namespace}
-            found = await self._judge(cache, namespace, claims, look_at_taken)
+            found = await self._judge(cache, namespace, claims, check_taken)
             if found is not None:
                 condition, wake = found
                 ready[namespace] = condition
@@ -102,38 +103,38 @@ class WriterCheck:
             return plan
         withheld = {name for name, claim in grants.items() if claim.namespace in ready}
         wakes += [plan.wake_after] if plan.wake_after else []
-        return replace(tell(withhold(plan, withheld), ready), wake_after=min(wakes))
+        return replace(set_ready(withhold(plan, withheld), ready), wake_after=min(wakes))
 
     async def _judge(
-        self, cache: Cache, namespace: str, claims: set[ObjectName], look_at_taken: LookAtTaken
+        self, cache: Cache, namespace: str, claims: set[ObjectName], check_taken: CheckTaken
     ) -> tuple[Condition, float] | None:
-        """Return why claims wait, and after how many seconds to look again; None where they do not."""
-        # Any of a cache's claims, as a pod may wait for one that is made next.
+        """Return why claims wait, and the seconds until the next pass; None if they do not."""
+        # All claims of the cache count, because a pod may wait for a claim that is created next.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
         writers = _find_writers(self._seen.list_pods(namespace), of_users)
         if writers:
-            return _say_writers(namespace, writers, of_users), _AGAIN_SECONDS
+            return _report_writers(namespace, writers, of_users), _AGAIN_SECONDS
         known = self._since.get(cache.key, {}).get(namespace)
         if known is None or known[0] != cache.metadata.uid:
-            # What is another's, and not shown by the watch, is read: it stays so while it is there.
+            # A foreign claim that the watch does not report is read; it blocks the name while it exists.
             for claim in sorted(claims, key=str):
-                await look_at_taken(claim)
+                await check_taken(claim)
                 if (refusal := self._seen.find_refusal(claim)) is not None:
                     return state(ConditionType.READY, refusal.reason, refusal.message, holds=False), _AGAIN_SECONDS
-            return _say_waiting(namespace), self._guard_seconds
+            return _report_waiting(namespace), self._guard_seconds
         sure_at = known[2] + self._guard_seconds
         left = sure_at - self._clock()
         if left > 0:
-            return _say_waiting(namespace), left
+            return _report_waiting(namespace), left
         try:
             writers = _find_writers(await self._list_pods(namespace, sure_at), of_users)
         except UnreadablePodError as exc:
             return state(ConditionType.READY, Reason.WRITABLE_POD, str(exc), holds=False), _AGAIN_SECONDS
-        return (_say_writers(namespace, writers, of_users), _AGAIN_SECONDS) if writers else None
+        return (_report_writers(namespace, writers, of_users), _AGAIN_SECONDS) if writers else None
 
 
 def _leaves_alone(status: CacheStatus, namespace: str) -> bool:
-    """Whether admission policies let pods of a namespace write to claims with the names of a cache."""
+    """Return whether admission policies let pods of a namespace write to claims with the names of a cache."""
     found = status.pvc_status.get(namespace)
     return found is not None and any(each.reason == Reason.CLAIM_EXISTS for each in found.conditions)
 
@@ -142,15 +143,15 @@ def _find_writers(pods: list[ClaimPod], claims: set[str]) -> list[ClaimPod]:
     return [pod for pod in pods if pod.writable & claims]
 
 
-def _say_waiting(namespace: str) -> Condition:
-    text = f"its claim in {namespace} is made once it is sure that no pod would write to it, which takes seconds"
+def _report_waiting(namespace: str) -> Condition:
+    text = f"its claim in {namespace} is created after the check that no pod would write to it, which takes seconds"
     return state(ConditionType.READY, Reason.PENDING, text, holds=False)
 
 
-def _say_writers(namespace: str, writers: list[ClaimPod], of_users: set[str]) -> Condition:
+def _report_writers(namespace: str, writers: list[ClaimPod], of_users: set[str]) -> Condition:
     claims = ", ".join(sorted({claim for pod in writers for claim in pod.writable & of_users})[:3])
     text = (
-        f"no claim is made in {namespace} while pods that are there already would write to it ({claims}): "
-        f"{name_pods(writers)}; delete them and create them again, or have their mounts say readOnly: true"
+        f"no claim is created in {namespace} while existing pods would write to it ({claims}): "
+        f"{name_pods(writers)}; delete them and create them again, or set readOnly: true in their mounts"
     )
     return state(ConditionType.READY, Reason.WRITABLE_POD, text, holds=False)

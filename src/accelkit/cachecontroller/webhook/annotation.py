@@ -1,4 +1,4 @@
-"""Reads `cache.accelkit.io/mount`: which caches a pod asks for, for which of its containers, and where."""
+"""Parser of `cache.accelkit.io/mount`: the requested caches of a pod, with their containers and paths."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MOST_CHARACTERS: Final = 64 * 1024
 
 
 class AnnotationError(ValueError):
-    """The annotation asks for something that cannot be; the text says what."""
+    """The annotation is invalid or cannot be satisfied; the text contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """A cache that a pod asks for.
+    """A cache that a pod requests.
 
     Attributes:
-        cache: its name.
-        container: that sees it.
-        path: where; empty for where the cache is prepared to be seen.
+        cache: name of the cache.
+        container: name of the container.
+        path: mount path; empty for the path for which the cache is prepared.
     """
 
     cache: str
@@ -36,16 +36,16 @@ class MountRequest:
 
 
 def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, Any]]) -> list[MountRequest]:
-    """Read the annotation `NAME[=CONTAINER[:PATH]]`, several of them with commas or spaces between.
+    """Parse the annotation `NAME[=CONTAINER[:PATH]]`, with several entries separated by commas or spaces.
 
-    Without a container, it is that of the annotation `kubectl.kubernetes.io/default-container`, else the first one.
+    The default container is that of the annotation `kubectl.kubernetes.io/default-container`, else the first one.
 
     Args:
-        annotations: of the pod.
-        containers: those of the pod that may be named; the first one that is no init container first.
+        annotations: annotations of the pod.
+        containers: containers that may be named; the first one is the first regular container.
 
     Raises:
-        AnnotationError: it is not of this form, or names a container that is not there.
+        AnnotationError: an entry does not have this form, or names a container that does not exist.
     """
     text = annotations.get(CACHE_MOUNT_ANNOTATION) or ""
     if len(text) > _MOST_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Compares a pod's variables with those under which its caches were captured: what differs is mostly a miss."""
+"""Comparison of a pod's variables with those at capture, because differences usually cause cache misses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.kernelcache.formats.recorded import is_counted, list_differing, select_comparable
 from accelkit.texts import shorten
 
-# Fields of a pod whose value is another one for each of these.
+# Fields of a pod whose value differs between pods or nodes.
 _CHANGING: Final = {
     **dict.fromkeys(("status.podIP", "status.podIPs", "metadata.name", "metadata.uid"), "pod"),
     **dict.fromkeys(("status.hostIP", "status.hostIPs", "spec.nodeName"), "node"),
@@ -17,11 +17,11 @@ _CHANGING: Final = {
 
 
 def compare_environment(pod: Object, claims: Claims) -> list[str]:
-    """Return a warning for each variable of a container that was another one when its cache was captured.
+    """Return a warning for each variable of a container whose value differs from that at capture.
 
     Args:
-        pod: with its volumes as they will be.
-        claims: of its namespace.
+        pod: with its final volumes.
+        claims: claims of its namespace.
     """
     volumes = pod["spec"].get("volumes") or []
     found = ((str(volume.get("name")), find_claim(volume, claims)) for volume in volumes)
@@ -46,7 +46,7 @@ def compare_environment(pod: Object, claims: Claims) -> list[str]:
                 f"container {container.get('name')} sets {name} to {field}, another one for each "
                 f"{_CHANGING[field]}; vLLM counts it into the name of its work, so kernel cache "
                 f"{cache.metadata.name} may be missed each time"
-                # What may be secret is recorded by its name.
+                # Values that may be secret are recorded by name only.
                 for name, field in _list_changing(container).items()
                 if name in recorded
             ]
@@ -61,7 +61,7 @@ def _list_variables(container: Object) -> dict[str, str]:
 
 
 def _list_changing(container: Object) -> dict[str, str]:
-    """Return the variables whose value is another one in each pod or on each node, with the field that they name."""
+    """Return the variables whose value differs between pods or nodes, with the field that they name."""
     fields = {
         name: str(((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or "")
         for name, each in _find_own(container).items()
@@ -71,5 +71,5 @@ def _list_changing(container: Object) -> dict[str, str]:
 
 
 def _find_own(container: Object) -> dict[str, Object]:
-    # The last of several counts.
+    # If a variable is defined several times, the last definition counts.
     return {str(each.get("name", "")): each for each in container.get("env") or []}

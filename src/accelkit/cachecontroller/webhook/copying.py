@@ -1,4 +1,4 @@
-"""Private copies: an emptyDir, and the init container that fills it from a claim which it cannot write to."""
+"""Private copies: an emptyDir, and the init container that fills it from a read-only claim."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import CacheMount
 from accelkit.model.units import parse_milli
 
-# Of volumes and init containers of ours; a node's agent knows private copies by it.
+# Prefix of the webhook's volumes and init containers; node agents recognize private copies by it.
 PREFIX: Final = names.VOLUME_PREFIX
 _FROM, _TO = "/accelkit/from", "/accelkit/to"
-# The user of accelkit's image. Files of a copy are writable for everybody, since the folder is the pod's alone.
+# The user of accelkit's image. The files of a copy are writable for all users, because only the pod has the folder.
 _IMAGE_USER: Final = 65532
 _MIB: Final = 1 << 20
 _MARGIN_BYTES: Final = 4 << 30
@@ -25,18 +25,19 @@ Object = dict[str, Any]
 
 
 def name_copy(*parts: str) -> str:
-    """Return the name of a private copy: of its volume, and of the init container that fills it."""
+    """Return the name of a private copy, which its volume and its init container have."""
     return names.name_private_copy(*parts)
 
 
 def build_volume(name: str, cache_bytes: int) -> Object:
     """Return the volume of a private copy.
 
-    Its limit leaves room for what the workload adds, since a pod beyond it is evicted: twice the cache and 4 GiB.
+    The limit is twice the cache and 4 GiB, because the workload adds files, and the kubelet evicts pods beyond the
+    limit.
 
     Args:
-        name: of the volume.
-        cache_bytes: what the cache takes; 0 where that is not known, so that nothing is limited.
+        name: name of the volume.
+        cache_bytes: size of the cache; 0 if it is unknown, which results in no limit.
     """
     limit = -(-(2 * cache_bytes + _MARGIN_BYTES) // _MIB)
     return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
@@ -48,12 +49,12 @@ def build_container(
     """Return the init container that fills a private copy.
 
     Args:
-        name: of the container, and of the volume that it fills.
+        name: name of the container, and of the volume that it fills.
         source: the volume that it copies.
-        image: of accelkit.
-        pod: with the mounts of that copy in place.
-        seen: where the workload sees the copy, the root first; empty where the cache was prepared for that.
-        within: the folder of the source that holds the cache; empty for all of it.
+        image: accelkit's image.
+        pod: the pod with all mounts of the copy.
+        seen: mount paths of the copy, the root first; empty if the cache is prepared for them.
+        within: the folder of the source that contains the cache; empty for the whole volume.
     """
     arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
     for number, each in enumerate(seen):
@@ -75,7 +76,7 @@ def build_container(
 
 
 def find_shortage(pod: Object, cache_bytes: int) -> str:
-    """Return a warning where a pod may not have as much of its node's disk as a copy takes; empty where it may."""
+    """Return a warning if the pod's ephemeral-storage limits are too small for a copy; empty if they are not."""
     resources = [each.get("resources") or {} for each in pod["spec"].get("containers") or []]
     limits = [limit for each in resources if (limit := (each.get("limits") or {}).get(_STORAGE)) is not None]
     try:
@@ -91,12 +92,12 @@ def find_shortage(pod: Object, cache_bytes: int) -> str:
 
 
 def fills_copy(container: Object, mount: Object) -> bool:
-    """Return whether a mount is by which an init container of ours reads a cache or fills a copy of it."""
+    """Return whether a mount belongs to an init container of the webhook that reads a cache or fills a copy."""
     return str(container.get("name", "")).startswith(PREFIX) and mount.get("mountPath") in {_FROM, _TO}
 
 
 def _build_security_context(volume: str, pod: Object) -> Object:
-    """Return what the strictest pod security allows, as the user whom the files are for where that is known."""
+    """Return the settings of the Restricted pod security standard, with the user of the workload if it is known."""
     spec = pod["spec"]
     of_pod = spec.get("securityContext") or {}
     users, groups = set(), set()
@@ -120,19 +121,19 @@ def _build_security_context(volume: str, pod: Object) -> Object:
         if group is not None:
             context["runAsGroup"] = group
     elif of_pod.get("runAsUser") is not None:
-        # It would be inherited, be it root or another container's user.
+        # The user of the pod would be inherited, for example root or the user of another container.
         context["runAsUser"] = of_pod["runAsUser"] or _IMAGE_USER
-    # Else that of the image, or whom the cluster assigns.
+    # Otherwise the user is that of the image, or the cluster assigns one.
     return context
 
 
 def _build_resources(containers: Sequence[Object]) -> Object:
-    """Return amounts that change neither the pod's class of service nor what it needs."""
+    """Return amounts that change neither the pod's QoS class nor its effective requests."""
     resources: dict[str, Object] = {"requests": {}, "limits": {}}
     for resource, wanted in (("cpu", _CPU), ("memory", _MEMORY)):
         limits = [((each.get("resources") or {}).get("limits") or {}).get(resource) for each in containers]
         if containers and all(limit is not None for limit in limits):
-            # A pod of the class Guaranteed has limits everywhere, and a quota may ask for them.
+            # A pod of the QoS class Guaranteed has limits everywhere, and a quota may require them.
             amount = _choose_least(wanted, limits)
             resources["limits"][resource] = resources["requests"][resource] = amount
         else:
@@ -141,10 +142,10 @@ def _build_resources(containers: Sequence[Object]) -> Object:
 
 
 def _choose_least(wanted: str, limits: Iterable[Any]) -> Any:
-    """Return what is wanted, or the largest limit of the pod where that is less."""
+    """Return the desired amount, or the largest limit of the pod if that is less."""
     try:
         largest = max(limits, key=parse_milli)
         return wanted if parse_milli(wanted) <= parse_milli(largest) else largest
     except QuantityError:
-        # The API server refuses it with a better message.
+        # The API server rejects it with a better message.
         return wanted

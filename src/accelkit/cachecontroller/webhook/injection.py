@@ -1,4 +1,4 @@
-"""Gives a container the cache that its pod asks for by annotation: a private copy, its mounts and its variables."""
+"""Injection of caches that a pod requests by annotation: a private copy, its mounts and its variables."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_v
 from accelkit.gkm.names import COPY_SOURCE_SUFFIX
 from accelkit.texts import shorten
 
-# Where the image does not say which framework it is of: each finds nothing of the other's.
+# Used if the image does not state its framework: the frameworks do not read each other's files.
 _VARIABLES: Final = ("TRITON_CACHE_DIR", "VLLM_CACHE_ROOT")
 _HOSTNAME: Final = "kubernetes.io/hostname"
-# More than these are most of a cluster.
+# More hosts would be most of a cluster.
 _MOST_HOSTS: Final = 100
 _WEIGHT: Final = 50
 
 
 class UnknownCacheError(AnnotationError):
-    """The annotation names a cache that is not known here.
+    """The annotation names an unknown cache.
 
     Attributes:
-        cache: as it is named.
+        cache: name in the annotation.
     """
 
     def __init__(self, cache: str, text: str) -> None:
@@ -37,17 +37,17 @@ class UnknownCacheError(AnnotationError):
 def inject(
     pod: Object, request: MountRequest, claim: CacheClaim, image: str, build_image_volume: ImageVolume
 ) -> list[str]:
-    """Give a container of a pod a private copy of a cache; return warnings.
+    """Add a private copy of a cache to a container of a pod; return warnings.
 
     Raises:
-        AnnotationError: nobody knows where to mount it, or something else is mounted there.
-        ReplacementError: a volume that it needs is there already, and is another one.
+        AnnotationError: the mount path is unknown, or another volume is mounted there.
+        ReplacementError: a volume with a needed name exists and is another one.
     """
     cache = claim.cache
     root = request.path or claim.mount_path
     if not root:
         raise AnnotationError(
-            f"kernel cache {cache.key} does not say yet where it is to be mounted; create the pod when its status has "
+            f"kernel cache {cache.key} has no mount path yet; create the pod when its status has "
             f"a mountPath, or write {request.cache}={request.container}:/PATH"
         )
     container = next(each for each in list_containers(pod) if each.get("name") == request.container)
@@ -58,11 +58,11 @@ def inject(
     foreign = [path for path, mount in taken.items() if not _is_ours(pod, mount, claim)]
     if foreign:
         raise AnnotationError(
-            f"container {request.container} has something else mounted at {foreign[0]}, where kernel cache "
-            f"{request.cache} is asked for; mount one of them elsewhere"
+            f"container {request.container} has another volume mounted at {foreign[0]}, where kernel cache "
+            f"{request.cache} is requested; mount one of them elsewhere"
         )
     warnings: list[str] = []
-    # Where its volume mounts the claim, it has been given what it may have.
+    # If the container mounts the claim itself, `replace_volume` has handled it.
     if not taken or any(mount.get("name") == copied for mount in taken.values()):
         warnings = add_copy_volume(pod, copied, claim)
         if (volume := find_volume(pod, source)) is None:
@@ -74,14 +74,14 @@ def inject(
             for each in mounts
             if each.path not in taken
         )
-        # Where nobody knows yet what it is prepared for, it is rewritten in any case.
+        # If the prepared path is unknown, the files are rewritten in any case.
         seen = mounts if root != claim.mount_path and not cache.status.relocatable else []
         put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
     return warnings + _set_variables(container, claim, root)
 
 
 def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
-    """Let a pod prefer the nodes where a cache is ready, unless it says itself which host it prefers."""
+    """Add a preference for the nodes where a cache is ready, unless the pod itself prefers hosts."""
     if not hosts or len(hosts) > _MOST_HOSTS:
         return
     affinity = pod["spec"]["affinity"] = pod["spec"].get("affinity") or {}
@@ -95,7 +95,7 @@ def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
 
 
 def _is_ours(pod: Object, mount: Object, claim: CacheClaim) -> bool:
-    """Whether a mount is of a private copy, or of a claim of the same cache."""
+    """Return whether a mount belongs to a private copy, or to a claim of the same cache."""
     name = str(mount.get("name"))
     volume = find_volume(pod, name) or {}
     if get_claim(volume):
@@ -110,15 +110,15 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
     present = {str(each.get("name")): each for each in container.get("env") or []}
     warnings = []
     for name, value in sorted(variables.items()):
-        # Habana's value goes on with settings after the folder.
+        # Habana's value contains settings after the folder.
         folder, comma, rest = value.partition(",")
         wanted = move(folder, claim.mount_path, root) + comma + rest
         if name not in present:
             container["env"] = [*(container.get("env") or []), {"name": name, "value": wanted}]
         elif present[name].get("value") != wanted:
-            said = shorten(str(present[name].get("value", "what is read at its start")), 100)
+            actual = shorten(str(present[name].get("value", "a value that is read at its start")), 100)
             warnings.append(
-                f"container {container.get('name')} sets {name} to {said}; kernel cache {claim.cache.metadata.name} is "
-                f"found only where that is {wanted}"
+                f"container {container.get('name')} sets {name} to {actual}; kernel cache {claim.cache.metadata.name} "
+                f"is found only if that is {wanted}"
             )
     return warnings

@@ -37,7 +37,7 @@ class CacheLookup:
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
-        self._turns = asyncio.Semaphore(_MOST_REQUESTS)
+        self._semaphore = asyncio.Semaphore(_MOST_REQUESTS)
 
     async def find(self, namespace: str, claims: Iterable[str]) -> list[Cache]:
         """Return the caches to which these claims of a namespace belong.
@@ -65,7 +65,7 @@ class CacheLookup:
         return found
 
     async def _read(self, path: str) -> list[Cache]:
-        async with self._turns:
+        async with self._semaphore:
             text = await get_if_present(self._api, path)
         try:
             return [msgspec.json.decode(text, type=Cache)] if text is not None else []

@@ -1,4 +1,4 @@
-"""What becomes of a pod that is being created: a pure function of the pod and the caches."""
+"""Change of a pod that is being created: a pure function of the pod and the caches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from accelkit.cachecontroller.webhook.replacement import ImageVolume, Replacemen
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
-# The parts of a pod that are changed beside annotations; each is written as a whole.
+# The parts of a pod that are changed, in addition to annotations; each is written as a whole.
 _PARTS: Final = (
     ("spec", "volumes"),
     ("spec", "initContainers"),
@@ -39,14 +39,14 @@ FindHosts: TypeAlias = Callable[[Cache], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What pods are changed with.
+    """Inputs for the change of pods.
 
     Attributes:
-        image: of accelkit, for the init containers that fill private copies.
-        find_hosts: returns the values of the label kubernetes.io/hostname of the nodes where a cache is ready; where
-            nodes do not hold its files, of those that can load it.
-        build_image_volume: returns the source of an image volume for a digest of a cache, and the folder of it that is
-            the cache's root; None where the cache does not come to pods so.
+        image: accelkit's image, for the init containers that fill private copies.
+        find_hosts: returns the hostname labels of the nodes where a cache is ready; if nodes do not hold its files, of
+            those that can load it.
+        build_image_volume: returns the source of an image volume for a digest of a cache, and the folder of the cache's
+            root in it; None if the cache is not delivered as an image volume.
     """
 
     image: str
@@ -56,13 +56,13 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What becomes of a pod.
+    """Result for a pod.
 
     Attributes:
-        patch: JSON Patch; empty where it stays as it is.
-        warnings: for who creates it.
-        refusal: why it may not be created; empty where it may.
-        unknown: claims and caches that it names and nobody knows; a moment later they may be known.
+        patch: JSON Patch; empty if the pod does not change.
+        warnings: warnings for the client.
+        refusal: why the pod must not be created; empty if it may.
+        unknown: names of unknown claims and caches in the pod; a later lookup may find them.
     """
 
     patch: tuple[Mapping[str, Any], ...] = ()
@@ -72,12 +72,12 @@ class Mutation:
 
 
 def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
-    """Return whether more of a pod than its volumes and annotations is needed to say what becomes of it.
+    """Return whether the decision about a pod needs more than its volumes and annotations.
 
     Args:
         pod: with its name, its annotations and its volumes.
-        namespace: of the pod.
-        caches: of all namespaces.
+        namespace: namespace of the pod.
+        caches: caches of all namespaces.
     """
     if any(
         each in _get_annotations(pod)
@@ -90,15 +90,15 @@ def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
 
 
 def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -> Mutation:
-    """Return what becomes of a pod that is being created.
+    """Return the result for a pod that is being created.
 
-    Doing it again changes nothing, so that other webhooks may come between.
+    The change is idempotent, so that other webhooks may run before and after it.
 
     Args:
-        pod: as the API server sends it, or the parts of it that are used; it stays as it is.
-        namespace: of the pod, which a pod without one will get.
-        caches: of all namespaces.
-        tools: what it is changed with.
+        pod: the pod from the API server, or the used parts of it; it is not modified.
+        namespace: namespace of the pod, even if the pod itself names none yet.
+        caches: caches of all namespaces.
+        tools: inputs for the change.
     """
     claims = list_claims(caches, namespace)
     parts = {part: dict(pod.get(part) or {}) for part in ("metadata", "spec")}
@@ -109,7 +109,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     if asks:
         if excess := describe_excess(changed, concerned):
             return Mutation(refusal=excess)
-        # By far faster than a deep copy, and a pod is JSON.
+        # This is much faster than a deep copy, and a pod is JSON.
         changed = msgspec.json.decode(msgspec.json.encode(changed))
     try:
         warnings = _change(changed, namespace, claims, tools) if asks else []
@@ -168,14 +168,14 @@ def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[s
 
 
 def _check(claim: CacheClaim, namespace: str, tools: Tools) -> None:
-    # Without its image, such a pod would wait for a claim that nobody makes.
+    # Without its image volume, such a pod would wait for a claim that is never created.
     has_image = bool(claim.digest) and tools.build_image_volume(claim.cache, claim.digest) is not None
     if refusal := claim.find_refusal(namespace, has_image=has_image):
         raise ReplacementError(refusal)
 
 
 def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
-    # Nodes are asked for the present digest alone; which of them have a former one, nobody knows.
+    # The preference only covers the current digest, because the nodes with a former one are unknown.
     if claim.digest in {"", claim.cache.status.resolved_digest}:
         prefer_nodes(pod, tools.find_hosts(claim.cache))
 
@@ -217,13 +217,13 @@ def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]
     for outer, inner in _PARTS:
         former, present = (before.get(outer) or {}).get(inner), after[outer].get(inner)
         if former != present:
-            # "add" also replaces what is there.
+            # "add" also replaces an existing value.
             patch.append({"op": "add", "path": f"/{outer}/{inner}", "value": present})
     return tuple(patch)
 
 
 def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
-    """Return a step for each annotation that changes, since the pod may have others that were not decoded."""
+    """Return a step for each changed annotation, because the pod may have others that were not decoded."""
     former = (before.get("metadata") or {}).get("annotations")
     present = after["metadata"].get("annotations") or {}
     if former is None:

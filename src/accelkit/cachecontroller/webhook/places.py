@@ -1,4 +1,4 @@
-"""Where the containers of a pod see a cache, and whether its files have to be rewritten for that."""
+"""Mount paths of a cache in the containers of a pod, and whether its files must be rewritten for them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelkit.gkm.objects import CacheMount
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a pod sees a cache.
+    """Mount paths of a cache in a pod.
 
     Attributes:
-        root: where its containers see the root.
-        others: where they see it beside that.
-        seen: what a copy has to be rewritten for, the root first; empty where the cache is prepared for that.
+        root: path of the root in its containers.
+        others: further paths of the root.
+        seen: paths for which a copy must be rewritten, the root first; empty if the cache is prepared for them.
     """
 
     root: str
@@ -27,13 +27,13 @@ class Places:
 
 
 def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, Object]]) -> Places:
-    """Return where a pod sees a cache.
+    """Return the mount paths of a cache in a pod.
 
     Args:
         pod: with these mounts.
-        claim: of the cache.
-        mounts: those of its volume, with their containers. Where containers mount it, init containers do not count:
-            they prepare it, mostly somewhere else.
+        claim: claim of the cache.
+        mounts: mounts of its volume, with their containers. If regular containers mount it, init containers do not
+            count: they prepare files, usually at another path.
     """
     containers = pod["spec"].get("containers") or []
     order = {str(each.get("name")): number for number, each in enumerate(containers)}
@@ -50,26 +50,26 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
             roots.setdefault(root)
     home = claim.mount_path
     root = home if home in roots or not roots else next(iter(roots))
-    # Nothing names a path in files that work anywhere.
+    # Relocatable files contain no paths.
     if claim.cache.status.relocatable:
         return Places(root)
     others = tuple(each for each in roots if each != root)
     if not home:
-        # The cache was not looked at yet, so it may come to be prepared for any path.
+        # The cache was not judged yet, so it may be prepared for any path.
         return Places(root, others, (CacheMount(root),) if root else ())
     moved = root != home or any(path != captured[within] for within, path in trees.items())
     return Places(root, others, tuple(list_seen(claim, root, trees)) if moved else ())
 
 
 def list_seen(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
-    """Return what a container sees of a cache whose root it has somewhere, that root first.
+    """Return the mounts of a cache in a container, the root first.
 
-    Trees that were captured beside the root keep their places; those within it go with it.
+    Trees that were captured outside of the root keep their paths; those inside move with it.
 
     Args:
-        claim: of the cache.
-        root: where the container has it.
-        places: of trees that it has elsewhere.
+        claim: claim of the cache.
+        root: path of the root in the container.
+        places: paths of trees that are mounted elsewhere.
     """
     trees = (each for each in claim.cache.status.mounts if each.sub_path)
     moved = ((each.sub_path, move(each.path.rstrip("/"), claim.mount_path, root)) for each in trees)
@@ -78,7 +78,7 @@ def list_seen(claim: CacheClaim, root: str, places: dict[str, str] | None = None
 
 
 def move(path: str, former: str, root: str) -> str:
-    """Return a path of a cache whose root is somewhere else than before."""
+    """Return a path of a cache after its root has moved."""
     if former and (path == former or path.startswith(f"{former}/")):
         return posixpath.normpath(root + path[len(former) :])
     return path

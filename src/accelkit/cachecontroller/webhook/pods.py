@@ -1,4 +1,4 @@
-"""Parts of a pod that is being created, as the API server shows it: JSON that is typed, and not validated yet."""
+"""Parts of a pod that is being created: JSON with known types, before the validation of the API server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Final
 from accelkit.gkm.names import HOST_FOLDER
 
 Object = dict[str, Any]
-# All containers that a pod may have; the last are added later, past this webhook.
+# All kinds of containers; ephemeral containers are added later, without this webhook.
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
-# What a process of the node sees as its root, folder or open files leads everywhere.
+# The root, folder or open files of a process give access to the whole node.
 _PROCESS_ROOT: Final = re.compile(r"/proc/(.*/)?(root|cwd|fd|kernel-caches)(/|$)")
 
 
 def list_containers(pod: Object) -> list[Object]:
-    """Return all containers of a pod, those that are no init containers first."""
+    """Return all containers of a pod, regular ones first."""
     return [each for kind in _CONTAINERS for each in pod["spec"].get(kind) or []]
 
 
@@ -35,18 +35,18 @@ def find_volume(pod: Object, name: str) -> Object | None:
 
 
 def get_claim(volume: Object) -> str:
-    """Return the claim that a volume is of; empty where it is of none."""
+    """Return the claim of a volume; empty if it has none."""
     return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
 
 
 def name_ephemeral_claim(pod: Object, volume: Object) -> str:
-    """Return the claim that a generic ephemeral volume is of; empty for others, and while the pod has no name."""
+    """Return the claim of a generic ephemeral volume; empty for others, and while the pod has no name."""
     name = pod["metadata"].get("name")
     return f"{name}-{volume.get('name')}" if name and volume.get("ephemeral") is not None else ""
 
 
 def find_host_folder(pod: Object) -> str:
-    """Return the volume that reaches into the nodes' caches past all claims; empty where none does."""
+    """Return the volume that gives access to the nodes' caches without a claim; empty if there is none."""
     root = str(HOST_FOLDER)
     for volume in pod["spec"].get("volumes") or []:
         path = posixpath.normpath("/" + str((volume.get("hostPath") or {}).get("path") or "").lstrip("/"))
@@ -56,7 +56,7 @@ def find_host_folder(pod: Object) -> str:
 
 
 def find_root(mount: Object) -> str:
-    """Return where a container sees the root of the volume that it mounts a folder of; empty where it does not."""
+    """Return the path at which a container sees the root of a volume; empty if it does not."""
     path = posixpath.normpath(str(mount.get("mountPath") or "/"))
     within = str(mount.get("subPath") or "").strip("/")
     if not within:
@@ -65,7 +65,7 @@ def find_root(mount: Object) -> str:
 
 
 def put_first(pod: Object, container: Object) -> None:
-    """Put an init container before all others, or in the place of the one that has its name."""
+    """Insert an init container before all others, or replace the one with its name."""
     present = pod["spec"].setdefault("initContainers", []) or []
     for number, each in enumerate(present):
         if each.get("name") == container["name"]:

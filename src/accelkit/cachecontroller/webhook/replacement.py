@@ -1,4 +1,4 @@
-"""Replaces the claim of a volume by that of one digest, and what is written to by a private copy."""
+"""Replacement of a volume's claim by the claim of one digest, and of writable mounts by a private copy."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelkit.gkm.objects import Cache, CacheStatus, Delivery
 from accelkit.kernelcache.formats.mounts import translate_sub_path
 
 ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
-# What makes a mount be seen by others, which a private copy must not be.
+# Propagation makes a mount visible outside of the container, which a private copy must not be.
 _PROPAGATION: Final = "mountPropagation"
 
 
 class ReplacementError(ValueError):
-    """The pod cannot get the cache as it asks for it; the text says why."""
+    """The pod cannot get the cache as requested; the text contains the reason."""
 
 
 def replace_volume(
@@ -26,16 +26,16 @@ def replace_volume(
 ) -> list[str]:
     """Replace a volume of a cache in place; return warnings.
 
-    Where nobody writes to it, it becomes the claim of one digest, read-only. Else that stays the source of a private
-    copy, which all containers mount instead; so it is where its files name each other by another path than that at
-    which they are mounted, since frameworks would miss them, and fail where they cannot write their own.
+    If all mounts are read-only, the volume becomes the claim of one digest. Otherwise that claim is the source of a
+    private copy, which all containers mount instead. A copy is also used if the files contain another path than the
+    mount path, because frameworks would miss them, and would fail if they cannot write their own files.
 
     Raises:
-        ReplacementError: a volume that it needs is there already, and is another one.
+        ReplacementError: a volume with a needed name exists and is another one.
     """
     name = str(volume.get("name"))
     copied = name_copy(name)
-    # Where the copy is there, this was done before, and somebody has added a container.
+    # If the copy exists, the pod was handled before, and another webhook has added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:
@@ -61,7 +61,7 @@ def replace_volume(
 
 
 def _translate_folder(mount: Object, status: CacheStatus) -> None:
-    """Let a mount of a folder in the layout of MCV's extractions show the same files of ours."""
+    """Translate a mount of a folder in the layout of MCV's extractions to accelkit's layout."""
     if not mount.get("subPath"):
         return
     trees = [each.sub_path for each in status.mounts if each.sub_path]
@@ -73,7 +73,7 @@ def _translate_folder(mount: Object, status: CacheStatus) -> None:
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
-    """Make a volume that of one digest, read-only; return the folder in it that is the cache's root, mostly empty."""
+    """Set a volume to one digest, read-only; return the folder of the cache's root in it, usually empty."""
     if claim.digest and claim.cache.status.delivery == Delivery.IMAGE.value:
         built = build_image_volume(claim.cache, claim.digest)
         if built is not None:
@@ -85,7 +85,7 @@ def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolum
 
 
 def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
-    """Add the volume of a private copy where it is not there yet; return warnings.
+    """Add the volume of a private copy if it is missing; return warnings.
 
     Raises:
         ReplacementError: a volume of another kind has its name.
@@ -94,7 +94,7 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
     if present is None:
         pod["spec"].setdefault("volumes", []).append(build_volume(name, claim.cache.status.cache_bytes))
     elif "emptyDir" not in present:
-        raise ReplacementError(f"volume {name} has a name that is kept for private copies of caches; rename it")
+        raise ReplacementError(f"volume {name} has a name that is reserved for private copies of caches; rename it")
     return [shortage] if (shortage := find_shortage(pod, claim.cache.status.cache_bytes)) else []
 
 
@@ -108,7 +108,7 @@ def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> lis
         )
     elif places.seen and not writable:
         warnings.append(
-            f"nobody knows yet for which path kernel cache {cache} is prepared; if it is not {places.root}, kernels "
+            f"the path of kernel cache {cache} is not known yet; if it is not {places.root}, kernels "
             f"that are named by path will be missed; set spec.mountPath of the cache"
         )
     if places.others:

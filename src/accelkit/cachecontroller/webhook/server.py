@@ -1,4 +1,4 @@
-"""Answers the API server's questions about pods, by HTTPS."""
+"""HTTPS server for the API server's reviews of pods."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from accelkit.serving.server import BodyLimits, HttpServer, Reply
 from accelkit.serving.tls import Listen
 from accelkit.texts import shorten
 
-# Where the configuration that the role installs sends reviews of pods.
+# Path to which the installed webhook configuration sends reviews of pods.
 PATH: Final = "/mutate-pods"
-# What the API server passes on of one warning, and of all.
+# Limits of the API server for one warning, and for their number.
 _MAX_WARNING: Final = 256
 _MOST_WARNINGS: Final = 12
-# An object has 1.5 MiB at most, and comes twice where it is changed. Large ones leave room for small ones.
+# An object has 1.5 MiB at most, and a review contains it twice after a change. Large ones leave room for small ones.
 LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
 _FORBIDDEN: Final = 403
-# What cannot be decoded, at whatever depth.
+# Errors of the decoder, at any depth.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class WebhookServer:
-    """Serves the webhook of pods.
+    """Server of the pod webhook.
 
     Args:
-        listen: where, and with which certificates; files that change are read again.
-        find_caches: returns all caches as they are known now; None while they have not been read.
-        tools: what pods are changed with.
-        look_up: returns those caches of a namespace that the API server has for names of claims; the watch may be late.
+        listen: address and certificates; changed files are reloaded.
+        find_caches: returns all known caches; None before they have been read.
+        tools: inputs for the change of pods.
+        look_up: reads the caches of a namespace for names of claims from the API server, because the watch may be late.
 
     Attributes:
-        answers: how many there were, by what became of the pod: `changed`, `unchanged`, `refused`, `unready`.
+        answers: number of answers by result: `changed`, `unchanged`, `refused`, `unready`.
 
     Raises:
-        ConfigurationError: the port is taken, or may not be used.
+        ConfigurationError: the port is in use, or this process may not use it.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class WebhookServer:
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         """Answer a request."""
         if method != "POST" or path != PATH:
-            return Reply(404, b'{"error":"pods are asked about by POST of %s"}' % PATH.encode())
+            return Reply(404, b'{"error":"only POST %s exists"}' % PATH.encode())
         try:
             request = read_review(body).request
             done = await self._mutate(request)
         except _UNREADABLE as exc:
-            return Reply(400, msgspec.json.encode({"error": f"it is not an AdmissionReview of {API}: {exc}"}))
+            return Reply(400, msgspec.json.encode({"error": f"the body is not an AdmissionReview of {API}: {exc}"}))
         if done is None:
             self.answers["unready"] += 1
-            return Reply(503, b'{"error":"the caches are not known yet; ask again"}')
+            return Reply(503, b'{"error":"the caches have not been read yet; try again"}')
         self.answers["refused" if done.refusal else "changed" if done.patch else "unchanged"] += 1
         return Reply(200, msgspec.json.encode(_build_answer(request.uid, done)))
 
@@ -107,11 +107,11 @@ class WebhookServer:
             read |= {each.key: each for each in found}
 
     async def _judge(self, pod: ReviewedPod, request: Request, read: Mapping[str, Cache]) -> Mutation | None:
-        """Return what becomes of a pod; None while no cache is known."""
+        """Return the result for a pod; None before the caches have been read."""
         if len(request.object) <= LIMITS.small_bytes:
             return self._judge_now(pod, request.namespace, read)
         async with self._large:
-            # One after the other, and small ones that have come meanwhile before each.
+            # Large pods are handled one after the other, and waiting small ones come before each.
             await asyncio.sleep(0)
             return self._judge_now(pod, request.namespace, read)
 

@@ -115,7 +115,7 @@ def test_what_a_node_cannot_judge_is_not_what_no_node_has_judged(seen):
     )
     report(seen, "n1", now=entry(compatible=(None, "DriverUnknown")))
     assert holds(assemble(cache(), seen), "Compatible") == ("Unknown", "DriverUnknown")
-    assert message() == "1 nodes cannot tell whether they can load it; n1: says DriverUnknown"
+    assert message() == "1 nodes cannot determine whether they can load it; n1: says DriverUnknown"
     report(seen, "n2", now=entry(compatible=(True, "Compatible")))
     assert holds(assemble(cache(), seen), "Compatible") == ("True", "Compatible")
 

@@ -67,7 +67,7 @@ def test_nodes_fetch_so_many_images_for_a_namespace():
     plan = one_pass(mode, cluster, named("more", delivery="image"))
     assert len(cluster.all(DAEMON_SETS, OURS)) == MOST_PREFETCHES == 8
     assert ready_of(plan).reason == "OverBudget"
-    assert ready_of(plan).message.startswith("nodes fetch 8 images for caches of namespace team, which is the limit")
+    assert ready_of(plan).message.startswith("nodes pull 8 images for caches of namespace team, which is the limit")
     assert 0 < plan.wake_after <= 60
     one_pass(mode, cluster, named("theirs", namespace="other", delivery="image"))
     one_pass(mode, cluster, named("shared", namespace="", delivery="image"))

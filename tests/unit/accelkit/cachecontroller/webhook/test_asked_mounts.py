@@ -152,7 +152,7 @@ def test_only_an_unknown_cache_may_be_known_a_moment_later_and_a_taken_path_neve
     pod = asking("kernels")
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/cache/"}]
     pod["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
-    assert "has something else mounted at /cache" in change(pod, make_cache()).refusal
+    assert "has another volume mounted at /cache" in change(pod, make_cache()).refusal
 
 
 def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():

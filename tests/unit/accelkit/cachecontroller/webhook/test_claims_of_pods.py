@@ -233,7 +233,7 @@ def test_names_kept_for_copies_are_ours():
     pod = make_pod(mount())
     name = copies(changed(pod, make_cache()))[0]["name"]
     pod["spec"]["volumes"].append({"name": name, "hostPath": {"path": "/data"}})
-    assert "is kept for private copies" in change(pod, make_cache()).refusal
+    assert "is reserved for private copies" in change(pod, make_cache()).refusal
     pod = make_pod(mount())
     name = copies(changed(pod, make_cache()))[0]["name"]
     pod["spec"]["initContainers"] = [{"name": name, "image": "evil", "volumeMounts": [mount("/accelkit/to")]}]
