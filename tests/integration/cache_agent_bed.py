@@ -63,12 +63,16 @@ class Bed:
         kubeconfig: the agent's.
         folder: for the store and the log.
         namespace: of somebody else's caches; empty for one of its own.
+
+    Attributes:
+        registry: the registry of the test, if it has one of its own.
     """
 
     def __init__(self, api: ApiClient, kubeconfig: Path, folder: Path, namespace: str = "") -> None:
         self.api, self._kubeconfig, self.folder = api, kubeconfig, folder
         number = f"{os.getpid()}-{next(_numbers)}"
         self.node, self.namespace = f"cache-node-{number}", namespace or f"caches-{number}"
+        self.registry: Any = None
         self.store = folder / "store"
         self.log = folder / "agent.log"
         self._arguments: list[str] = []

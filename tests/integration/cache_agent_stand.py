@@ -54,6 +54,16 @@ async def image(host: str, folder: Path, repository: str, kernel: str = "add_ker
     return await asyncio.to_thread(make)
 
 
+async def deliver(bed: Bed, *options: str, protects: bool = True) -> Artifact:
+    """Start the agent on a node that can load an image of the bed's registry, and wait until it has it."""
+    made = await image(bed.registry.host, bed.folder, "team/add")
+    await bed.create(bed.registry.host)
+    bed.start(*options, protects=protects)
+    await bed.cache(f"{bed.registry.host}/team/add:v1", made.digest)
+    await bed.until("Ready", made.digest)
+    return made
+
+
 def run_command(*arguments: str) -> None:
     """Run a command of accelkit to its end."""
     subprocess.run([sys.executable, "-m", "accelkit", *arguments], check=True, timeout=DEADLINE, capture_output=True)

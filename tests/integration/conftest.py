@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -49,6 +50,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(seconds), append=False)
 
 
+def ansible_playbook(
+    *arguments: str | Path, environ: dict[str, str], seconds: float = 600, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `ansible-playbook …` from the checkout."""
+    command = [BIN / "ansible-playbook", *arguments]
+    given = {"cwd": REPOSITORY, "env": environ, "timeout": seconds, **options}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **given)
+
+
 class Sandbox:
     """A sandbox below a folder with a name of 90 characters, as long ones of homes are."""
 
@@ -67,6 +77,12 @@ class Sandbox:
             raise
         self.facts = self.paths.read_facts()
         self.kubeconfig = Path(self.facts.kubeconfig)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -88,10 +104,7 @@ class Sandbox:
 
     def playbook(self, name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `ansible-playbook … -i inventories/sandbox` from the checkout."""
-        command = [BIN / "ansible-playbook", name, "-i", "inventories/sandbox", *arguments]
-        done = subprocess.run(
-            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=1100, check=False
-        )
+        done = ansible_playbook(name, "-i", "inventories/sandbox", *arguments, environ=self.environ, seconds=1100)
         assert not check or done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -214,11 +227,8 @@ def _container(name: str, limits: dict) -> dict:
 @pytest.fixture(scope="session")
 def control_plane():
     """A sandbox with one node and nothing installed."""
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]")
-    try:
+    with Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]") as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="session")
@@ -238,8 +248,7 @@ def defined(cache_kinds):
 @pytest.fixture(scope="session")
 def installed():
     """A sandbox on which site.yml has run while pods waited for cards; `waited` is what became of these."""
-    sandbox = Sandbox()
-    try:
+    with Sandbox() as sandbox:
         # node-1 has eight cards of 16 GiB. Wherever the pods go, one stays free for the checks at the end of site.yml.
         sizes = {
             "shares": (8, {"accelkit.io/memory": "8"}, 8),
@@ -252,8 +261,6 @@ def installed():
         asyncio.run(sandbox.waited.settle())
         asyncio.run(sandbox.waited.delete())
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture

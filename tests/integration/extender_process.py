@@ -208,6 +208,15 @@ class World:
     async def read(self, pod: dict[str, Any]) -> dict[str, Any]:
         return msgspec.json.decode(await self.api.get(f"{PODS}/{pod['metadata']['name']}"), type=dict[str, Any])
 
+    async def unschedulable(self, pod: dict[str, Any]) -> str:
+        """Wait until kube-scheduler has found no node for a pod; return what it says."""
+
+        async def said() -> str:
+            conditions = (await self.read(pod))["status"].get("conditions", ())
+            return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
+
+        return str(await until(said, seconds=60))
+
     async def bind_past(self, pod: dict[str, Any], node: str, annotations: dict[str, str] | None = None) -> None:
         """Bind without the extender, as another program would."""
         meta = pod["metadata"]

@@ -6,47 +6,25 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from cache_agent_bed import DEADLINE, Bed
-from cache_agent_stand import admit_agents, image, measured, open_bed, probing, run_command, scanning
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_agent_stand import deliver, image, measured, probing, run_command, scanning
 from ports import free_port
 from registries import misbehaviour
-from registries.hostile import HostileRegistry
 
 from accelkit.gkm import names
 from accelkit.kube.paths import NODES, build_collection_path
 
 log = logging.getLogger(__name__)
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
-    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
-    return admit_agents(control_plane, "cache-agent")
-
-
-@pytest.fixture
-async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
-    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
-        yield opened
-
-
-async def test_a_verified_cache_comes_to_lie_linked_and_told_of(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
+async def test_a_verified_cache_comes_to_lie_linked_and_told_of(bed: Bed):
+    made = await deliver(bed)
     assert bed.leads_to(made.digest)
     group = json.loads(next(bed.link().glob("*/__grp__*.json")).read_text())
     assert all(path.startswith("/root/.triton/cache/") for path in group["child_paths"].values())
@@ -68,11 +46,9 @@ async def test_a_verified_cache_comes_to_lie_linked_and_told_of(
     assert bed.stop() == 0
 
 
-async def test_for_cards_that_cannot_load_it_nothing_is_fetched(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
+async def test_for_cards_that_cannot_load_it_nothing_is_fetched(bed: Bed):
+    host = bed.registry.host
+    made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
     await bed.create(host, kernels="hip:gfx942")
     bed.start()
@@ -81,16 +57,14 @@ async def test_for_cards_that_cannot_load_it_nothing_is_fetched(
     assert "BackendMismatch" in found["message"]
     assert (await bed.entry(made.digest))["incompatibleGPUs"] == [0]
     assert (await bed.condition("Ready", made.digest))["reason"] == "Incompatible"
-    assert not hostile_registry.received("GET", f"/v2/team/add/blobs/{layer}")
+    assert not bed.registry.received("GET", f"/v2/team/add/blobs/{layer}")
     assert not bed.folders()
     assert not bed.link().is_symlink()
 
 
-async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pods_that_run(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    old, new = [await image(host, tmp_path, "team/add", kernel) for kernel in ("old", "new")]
+async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pods_that_run(bed: Bed):
+    host = bed.registry.host
+    old, new = [await image(host, bed.folder, "team/add", kernel) for kernel in ("old", "new")]
     await bed.create(host)
     bed.start()
     await bed.cache(f"{host}/team/add:v1", old.digest)
@@ -117,37 +91,25 @@ async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pod
     assert bed.leads_to(new.digest)
 
 
-async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_registry(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
+async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_registry(bed: Bed):
+    made = await deliver(bed)
     bed.kill()
     # It is away for longer than this lasts.
-    hostile_registry.on("*", ".*", misbehaviour.failing(503))
-    asked = len(hostile_registry.requests)
+    bed.registry.on("*", ".*", misbehaviour.failing(503))
+    asked = len(bed.registry.requests)
     bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest, "again")
+    await bed.cache(f"{bed.registry.host}/team/add:v1", made.digest, "again")
     await bed.until("Ready", made.digest, "again")
-    await bed.cache(f"{host}/team/add:v1", made.digest, "third")
+    await bed.cache(f"{bed.registry.host}/team/add:v1", made.digest, "third")
     with measured("ready, of a digest that is here") as seconds:
         await bed.until("Ready", made.digest, "third")
         # A guard against waiting for a timer; the machine may be busy.
         assert seconds() < 5
-    assert len(hostile_registry.requests) == asked
+    assert len(bed.registry.requests) == asked
 
 
-async def test_a_deleted_cache_leaves_nothing(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
+async def test_a_deleted_cache_leaves_nothing(bed: Bed):
+    made = await deliver(bed)
     await bed.pod("runs")
     await bed.until_used(made.digest)
     await bed.delete()
@@ -160,17 +122,10 @@ async def test_a_deleted_cache_leaves_nothing(bed: Bed, hostile_registry: Hostil
     await bed.until_true(lambda: not bed.folders())
 
 
-async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    scans, pods = tmp_path / "scans", tmp_path / "pods"
+async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(bed: Bed):
+    scans, pods = bed.folder / "scans", bed.folder / "pods"
     scans.mkdir()
-    await bed.create(host)
-    bed.start("--scan-folder", str(scans))
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
+    made = await deliver(bed, "--scan-folder", str(scans))
     pinned = names.name_pinned_claim(f"{bed.namespace}/add", made.digest)
     uid = (await bed.pod("hits", pinned, copied=True))["metadata"]["uid"]
     copy = pods / uid / "volumes/kubernetes.io~empty-dir" / names.name_private_copy("kernels")
@@ -194,9 +149,9 @@ async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effectiv
     ]
 
 
-async def test_many_caches_at_once(bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path):
-    host, count = hostile_registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
-    made = [await image(host, tmp_path, f"team/cache{number}", f"kernel{number}") for number in range(10)]
+async def test_many_caches_at_once(bed: Bed):
+    host, count = bed.registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
+    made = [await image(host, bed.folder, f"team/cache{number}", f"kernel{number}") for number in range(10)]
     await bed.create(host)
     port = free_port()
     bed.start("--metrics-port", str(port))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from cache_agent_bed import Bed
-from cache_agent_stand import admit_agents, image, open_bed
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_agent_stand import image
 from private_sigstore import GITHUB, PrivateSigstore
 from registries import misbehaviour
-from registries.hostile import HostileRegistry
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 ACCOUNT = "cache-agent-access"
@@ -22,29 +17,18 @@ IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/ma
 SIGSTORE = PrivateSigstore.new()
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
-    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
-    return admit_agents(control_plane, ACCOUNT)
-
-
-@pytest.fixture
-async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
-    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
-        yield opened
-
-
-async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_no_other(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    mine, others = await image(host, tmp_path, "team/mine"), await image(host, tmp_path, "team/others", "mul_kernel")
-    hostile_registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
+async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_no_other(bed: Bed):
+    host = bed.registry.host
+    mine, others = (
+        await image(host, bed.folder, "team/mine"),
+        await image(host, bed.folder, "team/others", "mul_kernel"),
+    )
+    bed.registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
     await bed.create(host)
     await bed.let_read_secrets(ACCOUNT)
     await bed.pull_secret("login", host, USER, PASSWORD)
     await bed.pull_secret("wrong", host, USER, "guessed")
-    hostile_registry.requests.clear()
+    bed.registry.requests.clear()
     bed.start()
     await bed.cache(f"{host}/team/mine:v1", mine.digest, "mine", secrets=["login"])
     await bed.until("Ready", mine.digest, "mine")
@@ -63,12 +47,10 @@ async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_n
     assert "guessed" not in told
 
 
-async def test_a_secret_that_is_missing_or_may_not_be_read_is_told_by_name_and_waited_for(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    hostile_registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
+async def test_a_secret_that_is_missing_or_may_not_be_read_is_told_by_name_and_waited_for(bed: Bed):
+    host = bed.registry.host
+    made = await image(host, bed.folder, "team/add")
+    bed.registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
     await bed.create(host)
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest, secrets=["login"])
@@ -81,13 +63,13 @@ async def test_a_secret_that_is_missing_or_may_not_be_read_is_told_by_name_and_w
     assert bed.leads_to(made.digest)
 
 
-async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agent_is_given(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host, root = hostile_registry.host, tmp_path / "trusted_root.json"
+async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agent_is_given(bed: Bed):
+    host, root = bed.registry.host, bed.folder / "trusted_root.json"
     root.write_text(SIGSTORE.trusted_root_json)
-    made = await image(host, tmp_path, "team/add", signer=SIGSTORE.identity(IDENTITY))
-    other = await image(host, tmp_path, "team/other", "mul_kernel", SIGSTORE.identity("https://github.com/mallory/ci"))
+    made = await image(host, bed.folder, "team/add", signer=SIGSTORE.identity(IDENTITY))
+    other = await image(
+        host, bed.folder, "team/other", "mul_kernel", SIGSTORE.identity("https://github.com/mallory/ci")
+    )
     await bed.create(host, signer={"name": "ci", "keyless": {"issuer": GITHUB, "subject": IDENTITY}})
     # The public root knows neither its authority nor its log.
     bed.start()

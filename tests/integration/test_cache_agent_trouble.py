@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from cache_agent_bed import DEADLINE, GIB, Bed
-from cache_agent_stand import admit_agents, image, open_bed
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_agent_stand import deliver, image
 from registries import misbehaviour
-from registries.hostile import HostileRegistry
 
 from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
@@ -25,30 +21,17 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
-    """Of a ServiceAccount that may do what an agent has to, and nothing else."""
-    return admit_agents(control_plane, "cache-agent-trouble")
-
-
-@pytest.fixture
-async def bed(control_plane: Sandbox, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Bed]:
-    async with open_bed(control_plane, kubeconfig, tmp_path) as opened:
-        yield opened
-
-
-async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is_back(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
+async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is_back(bed: Bed):
+    host = bed.registry.host
+    made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
     stalls = [True]
     stalled = misbehaviour.stalled()
-    hostile_registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: stalled(request) if stalls[0] else None)
+    bed.registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: stalled(request) if stalls[0] else None)
     await bed.create(host)
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
@@ -66,15 +49,13 @@ async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is
     await bed.until("Ready", made.digest)
 
 
-async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
+async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(bed: Bed):
+    host = bed.registry.host
+    made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
     lies = [True]
     lie = misbehaviour.changed(b"something else")
-    hostile_registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: lie(request) if lies[0] else None)
+    bed.registry.on("GET", f"/v2/team/add/blobs/{layer}", lambda request: lie(request) if lies[0] else None)
     await bed.create(host)
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
@@ -123,11 +104,9 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
             await api.patch(f"{path}/status", unbounded)
 
 
-async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    one, two = [await image(host, tmp_path, "team/add", kernel) for kernel in ("one", "two")]
+async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(bed: Bed):
+    host = bed.registry.host
+    one, two = [await image(host, bed.folder, "team/add", kernel) for kernel in ("one", "two")]
     await bed.create(host)
     # Each says 561 bytes, and takes 583 with its paths rewritten.
     bed.start("--max-gib", f"{900 / GIB:.15f}")
@@ -143,15 +122,8 @@ async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(
     assert not bed.link("one").is_symlink()
 
 
-async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host = hostile_registry.host
-    made = await image(host, tmp_path, "team/add")
-    await bed.create(host)
-    bed.start()
-    await bed.cache(f"{host}/team/add:v1", made.digest)
-    await bed.until("Ready", made.digest)
+async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run(bed: Bed):
+    made = await deliver(bed)
     await bed.pod("runs")
     await bed.distrust()
     # The controller's verdict may be late: the node does not wait for it.
@@ -160,22 +132,20 @@ async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run
     assert not bed.link().exists(), "a pod must wait, and not start with an empty folder"
     await bed.resolve("", verified="False")
     await bed.until_true(lambda: len(bed.folders()) == 1)
-    await bed.trust(host)
-    asked = len(hostile_registry.requests)
+    await bed.trust(bed.registry.host)
+    asked = len(bed.registry.requests)
     await bed.resolve(made.digest)
     await bed.until("Ready", made.digest)
     assert bed.leads_to(made.digest)
-    assert len(hostile_registry.requests) == asked, "what it satisfied before, it satisfies again"
+    assert len(bed.registry.requests) == asked, "what it satisfied before, it satisfies again"
 
 
 @pytest.mark.extended
-async def test_a_registry_that_is_away_takes_nothing_back_after_a_verdicts_time_and_is_asked_again(
-    bed: Bed, hostile_registry: HostileRegistry, tmp_path: Path
-):
-    host, away = hostile_registry.host, [False]
-    made = await image(host, tmp_path, "team/add")
+async def test_a_registry_that_is_away_takes_nothing_back_after_a_verdicts_time_and_is_asked_again(bed: Bed):
+    host, away = bed.registry.host, [False]
+    made = await image(host, bed.folder, "team/add")
     failing = misbehaviour.failing(503)
-    hostile_registry.on("*", ".*", lambda request: failing(request) if away[0] else None)
+    bed.registry.on("*", ".*", lambda request: failing(request) if away[0] else None)
     await bed.create(host)
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)

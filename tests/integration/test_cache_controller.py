@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_controller_process import Caches, CacheSite, condition, digest_of
 from private_sigstore import PrivateSigstore
 from registries import misbehaviour
 from registries.caches import sign
@@ -21,22 +19,9 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 from accelkit.model.keys import CACHE_FINALIZER, CACHE_PINNED_ANNOTATION
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 MOMENT = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture(scope="module")
-def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
-    """A controller that judges anew every two seconds, and a registry that tells what it was asked."""
-    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-@pytest.fixture
-async def caches(site: CacheSite, tmp_path: Path):
-    """What a test makes, deleted at its end."""
-    async with site.make_caches(tmp_path) as made:
-        yield made
 
 
 def refuse() -> web.Response:

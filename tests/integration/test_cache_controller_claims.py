@@ -6,35 +6,19 @@ import asyncio
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
-from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_controller_process import Caches, CacheSite, condition, digest_of
 from support.waiting import until
 
 from accelkit.gkm import names
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_FINALIZER, CACHE_KEY_ANNOTATION, CACHE_NAME_LABEL
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 # At once; `make many-caches` has 200.
 MANY = int(os.environ.get("ACCELKIT_CACHES", "20"))
-
-
-@pytest.fixture(scope="module")
-def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
-    """A controller that judges anew every two seconds, and a registry that tells what it was asked."""
-    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-@pytest.fixture
-async def caches(site: CacheSite, tmp_path: Path):
-    """What a test makes, deleted at its end."""
-    async with site.make_caches(tmp_path) as made:
-        yield made
 
 
 async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches):

@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cache_controller_process import CacheSite, answers, cache_site, condition
-from cache_definitions import CacheKinds
-from conftest import Sandbox
+from cache_controller_process import CacheSite, answers, condition
 
 from accelkit.gkm import names
 from accelkit.kube.paths import build_collection_path, build_object_path
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
-    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
-        yield site
 
 
 async def test_metrics_tell_of_caches_judgements_writes_and_pods(site: CacheSite, tmp_path: Path):

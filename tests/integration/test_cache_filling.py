@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cache_controller_process import Caches, CacheSite, cache_site, condition
-from cache_definitions import CacheKinds
+from cache_controller_process import Caches, CacheSite, condition
 from cache_storage import (
     CLAIMS,
     CONFIG_MAPS,
@@ -22,7 +21,6 @@ from cache_storage import (
     reason_of,
     storage_of,
 )
-from conftest import Sandbox
 from registries import misbehaviour
 from support.waiting import until
 
@@ -35,22 +33,11 @@ from accelkit.gkm.objects import Cache
 from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 # No node of the sandbox runs what fills; the storage does, as it has the folders.
 NOWHERE = {"spec": {"nodeSelector": {"accelkit.test/none": "here"}}}
 READERS = ["ReadWriteOnce", "ReadOnlyMany"]
-
-
-@pytest.fixture(scope="module")
-def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
-    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-@pytest.fixture
-async def caches(site: CacheSite, tmp_path: Path):
-    async with site.make_caches(tmp_path) as made:
-        yield made
 
 
 async def create(caches: Caches, storage: Storage, namespace: str, repository: str, **spec) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from cache_controller_process import Caches, CacheSite, cache_site, condition, digest_of
+from cache_controller_process import Caches, cache_site, condition, digest_of
 from cache_definitions import CacheKinds
 from conftest import Sandbox
 from private_sigstore import GITHUB, MOMENT, CertificateAuthority, PrivateSigstore
@@ -14,6 +12,7 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.paths import build_object_path
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
 SIGSTORE = PrivateSigstore.new()
@@ -25,12 +24,6 @@ def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.T
     (folder / "trusted_root.json").write_text(SIGSTORE.trusted_root_json)
     with cache_site(control_plane, folder, "--trusted-root", str(folder / "trusted_root.json")) as site:
         yield site
-
-
-@pytest.fixture
-async def caches(site: CacheSite, tmp_path: Path):
-    async with site.make_caches(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from cache_agent_bed import MOUNT_PATH, Bed
-from cache_agent_stand import admit_agents, open_bed
-from cache_controller_process import Caches, CacheSite, cache_site, condition
-from cache_definitions import CacheKinds
+from cache_agent_stand import open_bed
+from cache_controller_process import Caches, CacheSite, condition
 from conftest import Sandbox
 
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_PINNED_ANNOTATION
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 AFFINITY = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -38,17 +38,6 @@ class Cluster:
         layer = json.loads(image.manifest)["layers"][0]["digest"]
         path = await self.caches.create(self.namespace, repository, name="add", mountPath=MOUNT_PATH, **spec)
         return path, image.digest, f"/v2/{repository}/blobs/{layer}"
-
-
-@pytest.fixture(scope="module")
-def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
-    with cache_site(control_plane, tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: Sandbox, defined: CacheKinds) -> Path:
-    return admit_agents(control_plane, "cache-agent-of-mixed-nodes")
 
 
 @pytest.fixture

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cache_definitions import STRICT, CacheApi, manifest
+from cache_definitions import STRICT, manifest
 
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.signatures.policy_objects import parse_policies
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAMESPACE = "default"
-
-
-@pytest.fixture
-async def there(control_plane, defined):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        yield CacheApi(api, NAMESPACE)
 
 
 SIGNER = {"key": {"data": "PEM"}}

@@ -6,25 +6,18 @@ import json
 
 import msgspec
 import pytest
-from cache_definitions import DEFINITIONS, DRY, CacheApi, cache, manifest
+from cache_definitions import DEFINITIONS, DRY, cache, manifest
 from gkm_manifests import CACHE_KINDS, read_gkm_manifests
 
 from accelkit.examples.example import ALL_EXAMPLES
 from accelkit.examples.objects import build_objects
 from accelkit.gkm.objects import Cache
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAMESPACE = "default"
 DIGEST = "sha256:" + "a" * 64
-
-
-@pytest.fixture
-async def there(control_plane, defined):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        yield CacheApi(api, NAMESPACE)
 
 
 async def test_each_definition_is_established_and_structural(there, defined):

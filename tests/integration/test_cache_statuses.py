@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cache_definitions import STRICT, CacheApi, cache, manifest
+from cache_definitions import STRICT, cache, manifest
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
@@ -24,20 +24,13 @@ from accelkit.gkm.objects import (
     NodeStatus,
     PvcStatus,
 )
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAMESPACE = "default"
 DIGEST = "sha256:" + "a" * 64
 NOW = "2026-11-24T00:00:00Z"
-
-
-@pytest.fixture
-async def there(control_plane, defined):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        yield CacheApi(api, NAMESPACE)
 
 
 def conditions(ready: bool, reason: str) -> list[Any]:

@@ -26,6 +26,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path, build_object_path
 
+pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -59,13 +60,6 @@ def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.T
             yield site
     finally:
         asyncio.run(tear_down())
-
-
-@pytest.fixture
-async def caches(site: CacheSite, tmp_path: Path):
-    """What a test makes, deleted at its end."""
-    async with site.make_caches(tmp_path) as made:
-        yield made
 
 
 class Tenant:

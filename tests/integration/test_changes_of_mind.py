@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster_objects import changed, create_pull_secret, find_pull_secrets, objects
-from conftest import BIN, REPOSITORY, Cluster, Sandbox
+from conftest import Cluster, Sandbox
 from test_labels_of_nodes import labelled, until
 
 from accelkit.kube.client import ApiClient
@@ -149,16 +149,7 @@ def limited(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.Compl
         "worker-3": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
     }
     (folder / "workers.json").write_text(json.dumps({"accelkit_nodes": {"hosts": worker}}))
-    command = [BIN / "ansible-playbook", "site.yml", "-i", "inventories/sandbox", "-i", folder / "workers.json"]
-    return subprocess.run(
-        [*command, *arguments],
-        cwd=REPOSITORY,
-        env=sandbox.environ,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return sandbox.playbook("site.yml", "-i", str(folder / "workers.json"), *arguments, check=False)
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ class Ways:
         settings = load_connection(kubeconfig).tls
         self.authority.write_text("".join(map(ssl.DER_cert_to_PEM_cert, settings.get_ca_certs(binary_form=True))))
         self.two = self.write("two", contexts={"admin": "admin", "pod": "pod"}, current="admin")
+        self.plugins = self.write("plugins", contexts={"plugin": "plugin"}, current="plugin")
 
     def write(self, name: str, *, contexts: dict[str, str], current: str) -> Path:
         """Write a kubeconfig with these contexts, by the names of their users."""
@@ -88,45 +89,27 @@ ANSIBLE = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
 ADMIN, POD = "admin", "system:serviceaccount:default:default"
 
 
-def environments(ways):
-    """The environments, with the user as whom each acts."""
-    host = {"K8S_AUTH_HOST": ways.server, "K8S_AUTH_SSL_CA_CERT": str(ways.authority)}
-    plugin = ways.write("plugins", contexts={"plugin": "plugin"}, current="plugin")
-    return {
-        "kubeconfig": ({"KUBECONFIG": str(ways.two)}, ADMIN),
-        "context": ({"KUBECONFIG": str(ways.two), "K8S_AUTH_CONTEXT": "pod"}, POD),
-        "named kubeconfig": ({"K8S_AUTH_KUBECONFIG": str(ways.two), "KUBECONFIG": "/nowhere"}, ADMIN),
-        "several kubeconfigs": ({"KUBECONFIG": f"{ways.folder}/none:{ways.two}"}, ADMIN),
-        "bearer token, as AWX gives it": ({**host, "K8S_AUTH_API_KEY": ways.token}, POD),
-        "bearer token beside a kubeconfig": (
-            {**host, "K8S_AUTH_API_KEY": ways.token, "KUBECONFIG": str(ways.two)},
-            POD,
-        ),
-        "unverified": (
-            {"K8S_AUTH_HOST": ways.server, "K8S_AUTH_VERIFY_SSL": "false", "K8S_AUTH_API_KEY": ways.token},
-            POD,
-        ),
-        "plugin": ({"KUBECONFIG": str(plugin)}, POD),
-        "impersonation": ({"KUBECONFIG": str(ways.two), "K8S_AUTH_IMPERSONATE_USER": "somebody"}, "somebody"),
-    }
+HOST = {"K8S_AUTH_HOST": "{server}", "K8S_AUTH_SSL_CA_CERT": "{authority}", "K8S_AUTH_API_KEY": "{token}"}
+# The environments, with the user as whom each acts.
+ENVIRONMENTS = {
+    "kubeconfig": ({"KUBECONFIG": "{two}"}, ADMIN),
+    "context": ({"KUBECONFIG": "{two}", "K8S_AUTH_CONTEXT": "pod"}, POD),
+    "named kubeconfig": ({"K8S_AUTH_KUBECONFIG": "{two}", "KUBECONFIG": "/nowhere"}, ADMIN),
+    "several kubeconfigs": ({"KUBECONFIG": "{folder}/none:{two}"}, ADMIN),
+    "bearer token, as AWX gives it": (HOST, POD),
+    "bearer token beside a kubeconfig": ({**HOST, "KUBECONFIG": "{two}"}, POD),
+    "unverified": (
+        {"K8S_AUTH_HOST": "{server}", "K8S_AUTH_VERIFY_SSL": "false", "K8S_AUTH_API_KEY": "{token}"},
+        POD,
+    ),
+    "plugin": ({"KUBECONFIG": "{plugins}"}, POD),
+    "impersonation": ({"KUBECONFIG": "{two}", "K8S_AUTH_IMPERSONATE_USER": "somebody"}, "somebody"),
+}
 
 
-NAMES = [
-    "kubeconfig",
-    "context",
-    "named kubeconfig",
-    "several kubeconfigs",
-    "bearer token, as AWX gives it",
-    "bearer token beside a kubeconfig",
-    "unverified",
-    "plugin",
-    "impersonation",
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_both_are_the_same_user(ways, name):
-    environ, expected = environments(ways)[name]
+@pytest.mark.parametrize(("environ", "expected"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_both_are_the_same_user(ways, environ, expected):
+    environ = {name: value.format_map(vars(ways)) for name, value in environ.items()}
     found = asyncio.run(ask(environ))
     assert found == ask_kubernetes_core(environ, ways.folder)
     assert expected in found or (found == POD and expected == "pod")

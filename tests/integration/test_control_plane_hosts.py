@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cluster_objects import nodes, settled_nodes
-from conftest import BIN, REPOSITORY, Sandbox
+from conftest import REPOSITORY, Sandbox, ansible_playbook
 from control_plane_host import Down, StaticPod, make_root, read_files, until
 from ports import free_port
 
@@ -76,17 +76,7 @@ class Hosts:
                 "ANSIBLE_CALLBACKS_ENABLED": "cut_off",
                 "CUT_OFF_FILE": str(cut_off),
             }
-        command = [BIN / "ansible-playbook", name, "-i", self.folder / "inventory"]
-        return subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-            start_new_session=True,
-        )
+        return ansible_playbook(name, "-i", self.folder / "inventory", environ=environ, start_new_session=True)
 
     def cut_off(self, name: str, stops: Path) -> list[str]:
         """Run a playbook again and again, each time ended at another change, until it reaches its end.

@@ -156,12 +156,7 @@ class Cluster:
     async def waiting(self, memory, priority):
         """A pod that kube-scheduler has refused."""
         pod = await self.world.pod(memory, spec=self.spec(memory, priority))
-
-        async def refused():
-            conditions = (await self.world.read(pod))["status"].get("conditions", ())
-            return any(each.get("reason") == "Unschedulable" for each in conditions)
-
-        await until(refused)
+        await self.world.unschedulable(pod)
         return pod
 
     async def replacement_of(self, pod):

@@ -32,11 +32,8 @@ class GasProcess(Process):
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [{count: 2, memory: 16GiB}]}]")
-    try:
+    with Sandbox("nodes: [{name: node-1, cards: [{count: 2, memory: 16GiB}]}]") as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")
@@ -97,15 +94,6 @@ class Cluster:
 
         return (await until(is_bound))["metadata"].get("annotations", {}).get(CARDS)
 
-    async def refused(self, pod):
-        """Wait until kube-scheduler has found no node for a pod; return what it says."""
-
-        async def said():
-            conditions = (await self.world.read(pod))["status"].get("conditions", ())
-            return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
-
-        return await until(said)
-
 
 def qualify(amounts):
     return {f"{PREFIX}{name.replace('__', '.')}": str(amount) for name, amount in amounts.items()}
@@ -127,7 +115,7 @@ async def test_two_of_three_pods_of_5_gb_fit_two_cards_of_8(sandbox, served, cou
         pods = [await cluster.pod(node, asked) for _ in range(2)]
         assert sorted([await cluster.bound(pod) for pod in pods]) == ["card0", "card1"]
         third = await cluster.pod(node, asked)
-        assert "1 Not enough GPU-resources for deployment: will not fit" in await cluster.refused(third)
+        assert "1 Not enough GPU-resources for deployment: will not fit" in await cluster.world.unschedulable(third)
         # What the first one frees is one card's.
         await cluster.world.delete(pods[0])
         assert await cluster.bound(third) in {"card0", "card1"}
@@ -143,7 +131,7 @@ async def test_amounts_are_divided_over_the_cards_of_each_container(sandbox, ser
         await cluster.extender.shows(node, lambda view: all(card["shares"] for card in view["cards"]))
         # Each card has 3 of foo left, though the node has 12.
         assert await cluster.bound(await cluster.pod(node, {"i915": 1, "foo": 3})) == "card0"
-        assert "will not fit" in await cluster.refused(await cluster.pod(node, {"i915": 1, "foo": 4}))
+        assert "will not fit" in await cluster.world.unschedulable(await cluster.pod(node, {"i915": 1, "foo": 4}))
 
 
 async def test_labels_and_annotations_bound_the_choice(sandbox, served):
@@ -183,7 +171,9 @@ async def test_pods_that_lie_are_counted_by_their_limits(sandbox, served):
         pods = [await cluster.pod(node, {"i915": 1, "foo": 5}, annotations=lies) for _ in range(2)]
         found = Counter([await cluster.bound(pod) for pod in pods])
         assert found == {"card0": 1, "card1": 1}
-        assert "will not fit" in await cluster.refused(await cluster.pod(node, {"i915": 1, "foo": 5}, annotations=lies))
+        assert "will not fit" in await cluster.world.unschedulable(
+            await cluster.pod(node, {"i915": 1, "foo": 5}, annotations=lies)
+        )
 
 
 async def test_pods_without_a_card_are_left_alone(sandbox, served):

@@ -20,12 +20,9 @@ NODES = "nodes: [{name: node-1, cards: [" + ", ".join(["{memory: 16GiB}"] * 8) +
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         sandbox.playbook("site.yml", *DIALECT)
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 def inspect(sandbox: Sandbox, path: str) -> dict:

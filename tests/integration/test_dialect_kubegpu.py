@@ -23,12 +23,9 @@ NODES = f"nodes: [{{name: node-1, cards: [{CARDS}]}}]"
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         sandbox.playbook("site.yml", *SETTINGS)
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 def annotate(**containers):

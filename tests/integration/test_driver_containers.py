@@ -41,11 +41,8 @@ SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 from conftest import Cluster, Sandbox
 from standin_nvml import Limits, StandinCard, StandinNvml
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -63,11 +62,8 @@ class Machine:
 @pytest.fixture(scope="module")
 def sandbox():
     """A sandbox of its own, since a node that had cards keeps what its kubelet knows of them."""
-    sandbox = Sandbox(f"nodes: [{{name: node-1, cards: [{{memory: 16GiB}}]}}, {{name: {NODE}}}]")
-    try:
+    with Sandbox(f"nodes: [{{name: node-1, cards: [{{memory: 16GiB}}]}}, {{name: {NODE}}}]") as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +79,6 @@ def machine(sandbox, standin_library):
 async def cluster(sandbox):
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         yield Cluster(api, sandbox)
-
-
-async def until(accept, *, seconds=60.0):
-    """Wait until `accept()` is true; return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := await accept()):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.2)
-    return found
 
 
 async def read_cards(cluster):

@@ -135,11 +135,8 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(SPECS)
-    try:
+    with Sandbox(SPECS) as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster_objects import as_before, changed, kubeconfig_of, nodes, objects, settled_nodes, settled_objects
-from conftest import BIN, REPOSITORY, Sandbox
+from conftest import Sandbox, ansible_playbook
 
 from accelkit.sandbox.fake_host.host import FakeHost
 
@@ -41,12 +41,9 @@ READING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         FakeHost(sandbox.paths.nodes / "node-2", name="node-2").add("enflame", 1, "S60")
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 def build_settings(folder: Path) -> dict[str, object]:
@@ -80,16 +77,8 @@ def install(sandbox: Sandbox, settings: dict[str, object], ended: Path) -> subpr
         "CUT_OFF_FILE": str(ended),
         "CUT_OFF_TASKS": "|".join(PARTS.values()),
     }
-    return subprocess.run(
-        [BIN / "ansible-playbook", "site.yml", "-i", "inventories/sandbox", "-e", json.dumps(settings)],
-        cwd=REPOSITORY,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        start_new_session=True,
-    )
+    arguments = ("site.yml", "-i", "inventories/sandbox", "-e", json.dumps(settings))
+    return ansible_playbook(*arguments, environ=environ, start_new_session=True)
 
 
 async def test_a_preview_of_all_of_it_shows_each_part_and_needs_no_right_to_write(sandbox, tmp_path):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BIN, REPOSITORY
+from conftest import REPOSITORY, ansible_playbook
 from ruamel.yaml import YAML
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -18,10 +18,7 @@ EXAMPLES = REPOSITORY / "examples" / "playbooks"
 
 
 def play(sandbox, *arguments):
-    command = [BIN / "ansible-playbook", *arguments]
-    return subprocess.run(
-        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=200, check=False
-    )
+    return ansible_playbook(*arguments, environ=sandbox.environ, seconds=200)
 
 
 def find_calls(plays):

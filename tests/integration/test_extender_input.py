@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 
 import pytest
-from extender_process import MEMORY, Process, client_of, used_by_card, world_of
+from extender_process import MEMORY, client_of, used_by_card
 
-from accelkit.serving.server import MAX_BODY_BYTES
-
+pytest_plugins = ["extender_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 UID = "11111111-2222-3333-4444-555555555555"
-
-
-@pytest.fixture(scope="module")
-def process(control_plane, tmp_path_factory):
-    with Process(tmp_path_factory.mktemp("logs"), "--kubeconfig", str(control_plane.kubeconfig)) as process:
-        yield process
-
-
-@pytest.fixture
-async def world(control_plane):
-    async with world_of(control_plane.kubeconfig) as world:
-        yield world
 
 
 @pytest.fixture
@@ -49,38 +34,6 @@ async def extender(process, world):
 def pod(**limits: object) -> dict:
     containers = [{"name": "main", "resources": {"limits": limits}}]
     return {"metadata": {"name": "p", "namespace": "default", "uid": UID}, "spec": {"containers": containers}}
-
-
-MALFORMED = [
-    b"",
-    b"{",
-    b"null",
-    b"[]",
-    b'"text"',
-    b"\xff\xfe",
-    b"{}",
-    b'{"Pod": null, "NodeNames": ["a"]}',
-    b"[" * 100_000,
-]
-
-
-@pytest.mark.parametrize("body", [*MALFORMED, b'{"Pod": {"metadata": {"uid": 5}}}'], ids=lambda body: repr(body[:20]))
-async def test_malformed_filter(extender, body):
-    answer = await extender.post("/filter", body)
-    assert answer.keys() == {"Error"}
-    assert answer["Error"].startswith("accelkit cannot use the arguments of filter: ")
-
-
-@pytest.mark.parametrize("body", MALFORMED, ids=lambda body: repr(body[:20]))
-async def test_malformed_prioritize(extender, body):
-    status, answer = await extender.ask("POST", "/prioritize", body)
-    assert status == 400
-    assert json.loads(answer)["error"].startswith("accelkit cannot use the arguments of prioritize: ")
-
-
-@pytest.mark.parametrize("body", [*MALFORMED, b'{"PodName": 1}'], ids=lambda body: repr(body[:20]))
-async def test_malformed_bind(extender, body):
-    assert (await extender.post("/bind", body))["Error"].startswith("accelkit cannot use the arguments of bind: ")
 
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
@@ -127,19 +80,6 @@ async def test_filter_tells_unknown_nodes_from_full_ones(extender):
     assert extender.full not in answer.get("FailedAndUnresolvableNodes", {})
 
 
-async def test_filter_of_a_pod_without_uid(extender):
-    body = pod(**{MEMORY: "1"})
-    del body["metadata"]["uid"]
-    assert (await extender.filter(body, extender.full)) == {
-        "Error": "accelkit cannot use the arguments of filter: Pod.metadata.uid is missing"
-    }
-
-
-async def test_filter_without_nodes(extender):
-    answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "1"})})
-    assert answer == {"Error": "accelkit cannot use the arguments of filter: both Nodes and NodeNames are missing"}
-
-
 async def test_whole_nodes_come_back_as_they_came(extender, world):
     free = await world.node(1, 24)
     await extender.shows(free, lambda view: view["state"] == "shared")
@@ -151,9 +91,6 @@ async def test_whole_nodes_come_back_as_they_came(extender, world):
     answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "24"}), "Nodes": {"items": nodes[:1]}})
     assert not answer["Nodes"]["items"]
     assert answer["FailedNodes"].keys() == {extender.full}
-    for items in ([5], [{}], [{"metadata": {"name": 5}}]):
-        answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "24"}), "Nodes": {"items": items}})
-        assert answer["Error"].startswith("accelkit cannot use the arguments of filter: Nodes.items: ")
 
 
 @pytest.mark.parametrize(
@@ -220,50 +157,3 @@ async def test_paths_and_methods(extender, method, path, status):
     answered, answer = await extender.ask(method, path)
     assert answered == status
     assert status == 200 or json.loads(answer).keys() == {"error"}
-
-
-async def raw(extender, text: bytes) -> bytes:
-    """Send bytes as they are; return what comes back until the first pause."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", extender.process.port)
-    try:
-        writer.write(text)
-        await writer.drain()
-        async with asyncio.timeout(60):
-            return await reader.read(4096)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-async def test_body_over_the_limit_is_refused_before_it_is_sent(extender):
-    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1)
-    answer = await raw(extender, head)
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"the body is larger than" in answer
-
-
-@pytest.mark.parametrize("head", [b"nonsense\r\n\r\n", b"POST /filter HTTP/1.1\r\nContent-Length: -5\r\n\r\n"])
-async def test_what_is_no_http_does_not_disturb(extender, head):
-    answer = await raw(extender, head)
-    assert answer == b"" or answer.startswith(b"HTTP/1.0 400 ")
-    assert (await extender.readiness())[0] == 200
-
-
-async def test_caller_that_hangs_up_amid_its_body(extender):
-    _, writer = await asyncio.open_connection("127.0.0.1", extender.process.port)
-    writer.write(b"POST /bind HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
-    await writer.drain()
-    writer.close()
-    await writer.wait_closed()
-    assert (await extender.readiness())[0] == 200
-
-
-async def test_bodies_in_chunks(extender):
-    async def chunks():
-        yield b'{"Pod": {"metadata": {"name": "p", "uid": "u"}}, "No'
-        yield b'deNames": ["a"]}'
-
-    async with asyncio.timeout(30):
-        async with extender.session.post(extender.process.url + "/filter", data=chunks()) as response:
-            assert await response.json() == {"NodeNames": ["a"]}

@@ -10,23 +10,18 @@ import subprocess
 import sys
 
 import pytest
-from extender_process import GIB, PODS, Process, assignment, client_of, used_by_card, world_of
+from extender_process import GIB, PODS, Process, assignment, client_of, used_by_card
 from fake_api.kubeconfig import write_kubeconfig
 from ports import free_port
 from support.waiting import until
 
 from accelkit.extender.verbs import MOST_NODES
 
+pytest_plugins = ["extender_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 # After these the kubelet kills a process that has not ended.
 GRACE_SECONDS = 30.0
-
-
-@pytest.fixture
-async def world(control_plane):
-    async with world_of(control_plane.kubeconfig) as world:
-        yield world
 
 
 @pytest.fixture
@@ -85,16 +80,6 @@ async def test_sigterm_ends_it_with_open_connections(process):
     log = process.log.read_text()
     assert "extender ended" in log
     assert "Traceback" not in log
-
-
-async def test_sigterm_ends_it_amid_a_body(process):
-    async with client_of(process) as extender, connected(process) as (_, writer):
-        writer.write(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
-        await writer.drain()
-        assert (await extender.readiness())[0] == 200
-        process.signal(signal.SIGTERM)
-        assert await process.ended(seconds=GRACE_SECONDS) == 0
-    assert "Traceback" not in process.log.read_text()
 
 
 async def test_sigterm_ends_it_while_the_api_server_is_away(tmp_path):

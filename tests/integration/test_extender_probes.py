@@ -11,28 +11,15 @@ from extender_process import (
     CARDS,
     GIB,
     MEMORY,
-    Process,
     assignment,
     client_of,
     create_known_node,
     inventory,
     used_by_card,
-    world_of,
 )
 
+pytest_plugins = ["extender_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def process(control_plane, tmp_path_factory):
-    with Process(tmp_path_factory.mktemp("logs"), "--kubeconfig", str(control_plane.kubeconfig)) as process:
-        yield process
-
-
-@pytest.fixture
-async def world(control_plane):
-    async with world_of(control_plane.kubeconfig) as world:
-        yield world
 
 
 @pytest.fixture

@@ -101,12 +101,7 @@ async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, 
                 await until(bound)
             except AssertionError as exc:
                 raise AssertionError(log.read_text()[-4000:]) from exc
-
-            async def refused() -> str:
-                conditions = (await world.read(full))["status"].get("conditions", ())
-                return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
-
-            assert "1 insufficient accelkit.io/memory in one card" in await until(refused)
+            assert "1 insufficient accelkit.io/memory in one card" in await world.unschedulable(full)
         await client.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 12})
         assert await world.charged(node) == {f"{node}-0": 12}
 

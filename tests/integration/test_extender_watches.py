@@ -18,32 +18,12 @@ from extender_process import (
     inventory,
     stages,
     used_by_card,
-    world_of,
 )
 from proxy import Proxy, build_refusal
 from support.waiting import until
 
+pytest_plugins = ["extender_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-async def world(control_plane):
-    async with world_of(control_plane.kubeconfig) as world:
-        yield world
-
-
-@pytest.fixture
-async def proxy(control_plane, tmp_path):
-    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def extender(proxy, tmp_path):
-    with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:
-        async with client_of(process) as client:
-            yield client
-        assert "Traceback" not in process.log.read_text()
 
 
 async def cut_again_and_again(proxy) -> None:

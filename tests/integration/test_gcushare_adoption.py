@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from support.waiting import until
 
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import ApiError
 from accelkit.install.adoption import adopt_gcushare
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -124,10 +124,3 @@ async def test_releases_are_uninstalled_and_the_label_becomes_ours(api):
     finally:
         labels = {"enflame.com/gcushare": None, "accelkit.io/share": None}
         await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": labels}})
-
-
-@pytest.mark.parametrize("release", ["", "bm90IGJhc2U2NCE=", base64.b64encode(b"AAAA").decode()])
-async def test_a_release_that_cannot_be_read_is_named(api, release):
-    await api.post(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret("broken", 1, {"release": release}))
-    with pytest.raises(ConfigurationError, match=r"sh\.helm\.release\.v1\.broken\.v1 cannot be read.*uninstall it"):
-        await adopt_gcushare(api)

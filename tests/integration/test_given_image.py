@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import BIN, REPOSITORY
+from conftest import REPOSITORY, ansible_playbook
 
 pytestmark = pytest.mark.integration
 
@@ -97,17 +96,9 @@ class Machine:
     def play(self, archive: Path, **given: str) -> tuple[int, str]:
         """Run images.yml; return the exit status and what it says."""
         given = {"accelkit_images_archive": str(archive), **given}
-        command = [BIN / "ansible-playbook", self.folder / "play.json", "-i", self.folder / "hosts.json"]
+        arguments = (self.folder / "play.json", "-i", self.folder / "hosts.json", "-e", json.dumps(given))
         environ = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
-        done = subprocess.run(
-            [*command, "-e", json.dumps(given)],
-            cwd=REPOSITORY,
-            env={**environ, "ANSIBLE_NOCOLOR": "1"},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        done = ansible_playbook(*arguments, environ={**environ, "ANSIBLE_NOCOLOR": "1"}, seconds=100)
         return done.returncode, " ".join((done.stdout + done.stderr).split())
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from cluster_objects import (
     settled_nodes,
     settled_objects,
 )
-from conftest import PODS, REPOSITORY, Cluster, Sandbox
+from conftest import BIN, PODS, REPOSITORY, Cluster, Sandbox, ansible_playbook
 
 from accelkit.install.run_lease import hold_run_lease
 from accelkit.kube.client import ApiClient
@@ -39,11 +38,8 @@ NODES = 3
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox()
-    try:
+    with Sandbox() as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 async def test_install_verify_and_remove_leave_no_trace(sandbox):
@@ -152,25 +148,17 @@ async def gone(api: ApiClient, path: str) -> bool:
     return await get_if_present(api, path) is None
 
 
-def test_without_a_sandbox_the_playbook_says_what_to_do(tmp_path):
-    command = [Path(sys.executable).parent / "ansible-playbook", "site.yml", "-i", "inventories/sandbox"]
-    environ = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode != 0
-    assert "accelkit sandbox up" in done.stdout + done.stderr
-
-
-def test_an_inventory_without_a_cluster_is_refused_with_a_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("inventory", "said"),
+    [("inventories/sandbox", "accelkit sandbox up"), ("{folder}", "start from inventories/sample")],
+    ids=["no sandbox", "no cluster"],
+)
+def test_without_a_cluster_the_playbook_says_what_to_do(tmp_path, inventory, said):
     (tmp_path / "hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}\n")
-    command = [Path(sys.executable).parent / "ansible-playbook", "site.yml", "-i", tmp_path]
-    environ = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
+    environ = {"PATH": str(BIN), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = ansible_playbook("site.yml", "-i", inventory.format(folder=tmp_path), environ=environ, seconds=120)
     assert done.returncode != 0
-    assert "start from inventories/sample" in done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
 
 
 def test_modules_show_and_check_the_accounting(installed, tmp_path):

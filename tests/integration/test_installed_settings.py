@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import BIN, REPOSITORY, Cluster, Sandbox
+from conftest import REPOSITORY, Cluster, Sandbox, ansible_playbook
 from ports import free_port
 from test_gcushare_adoption import secret, stored
 
@@ -43,11 +43,8 @@ ENTER = 'hostname "$1" && shift && exec chroot "$@"'
 def sandbox():
     if os.geteuid() != 0:
         pytest.skip("chroot needs root")
-    sandbox = Sandbox()
-    try:
+    with Sandbox() as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 class Stage:
@@ -67,16 +64,7 @@ class Stage:
         (folder / "inventory/group_vars").symlink_to(REPOSITORY / "inventories/sandbox/group_vars")
 
     def play(self, name: str) -> str:
-        command = [BIN / "ansible-playbook", name, "-i", self.folder / "inventory"]
-        done = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=self.sandbox.environ,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = ansible_playbook(name, "-i", self.folder / "inventory", environ=self.sandbox.environ)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

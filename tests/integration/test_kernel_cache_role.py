@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Collection
@@ -15,7 +14,7 @@ import msgspec
 import pytest
 from cache_controller_process import Caches, condition, digest_of
 from cluster_objects import as_before, changed, objects, settled_objects
-from conftest import BIN, REPOSITORY, Sandbox
+from conftest import Sandbox, ansible_playbook
 from impersonation import acting_as
 from private_sigstore import PrivateSigstore
 from registries.hostile import HostileRegistry
@@ -66,15 +65,7 @@ class Role:
         play["vars"]["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
         path = self.folder / "play.json"
         path.write_text(json.dumps([play]))
-        done = subprocess.run(
-            [BIN / "ansible-playbook", path],
-            cwd=REPOSITORY,
-            env=self._sandbox.environ,
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
+        done = ansible_playbook(path, environ=self._sandbox.environ, seconds=400)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

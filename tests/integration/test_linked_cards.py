@@ -141,13 +141,7 @@ class Machines:
 
     async def refused(self, cards, **more):
         """Create a pod and return why kube-scheduler finds no node for it."""
-        pod = await self.ask(cards, **more)
-
-        async def condition():
-            conditions = (await self.world.read(pod))["status"].get("conditions", ())
-            return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
-
-        return await until(condition)
+        return await self.world.unschedulable(await self.ask(cards, **more))
 
 
 @pytest.fixture

@@ -28,12 +28,9 @@ nodes:
 @pytest.fixture(scope="module")
 def fresh():
     """A sandbox of this module's own, since the unit is one for the cluster; `refused` is a first installation."""
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         sandbox.refused = sandbox.playbook("site.yml", "-e", "accelkit_unit=0.001GB", check=False)
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")

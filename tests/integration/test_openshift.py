@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cache_definitions import DEFINITIONS, established, served, until
-from conftest import BIN, REPOSITORY, Sandbox
+from conftest import Sandbox, ansible_playbook
 from openshift_definitions import read_definitions
 
 from accelkit.kube.client import ApiClient
@@ -57,12 +56,9 @@ SETTINGS: dict[str, Any] = {
 def openshift():
     """A sandbox of its own, since others would find OpenShift there."""
     definitions = read_definitions()
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]")
-    try:
+    with Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]") as sandbox:
         asyncio.run(_define(sandbox, definitions))
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 async def _define(sandbox: Sandbox, definitions: list[dict[str, Any]]) -> None:
@@ -84,10 +80,7 @@ def run(sandbox: Sandbox, folder: Path, entry: str, *options: str, **settings: A
     variables = {**SETTINGS, "ansible_python_interpreter": "{{ ansible_playbook_python }}", **settings}
     play = [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": [task]}]
     (folder / "play.json").write_text(json.dumps(play))
-    command = [BIN / "ansible-playbook", folder / "play.json", *options]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = ansible_playbook(folder / "play.json", *options, environ=sandbox.environ, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 

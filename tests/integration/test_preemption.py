@@ -94,13 +94,6 @@ class Cluster:
         uids = {each["metadata"]["uid"] for each in found if "deletionTimestamp" not in each["metadata"]}
         return [pod for pod in pods if pod["metadata"]["uid"] in uids]
 
-    async def refused(self, pod):
-        async def unschedulable():
-            conditions = (await self.world.read(pod))["status"].get("conditions", ())
-            return any(each.get("reason") == "Unschedulable" for each in conditions)
-
-        await until(unschedulable, seconds=60)
-
     async def reasons(self, pod):
         found = msgspec.json.decode(await self.world.api.get(EVENTS))["items"]
         return [each["reason"] for each in found if each["involvedObject"].get("uid") == pod["metadata"]["uid"]]
@@ -138,7 +131,7 @@ async def test_nobody_leaves_for_a_pod_that_may_not_have_them(control_plane, pro
     async with cluster_of(control_plane, process) as cluster:
         running = await cluster.running(5, "middle", "middle")
         equal, never = await cluster.pod(5, "middle"), await cluster.pod(5, "never")
-        await asyncio.gather(cluster.refused(equal), cluster.refused(never))
+        await asyncio.gather(cluster.world.unschedulable(equal), cluster.world.unschedulable(never))
         # An eviction would follow the refusal within seconds, as the test above shows; one that may, does.
         await asyncio.sleep(SETTLED_SECONDS)
         assert await cluster.left(running) == running
@@ -158,7 +151,7 @@ async def test_a_budget_that_allows_none_is_kept(control_plane, process):
         try:
             await cluster.world.api.patch(f"{path}/status", {"status": status})
             preemptor = await cluster.pod(5, "high")
-            await cluster.refused(preemptor)
+            await cluster.world.unschedulable(preemptor)
             await asyncio.sleep(SETTLED_SECONDS)
             assert await cluster.left(running) == running
             # One that no budget covers is no less welcome for it.
@@ -197,7 +190,7 @@ async def test_a_pod_waiting_for_a_release_that_we_see_late_is_bound_soon(contro
                     cluster = Cluster(world, extender, node)
                     running = await cluster.running(5, "low", "low", schedulerName="late-scheduler")
                     waiting = await cluster.pod(5, "low", schedulerName="late-scheduler")
-                    await cluster.refused(waiting)
+                    await cluster.world.unschedulable(waiting)
                     await asyncio.sleep(1)
                     proxy.watch_delay_seconds = 2.0
                     deleted = time.monotonic()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 
 import pytest
-from conftest import BIN, REPOSITORY
+from conftest import REPOSITORY, ansible_playbook
 from ruamel.yaml import YAML
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(600)]
@@ -38,10 +37,8 @@ async def test_each_role_is_used_alone_as_its_readme_says(control_plane, cache_k
         }
     }
     (tmp_path / "hosts.json").write_text(json.dumps(inventory))
-    command = [BIN / "ansible-playbook", tmp_path / "play.json", "-i", tmp_path / "hosts.json", "--check"]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=control_plane.environ, capture_output=True, text=True, timeout=400, check=False
-    )
+    arguments = (tmp_path / "play.json", "-i", tmp_path / "hosts.json", "--check")
+    done = ansible_playbook(*arguments, environ=control_plane.environ, seconds=400)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     recap = dict(re.findall(r"^(\w+) +: ok=(\d+)", said, re.MULTILINE))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 
 import pytest
-from conftest import BIN, REPOSITORY
+from conftest import BIN, ansible_playbook
 from fake_api.kubeconfig import write_kubeconfig
 
 pytestmark = pytest.mark.integration
@@ -20,22 +19,15 @@ SECOND = {"accelkit_mode": "second-scheduler", "accelkit_image": "registry.examp
 
 def play(kubeconfig: Path, given: dict, home: Path) -> tuple[int, str]:
     """Run preflight.yml with the sample inventory and these variables; return the exit status and what it says."""
-    command = [BIN / "ansible-playbook", "playbooks/preflight.yml", "-i", "inventories/sample", "-e", json.dumps(given)]
     environ = {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_NOCOLOR": "1",
+        "KUBECONFIG": str(kubeconfig),
     }
-    done = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env={**environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    arguments = ("playbooks/preflight.yml", "-i", "inventories/sample", "-e", json.dumps(given))
+    done = ansible_playbook(*arguments, environ=environ, seconds=120)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import BIN, REPOSITORY, Cluster, Sandbox
+from conftest import REPOSITORY, Cluster, Sandbox, ansible_playbook
 from ports import free_port
 
 from accelkit.kube.client import ApiClient
@@ -187,11 +187,8 @@ def docker(*arguments: str, check: bool = True, given: str = "") -> str:
 def sandbox():
     if not os.environ.get("SERVICE_MANAGERS"):
         pytest.skip("run by `make forms`, which needs Docker")
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}, {memory: 16GiB}]}]")
-    try:
+    with Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}, {memory: 16GiB}]}]") as sandbox:
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")
@@ -207,10 +204,7 @@ def host(sandbox):
 
 def play(sandbox: Sandbox, inventory: Path, name: str) -> int:
     """Run a playbook; return how many tasks changed something."""
-    command = [BIN / "ansible-playbook", name, "-i", inventory]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = ansible_playbook(name, "-i", inventory, environ=sandbox.environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return sum(int(count) for count in re.findall(r"changed=(\d+)", done.stdout.partition("PLAY RECAP")[2]))
 

@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 DEADLINE = 60
 CARD = "example.com/card"
-OTHER = "example.com/other"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -221,32 +220,6 @@ async def test_a_pod_is_scheduled_runs_and_can_be_deleted(sandbox):
     await sandbox.delete("plain")
 
 
-async def test_an_unregistered_resource_fails_admission(sandbox):
-    await sandbox.create("bad", containers=asking("example.com/none", 1), nodeName=sandbox.name)
-    pod = await sandbox.pod("bad", "Failed")
-    assert pod["status"]["reason"] == "UnexpectedAdmissionError"
-    assert pod["status"]["message"].startswith("Allocate failed due to cannot allocate unregistered device")
-    await sandbox.delete("bad")
-
-
-async def test_a_person_can_end_a_pod_by_annotation(sandbox):
-    await sandbox.create("ending", containers=[{"name": "main", "image": "busybox"}])
-    await sandbox.pod("ending", "Running")
-    await sandbox.api.patch(f"{PODS}/ending", {"metadata": {"annotations": {"sandbox.accelkit.io/exit": "1"}}})
-    pod = await sandbox.pod("ending", "Failed")
-    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
-    await sandbox.delete("ending")
-
-
-async def test_a_container_of_our_image_is_a_process(sandbox):
-    containers = [{"name": "main", "image": "accelkit.io/accelkit:other", "args": ["--version"]}]
-    await sandbox.create("ours", containers=containers, restartPolicy="Never")
-    pod = await sandbox.pod("ours", "Succeeded")
-    folder = f"default_ours_{pod['metadata']['uid']}"
-    assert "accelkit, version" in (sandbox.root / "var/log/pods" / folder / "main.log").read_text()
-    await sandbox.delete("ours")
-
-
 async def test_devices_are_given_held_and_freed(sandbox):
     async with plugin(sandbox, CARD, ["a", "b"]):
         await sandbox.resource(CARD, "2", "2")
@@ -266,41 +239,3 @@ async def test_devices_are_given_held_and_freed(sandbox):
         await sandbox.pod("next", "Running")
         await sandbox.delete("next")
         await sandbox.delete("late")
-
-
-async def test_a_resource_outlives_its_plugin_for_a_while_and_then_stays_away(sandbox):
-    async with plugin(sandbox, CARD, ["a", "b"]):
-        await sandbox.resource(CARD, "2", "2")
-    await sandbox.resource(CARD, "2", "0")
-    await sandbox.resource(CARD, "0", "0")
-    gone = {"capacity": {CARD: None}, "allocatable": {CARD: None}}
-    await sandbox.api.patch(f"/api/v1/nodes/{sandbox.name}/status", {"status": gone})
-    async with plugin(sandbox, OTHER, ["x"]):
-        node = await sandbox.resource(OTHER, "1", "1")
-    assert CARD not in node["status"]["capacity"]
-    assert CARD not in node["status"]["allocatable"]
-
-
-async def test_a_restarted_kubelet_remembers_who_holds_what(api, cluster, folder):
-    sandbox = Sandbox(api, "again", Path(cluster.kubeconfig), folder)
-    running = sandbox.start()
-    await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
-    async with plugin(sandbox, CARD, ["a", "b"]):
-        await sandbox.resource(CARD, "2", "2")
-        await sandbox.create("kept", containers=asking(CARD, 1))
-        before = given(await sandbox.pod("kept", "Running"))
-        await stop(running)
-    running = sandbox.start()
-    await sandbox.resource(CARD, "0", "0")
-    async with plugin(sandbox, CARD, ["a", "b"]):
-        await sandbox.resource(CARD, "2", "2")
-        await sandbox.create("more", containers=asking(CARD, 1))
-        more = given(await sandbox.pod("more", "Running"))
-        kept = await sandbox.pod("kept", "Running")
-        assert given(kept) == before
-        held = {*before["main"]["device_ids"][CARD], *more["main"]["device_ids"][CARD]}
-        assert held == {"a", "b"}
-        for name in ("kept", "more"):
-            await sandbox.delete(name)
-    await stop(running)
-    await api.delete("/api/v1/nodes/again")

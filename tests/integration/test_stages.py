@@ -31,13 +31,10 @@ READING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         FakeHost(sandbox.paths.nodes / "node-3").add("enflame", 1, "S60")
         sandbox.playbook("site.yml")
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture

@@ -40,12 +40,9 @@ TOTAL = 16
 
 @pytest.fixture(scope="module")
 def sandbox():
-    sandbox = Sandbox(NODES)
-    try:
+    with Sandbox(NODES) as sandbox:
         sandbox.playbook("site.yml", "--skip-tags", "stages", "-e", CONFIGURATION)
         yield sandbox
-    finally:
-        sandbox.down()
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ def test_pods_that_waited_for_the_installation_are_placed_by_the_extender(instal
 
 @pytest.mark.long
 async def test_pods_that_wait_for_a_change_of_dialect_are_placed_by_the_extender():
-    sandbox = Sandbox()
-    try:
+    with Sandbox() as sandbox:
         native = WaitingWorkloads(sandbox, {"native": (6, {"accelkit.io/memory": "10"}, 6)})
         others = WaitingWorkloads(
             sandbox,
@@ -50,5 +49,3 @@ async def test_pods_that_wait_for_a_change_of_dialect_are_placed_by_the_extender
         others.check()
         await native.settle()
         native.check()
-    finally:
-        sandbox.down()
