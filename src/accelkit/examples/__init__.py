@@ -1,1 +1,1 @@
-"""Example manifests for GKM's custom resources, made from a handful of options, as GKM's own examples are named."""
+"""Example manifests for GKM's custom resources, generated from five options and named like GKM's own examples."""

@@ -33,7 +33,7 @@ _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 class _OrNone(click.Choice[str]):
-    """Scripts pass an empty word where they have no environment to name."""
+    """Choice that reads an empty value as `none`, because scripts without an environment pass an empty value."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(value or Environment.NONE.value, param, ctx)
@@ -52,20 +52,26 @@ def _custom_options(command: Callable[..., None]) -> Callable[..., None]:
             for n in (1, 2, 3)
         ),
     ]
-    for name, variable, what in reversed(options):
-        command = click.option(name, envvar=variable, show_envvar=True, type=FILE, help=f"File with {what}.")(command)
+    for name, variable, content in reversed(options):
+        command = click.option(name, envvar=variable, show_envvar=True, type=FILE, help=f"File with {content}.")(
+            command
+        )
     return command
 
 
 _timeout = click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=180.0, show_default=True, help="Seconds for all."
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=180.0,
+    show_default=True,
+    help="Timeout of the whole command in seconds.",
 )
 _set = click.argument("set_name", metavar="SET", type=click.Choice([*SETS]))
 
 
-@click.group(short_help="Make GKM's example manifests.")
+@click.group(short_help="Generate GKM's example manifests.")
 def examples() -> None:
-    """Make GKM's example manifests, and bring them into a cluster."""
+    """Generate GKM's example manifests, and deploy them to a cluster."""
 
 
 @examples.command("generate", short_help="Write the manifests of one example.")
@@ -74,12 +80,12 @@ def examples() -> None:
 @click.argument("gpu", metavar="GPU", type=click.Choice(_list_values(Gpu)))
 @click.argument("cosign", metavar="COSIGN", type=click.Choice(_list_values(CosignVersion)))
 @click.argument("environment", metavar="[ENV]", type=_OrNone(_list_values(Environment)), default=Environment.NONE.value)
-@click.option("--output", type=_FOLDER, default="output", show_default=True, help="The folder of the file.")
+@click.option("--output", type=_FOLDER, default="output", show_default=True, help="Folder of the file.")
 @click.option(
     "--debug",
     is_flag=True,
     default=lambda: os.environ.get("DEBUG", "").lower() not in _OFF,
-    help="Print the file too.  [env var: DEBUG]",
+    help="Also print the file.  [env var: DEBUG]",
 )
 @_custom_options
 def generate_command(  # noqa: PLR0917 - click passes arguments by name
@@ -92,19 +98,19 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
     debug: bool,  # noqa: FBT001 - the same
     **files: Path | None,
 ) -> None:
-    """Write the manifests of one example into a file, and print the file's path.
+    """Write the manifests of one example to a file, and print the path of the file.
 
     \b
-    ACCESS  rox: three Pods mount the cache; rwo: three DaemonSets do
+    ACCESS  rox: three Pods mount the cache; rwo: three DaemonSets mount it
     SCOPE   ns, namespace: a GKMCache; cl, cluster: a ClusterGKMCache and two namespaces
     GPU     cuda or rocm
-    COSIGN  v2 or v3, by whose format the image is signed
-    ENV     kind, nfd (nodes labelled by Node Feature Discovery), or none
+    COSIGN  v2 or v3, the version of cosign that signed the image
+    ENV     kind, nfd (nodes with labels of Node Feature Discovery), or none
 
-    Files of your own hold YAML or JSON, as the value itself or as a JSON patch, at any indentation.
+    The files of the options contain YAML or JSON: the value itself or a JSON patch, at any indentation.
 
     \b
-    Samples:
+    Examples:
       accelkit examples generate rwo namespace rocm v3 kind
       accelkit examples generate rox cluster cuda v2 nfd
       accelkit examples generate rox ns rocm v3
@@ -119,9 +125,9 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
 
 
 @examples.command("clean", short_help="Delete the files that generate wrote.")
-@click.option("--output", type=_FOLDER, default="output", show_default=True, help="The folder of the files.")
+@click.option("--output", type=_FOLDER, default="output", show_default=True, help="Folder of the files.")
 def clean_command(output: Path) -> None:
-    """Delete the files that `generate` writes, told by their names, and nothing else."""
+    """Delete the files that `generate` writes, which it finds by name, and no other files."""
     removed = clean(output)
     for path in removed:
         click.echo(f"deleted {path}")
@@ -129,9 +135,9 @@ def clean_command(output: Path) -> None:
         click.echo(f"no examples in {output}")
 
 
-@examples.command("deploy", short_help="Bring a set of examples into a cluster.")
+@examples.command("deploy", short_help="Deploy a set of examples to a cluster.")
 @_set
-@click.option("--output", type=_FOLDER, help="Write the files there too.")
+@click.option("--output", type=_FOLDER, help="Also write the files into this folder.")
 @_timeout
 @kubeconfig_option
 @_custom_options
@@ -141,28 +147,28 @@ def deploy_command(
     """Apply the examples of a SET: `kind` (four), `nfd-cuda` or `nfd-rocm` (two each).
 
     \b
-    Samples:
+    Examples:
       accelkit examples deploy kind
       accelkit examples deploy nfd-rocm --output output
     """  # noqa: D301 - as above
     objects = []
     for example in SETS[set_name]:
-        made = build_objects(example, _read_custom_files(files))
+        built = build_objects(example, _read_custom_files(files))
         if output is not None:
-            write_example(render(made), example, output)
-        objects += made
+            write_example(render(built), example, output)
+        objects += built
     _print_changes(_with_cluster(kubeconfig, lambda api: deploy(api, objects, seconds=timeout)))
 
 
-@examples.command("undeploy", short_help="Take a set of examples out of a cluster.")
+@examples.command("undeploy", short_help="Delete a set of examples from a cluster.")
 @_set
 @_timeout
 @kubeconfig_option
 def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
-    """Delete the examples of a SET with their namespaces, and wait until they are gone.
+    """Delete the examples of a SET with their namespaces, and wait until they no longer exist.
 
     \b
-    Sample:
+    Example:
       accelkit examples undeploy kind
     """  # noqa: D301 - as above
     objects = [item for example in SETS[set_name] for item in build_objects(example, NO_CUSTOM)]
@@ -177,8 +183,8 @@ def _read_custom_files(files: dict[str, Path | None]) -> Custom:
 def _with_cluster(kubeconfig: Path | None, act: Callable[[ApiClient], Any]) -> Sequence[ObjectChange]:
     async def run() -> Sequence[ObjectChange]:
         async with ApiClient(load_connection(kubeconfig)) as api:
-            done: Sequence[ObjectChange] = await act(api)
-            return done
+            changes: Sequence[ObjectChange] = await act(api)
+            return changes
 
     return asyncio.run(run())
 

@@ -1,8 +1,8 @@
-"""Affinity, tolerations and node selectors of the reader's own, read from files.
+"""Affinity, tolerations and node selectors that the user supplies in files.
 
-Such a file is a piece of YAML (or JSON, which is YAML) at any indentation: the value itself, the value under its
-field's name, or a JSON patch whose operations put it where it belongs. It is read as data and checked against the
-fields Kubernetes has, since wrong spacing tends to make another, well-formed document.
+A file contains YAML (or JSON, which is YAML) at any indentation: the value itself, the value under the name of its
+field, or a JSON patch whose operations add it. The value is parsed and checked against the fields that Kubernetes
+defines, because wrong indentation often results in a different but well-formed document.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accelkit.yaml import load_yaml
 
 @dataclass(frozen=True)
 class Custom:
-    """What replaces the affinity, tolerations and node selectors of an example; None leaves the example's own.
+    """Replacements for the affinity, tolerations and node selectors of an example; None keeps those of the example.
 
     Attributes:
-        affinity: of the cache's podTemplate and of all workloads.
-        tolerations: of the same.
-        node_selectors: of the first, second and third workload.
+        affinity: for the podTemplate of the cache and for all workloads.
+        tolerations: for the podTemplate of the cache and for all workloads.
+        node_selectors: for the first, second and third workload.
     """
 
     affinity: Mapping[str, Any] | None = None
@@ -88,7 +88,7 @@ class _Toleration(_Strict, rename="camel"):
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a pod's spec that a file may give: its name, its type, and what to write, for the person."""
+    """A field of a pod's spec that a file may contain: its name, its type, and the expected value for error texts."""
 
     name: str
     type: Any
@@ -109,10 +109,10 @@ def read_custom(
     toleration: Path | None = None,
     node_selectors: tuple[Path | None, Path | None, Path | None] = (None,) * 3,
 ) -> Custom:
-    """Read the files that are given.
+    """Return the contents of the given files.
 
     Raises:
-        ExampleError: a file cannot be read or is not what it should be; names file, variable and what is expected.
+        ExampleError: a file cannot be read or is invalid. It names file, variable and expected value.
     """
     first, second, third = (
         _read(path, f"CUSTOM_NODE_SELECTOR_{number}", _NODE_SELECTOR)
@@ -129,7 +129,7 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     if path is None:
         return None
     try:
-        # YAML takes any indentation, but no tab in it.
+        # YAML allows any indentation, but not by tabs.
         document = load_yaml(path.read_text("utf-8-sig").expandtabs())
         value = _unwrap_value(document, field)
         msgspec.convert(value, field.type)
@@ -140,8 +140,8 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     except (YAMLError, ValueError, RecursionError) as exc:
         reason = " ".join(str(exc).split()) or type(exc).__name__
         raise ExampleError(
-            f"{path}, given as {variable}, cannot be a pod's {field.name}: {reason}",
-            next_step=f"expected is {field.expected}, or a JSON patch that adds it",
+            f"{path}, given as {variable}, is not a valid {field.name} of a pod: {reason}",
+            next_step=f"write {field.expected}, or a JSON patch that adds it",
         ) from exc
     return value
 

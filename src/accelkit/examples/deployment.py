@@ -1,4 +1,4 @@
-"""Examples in a cluster: applied in their order, deleted in the opposite one, each time within a deadline."""
+"""Deployment of examples to a cluster: objects are applied in order and deleted in reverse order, within a deadline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _PLURALS: Final[Mapping[str, str]] = MappingProxyType(
         "ClusterGKMCache": "clustergkmcaches",
     }
 )
-# A cache whose claim is in use is not let go, and a namespace goes with all that is in it.
+# The order of deletion: the finalizer of a cache stays while its claim is in use, and deleting a namespace deletes all
+# objects in it.
 _REMOVAL: Final = (
     frozenset({"Pod", "DaemonSet"}),
     frozenset({"GKMCache", "ClusterGKMCache"}),
@@ -40,7 +41,7 @@ _REMOVAL: Final = (
 
 
 class ObjectOutcome(StrEnum):
-    """What became of an object, or would become of it."""
+    """Outcome for an object, or the outcome that a dry run predicts."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -51,14 +52,14 @@ class ObjectOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """An object, as `Kind namespace/name`, and what became of it."""
+    """An object, as `Kind namespace/name`, and the outcome for it."""
 
     object: str
     outcome: ObjectOutcome
 
     @property
     def changed(self) -> bool:
-        """Return whether it is another than before."""
+        """Return whether the object differs from before."""
         return self.outcome not in {ObjectOutcome.UNCHANGED, ObjectOutcome.ABSENT}
 
 
@@ -79,7 +80,7 @@ class _Stored(msgspec.Struct):
     spec: dict[str, Any] = {}
 
 
-class _Left(NamedTuple):
+class _Remaining(NamedTuple):
     path: str
     stored: _Stored
 
@@ -87,17 +88,17 @@ class _Left(NamedTuple):
 async def deploy(
     api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
 ) -> list[ObjectChange]:
-    """Apply objects in their order, as the field manager `accelkit-examples`; it does not wait for pods to run.
+    """Apply objects in order, as the field manager `accelkit-examples`, without waiting for pods to run.
 
     Args:
         api: an open client.
-        objects: namespaces before what is in them.
-        seconds: the deadline for all of it.
-        dry_run: only say what would be done; what is there already is shown to the API server for its verdict.
+        objects: the objects, each namespace before the objects in it.
+        seconds: the deadline for all objects.
+        dry_run: only report the changes; existing objects are sent to the API server as a dry run.
 
     Raises:
-        ExampleError: the cluster does not know GKM's kinds (then nothing was created), or the deadline passed.
-        ApiError: the API server refused an object or did not answer; what came before it is there.
+        ExampleError: the cluster does not serve GKM's kinds (then nothing was created), or the deadline passed.
+        ApiError: the API server rejected an object or did not answer; the objects before it exist.
     """
     changes: list[ObjectChange] = []
     try:
@@ -109,7 +110,7 @@ async def deploy(
     except TimeoutError as exc:
         raise ExampleError(
             f"{_name_object(objects[len(changes)])} could not be created within {seconds:g} s",
-            next_step="see whether its namespace has the service account `default`, then repeat",
+            next_step="check that its namespace has the service account `default`, then repeat",
         ) from exc
     return changes
 
@@ -117,34 +118,34 @@ async def deploy(
 async def undeploy(
     api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
 ) -> list[ObjectChange]:
-    """Delete objects, workloads first and namespaces last, and wait until they are gone.
+    """Delete objects, workloads first and namespaces last, and wait until they no longer exist.
 
     Raises:
-        ExampleError: some are still there when the deadline passes; names them and the finalizers they wait for.
-        ApiError: the API server refused or did not answer.
+        ExampleError: some objects still exist when the deadline passes; the error names them and their finalizers.
+        ApiError: the API server rejected a request or did not answer.
     """
-    left: dict[str, _Left] = {}
+    remaining: dict[str, _Remaining] = {}
     changes: list[ObjectChange] = []
     try:
         async with asyncio.timeout(seconds):
             for kinds in _REMOVAL:
-                left.clear()
+                remaining.clear()
                 for each in reversed([each for each in objects if each["kind"] in kinds]):
                     stored = await _read_stored(api, _build_path(each))
                     changes.append(
                         ObjectChange(_name_object(each), ObjectOutcome.DELETED if stored else ObjectOutcome.ABSENT)
                     )
                     if stored and not dry_run:
-                        left[_name_object(each)] = _Left(_build_path(each), stored)
-                for path, _ in left.values():
-                    # In the foreground a DaemonSet stays until its pods are gone.
+                        remaining[_name_object(each)] = _Remaining(_build_path(each), stored)
+                for path, _ in remaining.values():
+                    # With foreground deletion, a DaemonSet exists until its pods are deleted.
                     await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
-                await _wait_until_gone(api, left)
+                await _wait_until_gone(api, remaining)
     except TimeoutError as exc:
-        remaining = "; ".join(_describe_waiting(reference, stored) for reference, (_, stored) in left.items())
+        waiting = "; ".join(_describe_waiting(reference, stored) for reference, (_, stored) in remaining.items())
         raise ExampleError(
-            f"not all is gone after {seconds:g} s: {remaining or 'the API server was too slow to ask'}",
-            next_step="see that GKM's operator or accelkit's cache controller runs and takes its finalizers off",
+            f"not all objects were deleted within {seconds:g} s: {waiting or 'the API server answered too slowly'}",
+            next_step="check that GKM's operator or accelkit's cache controller runs and removes its finalizers",
         ) from exc
     return changes
 
@@ -154,8 +155,8 @@ async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
     known = msgspec.json.decode(answer, type=_Resources).resources if answer else ()
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
-            f"the cluster does not know {' and '.join(missing)} of {GKM_API}, so nothing was created",
-            next_step="install GKM's custom resource definitions first, or accelkit's by its role kernel_cache",
+            f"the cluster does not serve {' and '.join(missing)} of {GKM_API}, so nothing was created",
+            next_step="install GKM's custom resource definitions first, or accelkit's with its role kernel_cache",
         )
 
 
@@ -164,7 +165,8 @@ async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> ObjectOutcom
     before = await _read_stored(api, path)
     if before is None and dry_run:
         return ObjectOutcome.CREATED
-    # What is another's is taken over: these names are ours. Unknown fields are refused rather than dropped.
+    # Fields of another manager are taken over, because these names belong to the examples. The API server rejects
+    # unknown fields instead of dropping them.
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
     answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))
     if before is None:
@@ -178,7 +180,7 @@ async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, st
         try:
             return await api.patch(path, item, kind="apply", query=query)
         except ApiError as exc:
-            # A pod is refused until its new namespace has been given a service account.
+            # The API server rejects a pod until its new namespace has a service account.
             if not exc.forbidden or "service account" not in exc.message:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
@@ -189,15 +191,15 @@ def _select_comparable(stored: _Stored) -> object:
     return stored.metadata.labels or {}, {key: value for key, value in stored.spec.items() if key != "nodeName"}
 
 
-async def _wait_until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
-    while left:
-        for reference, (path, _) in [*left.items()]:
+async def _wait_until_gone(api: ApiClient, remaining: dict[str, _Remaining]) -> None:
+    while remaining:
+        for reference, (path, _) in [*remaining.items()]:
             stored = await _read_stored(api, path)
             if stored is None:
-                del left[reference]
+                del remaining[reference]
             else:
-                left[reference] = _Left(path, stored)
-        if left:
+                remaining[reference] = _Remaining(path, stored)
+        if remaining:
             await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -1,7 +1,7 @@
-"""An example as a value: five options, and the names that follow from them.
+"""An example as a value: five options, and the names that are derived from them.
 
-The words, names and pre-canned sets are those of GKM's own examples, so that what either tool made can be found and
-removed by the other. Long words for the scope are accepted where a person writes them; names have the short ones.
+The option values, names and predefined sets are those of GKM's own examples, so that each tool can find and remove
+what the other created. Users may write the scope in long form; names contain the short form.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Scope(StrEnum):
 
 
 class Gpu(StrEnum):
-    """Whose cards the kernels were compiled for."""
+    """The platform for which the kernels were compiled."""
 
     CUDA = "cuda"
     ROCM = "rocm"
 
 
 class CosignVersion(StrEnum):
-    """The major version of cosign, by whose format of signatures the image is signed."""
+    """The major version of cosign whose signature format the image has."""
 
     V2 = "v2"
     V3 = "v3"
 
 
 class Environment(StrEnum):
-    """Where the example is to run; what the place needs is added to the objects."""
+    """The environment in which the example runs; the objects get the fields that it needs."""
 
     NONE = "none"
     KIND = "kind"
@@ -72,7 +72,7 @@ class Example:
 
     @property
     def suffix(self) -> str:
-        """Return what the names of its objects end with, such as `rwo-ns-rocm-v2`; the environment is not in it."""
+        """Return the suffix of the names of its objects, such as `rwo-ns-rocm-v2`, which omits the environment."""
         return f"{self.access}-{self.scope}-{self.gpu}-{self.cosign}"
 
     @property
@@ -83,12 +83,12 @@ class Example:
 
     @property
     def cache_name(self) -> str:
-        """Return the name of its cache, which is its claim's name too."""
+        """Return the name of its cache, which is also the name of its claim."""
         return f"gkm-test-obj-{self.suffix}"
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return its namespaces: two where the cache is for the cluster, else one."""
+        """Return its namespaces: two for a ClusterGKMCache, else one."""
         count = 2 if self.scope is Scope.CLUSTER else 1
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 

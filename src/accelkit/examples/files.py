@@ -1,4 +1,4 @@
-"""Examples as files: one YAML file each, with a name that tells its options."""
+"""Examples as files: one YAML file each, named after its options."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accelkit.errors import ExampleError
 from accelkit.examples.example import ALL_EXAMPLES, Example
 from accelkit.examples.objects import Object
 
-# kubectl reads YAML 1.1, where these are no text, nor is much that begins with a digit.
+# kubectl reads YAML 1.1, in which these words are not strings, and neither are many values that begin with a digit.
 _PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z/][\w./:-]*", re.IGNORECASE)
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes text so that YAML 1.1 and 1.2 read the same, and what occurs twice in full both times."""
+    """Representer whose strings are the same in YAML 1.1 and 1.2, and which writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel.yaml's signature
         return True
@@ -35,7 +35,7 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def render(objects: Sequence[Object]) -> str:
-    """Return objects as a stream of YAML documents, in their order; the same objects give the same text."""
+    """Return objects as a stream of YAML documents, in order; the same objects always give the same text."""
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -47,10 +47,10 @@ def render(objects: Sequence[Object]) -> str:
 
 
 def write_example(text: str, example: Example, folder: Path) -> Path:
-    """Write an example's text into a folder, which is made where it is missing; return the file's path.
+    """Write the text of an example into a folder, which is created if it is missing; return the path of the file.
 
     Raises:
-        ExampleError: it cannot be written.
+        ExampleError: the file cannot be written.
     """
     path = folder / example.file_name
     try:
@@ -64,12 +64,12 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
 
 
 def find_example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Return the files of examples in a folder, told by their names, sorted; none where the folder is missing."""
+    """Return the sorted files in a folder that have names of examples; none if the folder is missing."""
     return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
 
 def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Delete the files of examples in a folder and nothing else; return the paths of what was deleted.
+    """Delete the files of examples in a folder and no other files; return the paths of the deleted files.
 
     Raises:
         ExampleError: a file cannot be deleted.

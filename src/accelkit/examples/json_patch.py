@@ -1,6 +1,6 @@
-"""JSON patches (RFC 6902), read for what they put into one field of a pod's spec.
+"""JSON patches (RFC 6902), applied to one field of a pod's spec.
 
-For which object a patch was written makes no difference.
+The kind of object for which a patch was written does not matter.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def is_patch(document: Any) -> bool:
 
 
 def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
-    """Return what the field holds after these operations, which must concern nothing else.
+    """Return the value of the field after these operations, which must not concern another field.
 
-    The path may lead to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added
+    The path may point to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added
     to the field one by one, as `…/tolerations/-` or `…/nodeSelector/<label>`.
 
     Raises:
-        ValueError: an operation does something else; its words name the operation.
+        ValueError: an operation does something else; the message names the operation.
     """
     value: Any = None
     for operation in operations:
@@ -42,5 +42,5 @@ def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
             case [key] if value is None or isinstance(value, dict):
                 value = {**(value or {}), key: operation["value"]}
             case _:
-                raise ValueError(f"the path {path} does not lead to {field}")
+                raise ValueError(f"the path {path} does not point to {field}")
     return value

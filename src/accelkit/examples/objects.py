@@ -1,8 +1,9 @@
 """The Kubernetes objects of an example, as data: namespaces, then the cache, then its workloads.
 
-They are what GKM's own examples hold. The differences are meant: for Node Feature Discovery, nodes are also found by
-labels that name the vendor alone or AMD's accelerator class, and AMD's taint is tolerated as NVIDIA's is.
-GKM's podTemplate has no place for init containers (GKM's own Jobs bring theirs), so kind's stands in workloads only.
+They equal the objects of GKM's own examples, with intended differences. For Node Feature Discovery, the affinity also
+matches labels that contain only the vendor or AMD's accelerator class, and workloads tolerate AMD's or NVIDIA's taint.
+GKM's podTemplate has no field for init containers (GKM's own Jobs define theirs), so only the workloads have the init
+container for kind.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _CACHE_FOLDER: Final = "/cache"
 _USER: Final = 1000
 _PERMISSIONS: Final = f"chown -R {_USER}:{_USER} {_CACHE_FOLDER} && chmod -R 775 {_CACHE_FOLDER}"
 
-# Asks GKM's webhook to give each node's pods the claim of their own node.
+# Requests from GKM's webhook that each pod gets the claim of its node.
 _OWN_CLAIM: Final = MappingProxyType({"gkm.io/pvc-mutation": "true"})
 
-# Node Feature Discovery names a PCI device by class and vendor, or as it is often configured by its vendor alone.
+# Node Feature Discovery names a PCI device by class and vendor, or, in a common configuration, only by its vendor.
 _PCI_LABELS: Final[Mapping[Gpu, Sequence[str]]] = MappingProxyType(
     {
         Gpu.CUDA: ("pci-0300_10de", "pci-0302_10de", "pci-10de"),
@@ -40,10 +41,10 @@ _TAINTS: Final[Mapping[Gpu, str]] = MappingProxyType({Gpu.CUDA: "nvidia.com/gpu"
 
 
 def build_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
-    """Return the objects of an example in the order in which they are to be created.
+    """Return the objects of an example in the order in which they must be created.
 
     Args:
-        example: which one.
+        example: the example.
         custom: affinity, tolerations and node selectors that replace those of the example's environment.
     """
     workload = _build_daemon_set if example.access is Access.RWO else _build_pod
@@ -106,7 +107,7 @@ def _build_daemon_set(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _choose_namespace(example: Example, number: int) -> str:
-    # The first two workloads share a namespace; the third shows the cache in another one, where there is one.
+    # The first two workloads share a namespace; the third uses the cache in the second namespace, if there is one.
     return example.namespaces[-1 if number == WORKLOADS else 0]
 
 
@@ -135,7 +136,7 @@ def _build_pod_spec(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _build_permissions_fix(mount: Object) -> Object:
-    # A folder that kind's nodes provide belongs to root, so that the workload could not read it.
+    # A folder that kind's nodes provide belongs to root, so the workload could not read it.
     return {
         "name": "fix-permissions",
         "image": _WORKLOAD_IMAGE,
@@ -150,7 +151,7 @@ def _build_affinity(example: Example, custom: Custom) -> Object:
         return {"affinity": custom.affinity}
     if example.environment is not Environment.NFD:
         return {}
-    # Terms are alternatives, expressions within one are not.
+    # A node must match one of the terms, but all expressions within that term.
     terms = [
         {"matchExpressions": [{"key": f"feature.node.kubernetes.io/{device}.present", "operator": "Exists"}]}
         for device in _PCI_LABELS[example.gpu]
@@ -177,6 +178,6 @@ def _build_node_selector(example: Example, custom: Custom, number: int) -> Objec
     if chosen is not None:
         return {"nodeSelector": chosen}
     if example.environment is Environment.KIND and example.access is Access.RWO and number > 1:
-        # GKM's own kind cluster has one worker labelled true and one labelled false: a DaemonSet for each.
+        # GKM's own kind cluster has one worker with the label value true and one with false, and a DaemonSet for each.
         return {"nodeSelector": {"gkm-test-node": "true" if number == 2 else "false"}}  # noqa: PLR2004 - the second
     return {}

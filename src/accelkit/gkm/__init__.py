@@ -1,1 +1,1 @@
-"""The custom resources of kernel caches: types, conditions, names, and where their files lie; no I/O."""
+"""The custom resources of kernel caches: types, conditions, names and paths of their files; no I/O."""

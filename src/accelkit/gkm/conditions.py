@@ -1,4 +1,4 @@
-"""Conditions of caches: what each says, why, and since when."""
+"""Conditions of caches: their types, reasons and transition times."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ MAX_MESSAGE: Final = 1024
 
 
 class ConditionType(StrEnum):
-    """What a condition is about.
+    """Type of a condition.
 
-    RESOLVED: the image has a digest. VERIFIED: somebody whom the policies name signed it. COMPATIBLE: cards can load
-    it. EXTRACTED: its files lie where pods get them. READY: pods may use it; of a whole cache: on at least one node, or
-    in each namespace, and it failed nowhere. OUTDATED: pods use a former digest. EFFECTIVE: workloads find their
-    kernels in it. DEGRADED: it failed somewhere, whether or not it is ready elsewhere.
+    RESOLVED: the image has a digest. VERIFIED: a signer that the policies name signed the image. COMPATIBLE: cards can
+    load the cache. EXTRACTED: the files of the cache are where pods mount them. READY: pods may use the cache; for a
+    whole cache: it is ready on at least one node, or in each namespace, and failed nowhere. OUTDATED: pods use a former
+    digest. EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed on a node or in a
+    namespace, whether or not it is ready on another one.
     """
 
     RESOLVED = "Resolved"
@@ -33,7 +34,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is; beside these, the reasons of verdicts on signatures and cards."""
+    """Reason of a condition; conditions also take the reasons of verdicts on signatures and cards."""
 
     RESOLVED = "Resolved"
     VERIFIED = "Verified"
@@ -71,9 +72,9 @@ class Reason(StrEnum):
     FAILED_ON_NODES = "FailedOnNodes"
     CONTENT_CHANGED = "ContentChanged"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
-    # Pods would mount, or mount, a claim writable, whose files all pods share.
+    # A pod mounts, or would mount, a claim writable although all pods share its files.
     WRITABLE_POD = "WritablePod"
-    # As ClaimExists, while claims of ours are still there: only then may admission policies leave the name alone.
+    # Like ClaimExists, while claims of accelkit still exist: only then may admission policies ignore the name.
     CLAIM_TAKEN = "ClaimTaken"
     NOT_BOUND = "NotBound"
     TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
@@ -81,7 +82,7 @@ class Reason(StrEnum):
 
 # Nothing failed so far.
 UNDER_WAY: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.RETRYING})
-# Nobody could ask, so nothing was learnt.
+# A source could not be read, so there is no verdict.
 UNDECIDED: Final = frozenset(
     {
         Reason.REGISTRY_UNAVAILABLE,
@@ -90,16 +91,17 @@ UNDECIDED: Final = frozenset(
         Reason.POLICY_UNREADABLE,
     }
 )
-# The cache is not meant for this place, or not any more.
+# The cache is not intended for this node or namespace, or no longer.
 NOT_MEANT: Final = frozenset({Reason.INCOMPATIBLE, Reason.NO_CARDS, Reason.NAMESPACE_MISSING, Reason.DELETING})
-# Of Verified, what is no verdict and may pass without anybody changing the cache.
+# Reasons of Verified that are not a verdict and may disappear without a change of the cache.
 PASSING: Final = UNDER_WAY | UNDECIDED
-# Of Ready and Extracted in one place, what does not degrade the cache. A place that nobody can fetch for does.
+# Reasons of Ready and Extracted on one node or in one namespace that do not degrade the cache. UNDECIDED is not among
+# them: a node or namespace for which no component can fetch the image degrades the cache.
 NO_FAILURE: Final = UNDER_WAY | NOT_MEANT
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
-    """A condition, as Kubernetes has it; `status` is True, False or Unknown."""
+    """A condition as Kubernetes defines it; `status` is True, False or Unknown."""
 
     type: str
     status: str
@@ -110,7 +112,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool | None) -> Condition:
-    """Return a condition without times; `holds` is None where nobody knows."""
+    """Return a condition without times; `holds` is None if the status is unknown."""
     status = "Unknown" if holds is None else str(holds)
     return Condition(type_.value, status, str(reason), shorten(message, MAX_MESSAGE))
 
@@ -118,35 +120,38 @@ def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool |
 def merge_conditions(
     former: Iterable[Condition], present: Sequence[Condition], *, now: str, generation: int = 0
 ) -> list[Condition]:
-    """Return the present conditions with the times of those whose status is what it was.
+    """Return the present conditions; those whose status did not change keep their transition times.
 
     Args:
-        former: what was written before; those that are not told of any more go.
-        present: what holds now, in the order in which it is written.
-        now: RFC 3339.
-        generation: of the spec that they are about.
+        former: the conditions that were written before; types that are not in `present` are dropped.
+        present: the current conditions, in the order in which they are written.
+        now: the current time, RFC 3339.
+        generation: the generation of the spec that the conditions describe.
     """
     before = {each.type: each for each in former}
     merged = []
     for each in present:
-        was = before.get(each.type)
-        since = was.last_transition_time if was is not None and was.status == each.status else now
+        previous = before.get(each.type)
+        since = previous.last_transition_time if previous is not None and previous.status == each.status else now
         merged.append(msgspec.structs.replace(each, last_transition_time=since or now, observed_generation=generation))
     return merged
 
 
 def is_failure(condition: Condition) -> bool:
-    """Return whether a condition of one place says that something failed, and is not merely under way or not meant."""
+    """Return whether a condition of one node or namespace reports a failure.
+
+    A condition that is in progress, or of a cache that is not intended for the node or namespace, is not a failure.
+    """
     return condition.status == "False" and condition.reason not in NO_FAILURE
 
 
 def is_refusal(condition: Condition | None) -> bool:
-    """Return whether Verified says that the image was looked at and is refused; else waiting may help."""
+    """Return whether Verified reports that the image was checked and rejected; otherwise a later check may succeed."""
     return condition is not None and condition.status == "False" and condition.reason not in PASSING
 
 
 def find_condition(conditions: Iterable[Condition], type_: ConditionType) -> Condition | None:
-    """Return the condition of a type; None where nothing is said."""
+    """Return the condition of a type; None if it is missing."""
     return next((each for each in conditions if each.type == type_.value), None)
 
 

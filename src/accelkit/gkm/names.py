@@ -1,6 +1,6 @@
-"""Names and labels of what is made for a cache, and where its files lie on a node.
+"""Names and labels of the objects that are created for a cache, and the paths of its files on a node.
 
-Names of caches may have 253 characters, labels and claims have less room: what is too long ends in a hash.
+Names of caches may have 253 characters. Labels and pinned claims allow fewer: a name that is too long ends in a hash.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ SIGNER_POLICIES: Final = build_collection_path(POLICY_API, "signerpolicies")
 VOLUME_PREFIX: Final = "accelkit-cache-"
 FIELD_MANAGER: Final = "accelkit-cache-controller"
 
-# On each node; the agent alone writes there.
+# On each node; only the agent writes there.
 HOST_FOLDER: Final = PurePosixPath("/var/lib/accelkit/kernel-caches")
 _LINKS: Final = "claims"
-# Of the volume of a pod that has the claim of which a private copy is made, where a user asked for it by annotation.
+# Suffix of the volume with the claim that is the source of a private copy, if a user requested the copy by annotation.
 COPY_SOURCE_SUFFIX: Final = "-from"
 PINNED_DIGITS: Final = 12
 _PINNED: Final = re.compile(rf"(.+)-([0-9a-f]{{{PINNED_DIGITS}}})", re.DOTALL)
 _MAX_LABEL: Final = 63
 _MAX_NAME: Final = 253
 _HASH: Final = 10
-# Users choose mount paths: of fewer digits they find two that are alike.
+# Users choose mount paths: with fewer digits they could find two paths with the same hash.
 _PATH_DIGITS: Final = 32
 
 
 def shorten_name(name: str, most: int = _MAX_LABEL) -> str:
-    """Return a name of at most so many characters, which tells names apart that begin alike."""
+    """Return a name of at most `most` characters; long names with the same beginning get different hashes."""
     if len(name) <= most:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
-    # No name has two dots in a row. Dashes stay: admission policies know a long name by how it begins.
+    # A name must not have a dot before the dash. Dashes stay: admission policies recognise a long name by its prefix.
     return f"{name[: most - _HASH - 1].removesuffix('.')}-{digest}"
 
 
 def build_labels(key: str, digest: str = "") -> dict[str, str]:
-    """Return the labels of what is made for a cache.
+    """Return the labels of the objects that are created for a cache.
 
     Args:
         key: `NAMESPACE/NAME`, or `/NAME`.
-        digest: `sha256:…`; empty for what belongs to no digest.
+        digest: `sha256:…`; empty for objects that do not belong to one digest.
     """
     namespace, _, name = key.partition("/")
     labels = {
@@ -80,23 +80,26 @@ def name_pinned_claim(key: str, digest: str) -> str:
 
 
 def begin_pinned_claim(key: str) -> str:
-    """Return what stands before the dash and the digits in the names of a cache's pinned claims."""
+    """Return the part of the names of a cache's pinned claims that precedes the dash and the digits."""
     return shorten_name(name_claim(key), _MAX_NAME - PINNED_DIGITS - 1)
 
 
 def split_pinned_claim(claim: str) -> tuple[str, str]:
-    """Return both parts of the name of a pinned claim, `begin_pinned_claim` and the digits; empty where it is none."""
+    """Return both parts of the name of a pinned claim, `begin_pinned_claim` and the digits.
+
+    Both are empty if the name is not that of a pinned claim.
+    """
     found = _PINNED.fullmatch(claim)
     return (found[1], found[2]) if found is not None else ("", "")
 
 
 def name_volume(key: str, namespace: str, digest: str = "") -> str:
-    """Return the name of a PersistentVolume, which is one in the whole cluster.
+    """Return the name of a PersistentVolume, which is unique in the cluster.
 
     Args:
-        key: of the cache.
-        namespace: whose pods use it.
-        digest: of the one that it is pinned to; empty for the one that follows the cache.
+        key: the key of the cache.
+        namespace: the namespace whose pods use the volume.
+        digest: the digest that the volume is pinned to; empty for the volume that follows the cache.
     """
     whole = f"{key}\n{namespace}\n{digest}"
     kind = short_digest(digest) if digest else "current"
@@ -104,10 +107,10 @@ def name_volume(key: str, namespace: str, digest: str = "") -> str:
 
 
 def name_private_copy(*parts: str) -> str:
-    """Return the name of a private copy: of its volume, and of the init container that fills it.
+    """Return the name of a private copy: the name of its volume and of the init container that fills it.
 
     Args:
-        parts: the name of the volume that is copied, where the pod has one of its own.
+        parts: the name of the volume that is copied, if the pod defines one.
     """
     return VOLUME_PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
@@ -115,15 +118,15 @@ def name_private_copy(*parts: str) -> str:
 def name_folder(digest: str, mount_path: str) -> str:
     """Return the name of the folder of a digest for a mount path, below `HOST_FOLDER`."""
     name = digest.replace(":", "-")
-    # As extraction names it; group files name their kernels by absolute path.
+    # Extraction uses the same name. The path is part of it because group files name their kernels by absolute path.
     return f"{name}-{hashlib.sha256(mount_path.encode()).hexdigest()[:_PATH_DIGITS]}" if mount_path else name
 
 
 def build_cache_path(digest: str, mount_path: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return where a node has the files of a digest."""
+    """Return the path of the files of a digest on a node."""
     return str(root / name_folder(digest, mount_path) / "cache")
 
 
 def build_link_path(key: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the link that leads to the files of the digest that pods get now, on each node."""
+    """Return the path of the link on each node that points to the files of the digest that pods get now."""
     return str(root / _LINKS / hashlib.sha256(key.encode()).hexdigest()[:20])

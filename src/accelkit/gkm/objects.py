@@ -1,7 +1,7 @@
-"""GKM's custom resources, `gkm.io/v1alpha1`, under their wire names, with what accelkit adds; all of that is optional.
+"""GKM's custom resources, `gkm.io/v1alpha1`, under their wire names, with the optional fields that accelkit adds.
 
-Users write `spec`, the controller writes the status of caches, and each node's agent that of its node. No annotation is
-believed.
+Users write `spec`, the controller writes the status of caches, and the agent of each node writes the status of its
+node. No annotation is trusted.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ API_VERSION: Final = "gkm.io/v1alpha1"
 CACHE_KIND: Final = "GKMCache"
 CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 
-# Of a podTemplate's spec. Users may write a megabyte of affinities, of which Python makes ten.
+# Limit of a podTemplate's spec. Users may write 1 MB of affinities, which take ten times as much memory in Python.
 MOST_PLACEMENT_BYTES: Final = 64 << 10
 _finalizers = msgspec.json.Decoder(list[str] | None)
 
 
 class Delivery(StrEnum):
-    """How the files of a cache come to the pods.
+    """Delivery of the files of a cache to the pods.
 
     NODE: a copy on each node, prepared by its agent. NAMESPACE: one claim in each workload namespace, filled by a Job.
-    IMAGE: an image volume of the pod. AUTO: NAMESPACE where `accessModes` has ReadOnlyMany or ReadWriteMany and
-    `storageClassName` is given, else NODE.
+    IMAGE: an image volume of the pod. AUTO: NAMESPACE if `accessModes` has ReadOnlyMany or ReadWriteMany and
+    `storageClassName` is set, else NODE.
     """
 
     AUTO = "auto"
@@ -42,10 +42,11 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of a cache; its labels and annotations, of which users may write a megabyte, are not read.
+    """metadata of a cache; its labels and annotations are not read, because users may write 1 MB of them.
 
     Attributes:
-        finalizers_text: as it came, for the same reason: all have to be written again with ours.
+        finalizers_text: the encoded finalizers, not decoded for the same reason. All of them have to be written again
+            together with ours.
     """
 
     generation: int = 0
@@ -54,13 +55,13 @@ class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     finalizers_text: msgspec.Raw = msgspec.field(name="finalizers", default=_NOTHING)
 
     def __post_init__(self) -> None:
-        """Keep that and not the page of which it is a part."""
+        """Copy the finalizers, so that the page that contains them can be freed."""
         if self.finalizers_text is not _NOTHING:
             self.finalizers_text = msgspec.Raw(bytes(self.finalizers_text))
 
     @property
     def finalizers(self) -> list[str]:
-        """What keeps it from going."""
+        """The finalizers, which delay the deletion of the cache."""
         return _finalizers.decode(self.finalizers_text) or []
 
 
@@ -71,7 +72,7 @@ class ReportMeta(ObjectMeta, rename="camel", omit_defaults=True):
 
 
 class PodPlacement(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of a podTemplate: where Jobs that fill claims may run, as a pod has it."""
+    """spec of a podTemplate: the nodes on which Jobs that fill claims may run, in the fields of a pod."""
 
     node_selector: dict[str, str] | None = None
     tolerations: list[dict[str, Any]] | None = None
@@ -83,24 +84,24 @@ _TOO_LARGE: Final = msgspec.Raw(b'"too large"')
 
 
 class PodTemplate(msgspec.Struct, omit_defaults=True):
-    """podTemplate of a cache: kept as it came, and taken apart where a pod is made by it."""
+    """podTemplate of a cache: stored encoded, and decoded only when a pod is built from it."""
 
     spec: msgspec.Raw = _NOTHING
 
     def __post_init__(self) -> None:
-        """Keep it and not the page of which it is a part, and nothing where it is too large."""
+        """Copy the spec, so that the page that contains it can be freed; drop a spec that is too large."""
         if self.spec is not _NOTHING:
             whole = bytes(self.spec)
             self.spec = msgspec.Raw(whole) if len(whole) <= MOST_PLACEMENT_BYTES else _TOO_LARGE
 
     def read(self) -> PodPlacement:
-        """Return where pods may run.
+        """Return the nodes on which pods may run.
 
         Raises:
-            CacheError: it is too large, or is not what pods have; the sentence says so.
+            CacheError: the spec is too large, or does not have the fields of a pod.
         """
         if self.spec == _TOO_LARGE:
-            raise CacheError(f"spec.podTemplate.spec takes more than {MOST_PLACEMENT_BYTES} bytes; write less of it")
+            raise CacheError(f"spec.podTemplate.spec takes more than {MOST_PLACEMENT_BYTES} bytes; shorten it")
         try:
             return _placement.decode(self.spec) or PodPlacement()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
@@ -108,7 +109,7 @@ class PodTemplate(msgspec.Struct, omit_defaults=True):
 
 
 class SecretName(msgspec.Struct, omit_defaults=True):
-    """The name of a Secret in the namespace of the cache; of a ClusterGKMCache in that of accelkit."""
+    """The name of a Secret in the namespace of the cache; for a ClusterGKMCache, in the namespace of accelkit."""
 
     name: str = ""
 
@@ -117,15 +118,17 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     """spec of both kinds of caches.
 
     Attributes:
-        image: by tag or digest.
-        pod_template: where Jobs that fill claims run.
-        storage_class_name: of claims that Jobs fill; empty for the cluster's default.
-        access_modes: of those claims.
-        workload_namespaces: where pods use a ClusterGKMCache; of a GKMCache it is its own namespace alone.
-        image_pull_secrets: log-ins of the registry.
-        mount_path: where workloads see the cache; empty for the path at which the image says it was captured.
-        delivery: how the files come to the pods.
-        size: of claims that Jobs fill, as a quantity; empty for what the image says.
+        image: the image of the cache, by tag or digest.
+        pod_template: the nodes on which Jobs that fill claims run.
+        storage_class_name: the storage class of claims that Jobs fill; empty for the cluster's default.
+        access_modes: the access modes of those claims.
+        workload_namespaces: the namespaces in which pods use a ClusterGKMCache. Pods use a GKMCache only in its own
+            namespace.
+        image_pull_secrets: Secrets with credentials for the registry.
+        mount_path: the path at which workloads mount the cache; empty for the path that the image states as its
+            capture path.
+        delivery: how pods get the files.
+        size: the size of claims that Jobs fill, as a quantity; empty for the size that the image states.
     """
 
     image: str = ""
@@ -140,7 +143,7 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What became of a cache in one namespace; `pvcOwner` is Agent where nodes hold the files, Operator for a Job's."""
+    """State of a cache in one namespace; `pvcOwner` is Agent if nodes hold the files, Operator if a Job wrote them."""
 
     pv_name: str = ""
     pvc_name: str = ""
@@ -150,7 +153,7 @@ class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheCounts(msgspec.Struct, rename="camel"):
-    """Nodes and pods of a cache; zeros are written too, so that a merge patch leaves no former number behind."""
+    """Numbers of nodes and pods of a cache; zeros are written too, so that a merge patch replaces former numbers."""
 
     node_cnt: int = 0
     node_in_use_cnt: int = 0
@@ -162,13 +165,13 @@ class CacheCounts(msgspec.Struct, rename="camel"):
 
 
 class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Who signed the resolved digest, and by which policies that was judged.
+    """Signatures of the resolved digest, and the policies against which they were verified.
 
     Attributes:
-        digest: what was judged.
-        policy_digest: of the policies that cover the image; another one is judged anew.
+        digest: the digest that was verified.
+        policy_digest: the digest of the policies that cover the image; if it changes, the image is verified again.
         signatures: policy, signer and identity of each signature that counts.
-        verified_at: RFC 3339.
+        verified_at: the time of the verification, RFC 3339.
     """
 
     digest: str = ""
@@ -178,11 +181,11 @@ class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A folder of a cache and where a container has to see it.
+    """A folder of a cache and the path at which a container has to mount it.
 
     Attributes:
-        sub_path: of the cache's root; empty for all of it.
-        path: absolute, in the container.
+        sub_path: the folder below the root of the cache; empty for the whole cache.
+        path: the absolute path in the container.
     """
 
     path: str
@@ -193,18 +196,20 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """status of both kinds of caches.
 
     Attributes:
-        resolved_digest: what nodes prepare and pods get, once it is verified; nothing else says so.
-        resolved_image: `spec.image` of which that is the digest.
-        previous_digests: of those that pods may still use.
-        mount_path: where workloads see the cache, as it was decided.
-        cache_bytes: what its files take.
-        observed_generation: of `spec`, that all of this is about.
-        cache_format: `triton`, `vllm`, `habana`; the folder of the image in which its files lie is named so.
-        capture_path: at which the image says it was captured; empty where it does not say.
-        relocatable: whether its files may be seen at another path than that as they are; None where nobody knows.
-        mounts: what a container mounts of it, the root first; empty where the image does not say.
-        variables: what tells its framework of them.
-        recorded_environment: variables under which it was captured, as far as its image or its files say.
+        resolved_digest: the verified digest that nodes prepare and pods get; no other field states it.
+        resolved_image: the `spec.image` that was resolved to that digest.
+        previous_digests: former digests that pods may still use.
+        mount_path: the path at which workloads mount the cache, as the controller decided.
+        cache_bytes: the size of its files.
+        observed_generation: the generation of `spec` that this status describes.
+        cache_format: `triton`, `vllm` or `habana`; the folder of the image that contains the files has this name.
+        capture_path: the path at which the cache was captured; empty if the image does not state it.
+        relocatable: whether the unchanged files work at a path other than the capture path; None if this is unknown.
+        mounts: the folders of the cache that a container mounts, the root first; empty if the image does not state
+            them.
+        variables: the environment variables that point the framework to the mounted folders.
+        recorded_environment: environment variables under which the cache was captured, as far as its image or its files
+            state them.
     """
 
     resolved_digest: str = ""
@@ -238,22 +243,22 @@ class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
 
     @property
     def of_cluster(self) -> bool:
-        """Whether it is a ClusterGKMCache."""
+        """Whether the cache is a ClusterGKMCache."""
         return not self.metadata.namespace
 
     @property
     def key(self) -> str:
-        """`NAMESPACE/NAME`, or `/NAME` of a ClusterGKMCache."""
+        """`NAMESPACE/NAME`, or `/NAME` for a ClusterGKMCache."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces in which pods use it."""
+        """The namespaces in which pods use the cache."""
         return tuple(dict.fromkeys(self.spec.workload_namespaces)) if self.of_cluster else (self.metadata.namespace,)
 
 
 class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Cards of a node of one product and driver."""
+    """Cards of one node that have the same product and driver."""
 
     gpu_type: str = ""
     driver_version: str = ""
@@ -261,7 +266,7 @@ class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CachePod(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A pod of the node that mounts the cache, and how many files it had to make itself; None where nobody looked."""
+    """A pod of the node that mounts the cache, and how many files it compiled itself; None if that was not measured."""
 
     pod_namespace: str = ""
     pod_name: str = ""
@@ -274,14 +279,14 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
     Attributes:
         compatible_gpus: numbers of the cards that can load its kernels.
-        incompatible_gpus: of the others.
-        volume_size: bytes of its files on the node.
-        path: where they lie; empty where they do not.
-        pods: of the node, that mount it.
-        conditions: Compatible, Extracted, Ready, Outdated, Effective, and Degraded where files were changed; of a
-            former digest Outdated alone.
-        recorded_environment: variables under which it was captured, as its files say, until the cache's status has
-            them.
+        incompatible_gpus: numbers of the other cards.
+        volume_size: the size of its files on the node in bytes.
+        path: the path of the files; empty if the node does not have them.
+        pods: the pods of the node that mount the cache.
+        conditions: Compatible, Extracted, Ready, Outdated, Effective, and Degraded if files were changed. A former
+            digest has only Outdated.
+        recorded_environment: environment variables under which the cache was captured, read from its files, until the
+            status of the cache has them.
     """
 
     compatible_gpus: list[int] = msgspec.field(name="compatibleGPUs", default_factory=list)
@@ -296,7 +301,7 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a GKMCacheNode: of all caches of its namespace, on one node, by name and digest."""
+    """status of a GKMCacheNode: all caches of its namespace on one node, by name and digest."""
 
     node_name: str = ""
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)
@@ -306,7 +311,7 @@ class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheNode(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A GKMCacheNode, one for each namespace and node, or a ClusterGKMCacheNode; its name is the node's."""
+    """A GKMCacheNode, one for each namespace and node, or a ClusterGKMCacheNode; it is named after the node."""
 
     metadata: ReportMeta
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
@@ -314,7 +319,7 @@ class CacheNode(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class SignerPolicyObject(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A SignerPolicy of the cluster, `accelkit.io/v1alpha1`; `spec` is that of the policy file."""
+    """A SignerPolicy of the cluster, `accelkit.io/v1alpha1`; `spec` has the format of the policy file."""
 
     metadata: ReportMeta
     spec: dict[str, Any] = {}

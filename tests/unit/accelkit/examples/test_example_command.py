@@ -104,7 +104,7 @@ def test_a_custom_file_that_is_wrong_is_one_sentence_and_nothing_is_written(tmp_
     (tmp_path / "own").write_text("nodeAffinty: {}")
     done = run("generate", *KIND, CUSTOM_AFFINITY="own")
     assert done.exit_code == 1
-    assert done.output.startswith("Error: own, given as CUSTOM_AFFINITY, cannot be a pod's affinity: ")
+    assert done.output.startswith("Error: own, given as CUSTOM_AFFINITY, is not a valid affinity of a pod: ")
     assert len(done.output.splitlines()) == 1
     assert not (tmp_path / "output").exists()
 

@@ -131,8 +131,8 @@ def test_without_files_nothing_is_custom_and_tolerations_keep_their_order(file):
         ),
         ("CUSTOM_AFFINITY", "a: b: c", "mapping values are not allowed", "a mapping of nodeAffinity"),
         ("CUSTOM_AFFINITY", "# nothing\n", "it is empty", "a mapping of nodeAffinity"),
-        ("CUSTOM_AFFINITY", patch(("/spec/tolerations/-", {})), "does not lead to affinity", "a mapping"),
-        ("CUSTOM_AFFINITY", patch(("/spec/affinity/a/b", {})), "does not lead to affinity", "a mapping"),
+        ("CUSTOM_AFFINITY", patch(("/spec/tolerations/-", {})), "does not point to affinity", "a mapping"),
+        ("CUSTOM_AFFINITY", patch(("/spec/affinity/a/b", {})), "does not point to affinity", "a mapping"),
         ("CUSTOM_AFFINITY", [{"op": "remove", "path": "/spec/affinity"}], "'remove'", "a mapping"),
         ("CUSTOM_TOLERATION", {**TOLERATION, "efect": "x"}, "unknown field `efect`", "one toleration"),
         ("CUSTOM_TOLERATION", {**TOLERATION, "effect": "Never"}, "'Never'", "one toleration"),
@@ -152,7 +152,7 @@ def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
     with pytest.raises(ExampleError) as caught:
         read_custom(affinity, toleration, (None, None, third))
     words = str(caught.value)
-    assert words.startswith(f"{path}, given as {variable}, cannot be a pod's ")
+    assert words.startswith(f"{path}, given as {variable}, is not a valid ")
     assert reason in words
     assert expected in words
     assert "\n" not in words

@@ -71,11 +71,11 @@ async def test_a_dry_run_creates_nothing_and_lets_the_server_judge_what_is_there
 
 
 @pytest.mark.parametrize(
-    ("kinds", "missing"), [([], "ClusterGKMCache and GKMCache"), ([{"kind": "GKMCache"}], "know ClusterGKMCache of")]
+    ("kinds", "missing"), [([], "ClusterGKMCache and GKMCache"), ([{"kind": "GKMCache"}], "serve ClusterGKMCache of")]
 )
 async def test_without_gkms_definitions_nothing_is_created(api, kinds, missing):
     api.documents["/apis/gkm.io/v1alpha1"] = {"resources": kinds}
-    with pytest.raises(ExampleError, match=r"does not know .*gkm\.io/v1alpha1.*; install GKM") as caught:
+    with pytest.raises(ExampleError, match=r"does not serve .*gkm\.io/v1alpha1.*; install GKM") as caught:
         await deploy(api, OBJECTS, seconds=5)
     assert missing in str(caught.value)
     assert api.writes == []
@@ -133,8 +133,8 @@ async def test_what_stays_past_the_deadline_is_named_with_what_it_waits_for(api)
     api.objects[cache]["metadata"]["finalizers"] = ["gkm.io.clustergkmcachenode/finalizer"]
     api.lingering = {"clustergkmcaches": -1}
     words = (
-        r"^not all is gone after 0.5 s: ClusterGKMCache \S+; "
-        r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; see that GKM's"
+        r"^not all objects were deleted within 0.5 s: ClusterGKMCache \S+; "
+        r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; check that GKM's"
     )
     with pytest.raises(ExampleError, match=words):
         await undeploy(api, OBJECTS, seconds=0.5)
