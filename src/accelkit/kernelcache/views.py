@@ -1,4 +1,4 @@
-"""Views of results: what the commands print as JSON or YAML and the Ansible modules return."""
+"""Views of results, which the commands print as JSON or YAML and the Ansible modules return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError,
 
 
 class SignatureView(msgspec.Struct, frozen=True):
-    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null where nothing proves it."""
+    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null if they are not proven."""
 
     policy: str
     signer: str
@@ -26,7 +26,7 @@ class SignatureView(msgspec.Struct, frozen=True):
 
 
 class FailureView(msgspec.Struct, frozen=True):
-    """Why a signature does not count."""
+    """The reason why a signature does not count."""
 
     reason: str
     message: str
@@ -35,7 +35,7 @@ class FailureView(msgspec.Struct, frozen=True):
 
 
 class VerificationView(msgspec.Struct, frozen=True):
-    """A verdict on an image. `retryable` says that nothing was learnt, so that asking again may help."""
+    """A verdict on an image; `retryable` means that there is no verdict yet, so a later attempt may succeed."""
 
     image: str
     digest: str | None
@@ -49,7 +49,7 @@ class VerificationView(msgspec.Struct, frozen=True):
 
 
 class FactorView(msgspec.Struct, frozen=True):
-    """Something that decides whether kernels are found; `agrees` is null where not both sides are known."""
+    """A factor that decides whether kernels are found; `agrees` is null unless both sides are known."""
 
     name: str
     agrees: bool | None
@@ -57,7 +57,7 @@ class FactorView(msgspec.Struct, frozen=True):
 
 
 class CardCompatibilityView(msgspec.Struct, frozen=True):
-    """The verdict on one card; `factors` are what `hit` was judged by."""
+    """The verdict on one card; `hit` was derived from `factors`."""
 
     id: str
     verdict: str
@@ -67,7 +67,7 @@ class CardCompatibilityView(msgspec.Struct, frozen=True):
 
 
 class CompatibilityView(msgspec.Struct, frozen=True):
-    """The verdict on a node: `fit` is all, some, none or unknown."""
+    """The verdict on a node; `fit` is all, some, none or unknown."""
 
     fit: str
     cards: tuple[CardCompatibilityView, ...]
@@ -75,7 +75,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """What an image says of its cache; null is what it does not say."""
+    """Properties of a cache that its image states; those that the image does not state are null."""
 
     image: str
     digest: str
@@ -95,7 +95,7 @@ class ImageView(msgspec.Struct, frozen=True):
 
 
 class ExtractionView(msgspec.Struct, frozen=True):
-    """Where an extracted cache lies. `changed` is whether it was extracted now, `extracted_at` when (RFC 3339)."""
+    """An extracted cache; `changed` is true if this call extracted it, `extracted_at` is the time in RFC 3339."""
 
     image: str
     digest: str
@@ -111,7 +111,7 @@ class ExtractionView(msgspec.Struct, frozen=True):
 
 
 class PreviewView(msgspec.Struct, frozen=True):
-    """Where a cache would lie once it is extracted."""
+    """The place and properties of a cache that an extraction would create."""
 
     image: str
     digest: str
@@ -123,7 +123,7 @@ class PreviewView(msgspec.Struct, frozen=True):
 
 
 class BuildView(msgspec.Struct, frozen=True):
-    """An image that was built. `secrets` are variables that the cache's own files hold and that look like secrets."""
+    """An image that was built; `secrets` are variables in the files of the cache that look like secrets."""
 
     image: str
     digest: str
@@ -142,7 +142,7 @@ class BuildView(msgspec.Struct, frozen=True):
 def describe_verification(
     image: str, verification: Verification, verdicts: CompatibilityVerdicts | None = None
 ) -> VerificationView:
-    """Describe a verdict in favour, with those on cards."""
+    """Return the view of a successful verification, with the verdicts on cards."""
     return VerificationView(
         image,
         verification.image.digest,
@@ -153,7 +153,7 @@ def describe_verification(
 
 
 def describe_refusal(image: str, refused: UnverifiedError) -> VerificationView:
-    """Describe a verdict against, or none."""
+    """Return the view of a failed verification, or of one that reached no verdict."""
     failures = tuple(map(_describe_failure, refused.failures))
     reason = refused.reason
     return VerificationView(
@@ -167,7 +167,7 @@ def describe_refusal(image: str, refused: UnverifiedError) -> VerificationView:
 
 
 def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView:
-    """Describe verdicts on cards."""
+    """Return the view of verdicts on cards."""
     cards = tuple(
         CardCompatibilityView(
             card.id,
@@ -183,7 +183,7 @@ def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView
 
 
 def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
-    """Describe an image. `digest` is what its name led to: of an index, the index's."""
+    """Return the view of an image; `digest` is the one to which its name resolved, which may be that of an index."""
     labels = image.labels
     return ImageView(
         image=str(image.reference.with_digest(digest)),
@@ -205,7 +205,7 @@ def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdic
 
 
 def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
-    """Describe an extracted cache."""
+    """Return the view of an extracted cache."""
     record, place = extracted.record, extracted.place
     return ExtractionView(
         image=record.image,
@@ -223,7 +223,7 @@ def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
 
 
 def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
-    """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
+    """Return the view of the cache that exists, with its current signers, or of the cache that would be extracted."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
         return describe_extraction(ExtractionResult(place, preview.present, fresh=False, verdicts=verdicts))
@@ -239,7 +239,7 @@ def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
 
 
 def describe_build(image: str, built: BuiltImage, *, signed: bool = False) -> BuildView:
-    """Describe a built image, which was signed now or was not."""
+    """Return the view of a built image; `signed` states whether it was signed."""
     return BuildView(
         image=image,
         digest=built.digest,

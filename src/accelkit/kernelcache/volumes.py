@@ -1,8 +1,8 @@
-"""Fills a volume of its own with one cache, whose files lie at the volume's root, as pods see it that mount the volume.
+"""Filling of a dedicated volume with one cache, whose files are at the root of the volume, where pods mount them.
 
-Extraction goes into a hidden folder of the volume, where nothing is visible before every byte has been proven. What was
-extracted is then moved to the root, file by file of its top level, and last a record is written: a volume without it is
-not filled, however much of it is there.
+Extraction writes into a hidden folder of the volume, in which nothing is visible before every byte has been verified.
+Then each top-level entry of the extracted cache is moved to the root. The record is written last: a volume without it
+does not count as filled, however many files it contains.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.extraction.record import HIDDEN, read_record, write_record
 from accelkit.kernelcache.registry import RegistryClient
 
-# What file systems make themselves.
+# Names that file systems create themselves.
 _FOREIGN = frozenset({"lost+found"})
 
 
 async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> CompletionRecord:
-    """Fill the volume at `request.base` with a verified cache; one that is filled with it already is left as it is.
+    """Fill the volume at `request.base` with a verified cache; a volume that already contains it does not change.
 
     Raises:
-        CacheError: the volume holds something else, the image is none of a cache, or the disk is full.
-        UnverifiedError: its signatures do not satisfy the policies; the volume stays empty.
+        CacheError: the volume contains something else, the image is not a cache image, or the disk is full.
+        UnverifiedError: the signatures of the image do not satisfy the policies; the volume stays empty.
         RegistryError: the registry failed.
     """
     root = request.base.absolute()
     if request.mount_path is None or not request.image.digest:
         raise CacheError(
-            "a volume is filled with one digest for one mount path",
+            "cannot fill a volume without a digest and a mount path",
             next_step="give the image by digest, and the path at which pods mount the volume",
         )
     digest, mount_path = request.image.digest, Place.of(root, request.image.digest, request.mount_path).mount_path
-    found = await run_to_completion(lambda: _read_filled(root, digest, mount_path))
-    if found is not None:
-        return found
+    record = await run_to_completion(lambda: _read_filled(root, digest, mount_path))
+    if record is not None:
+        return record
     await run_to_completion(lambda: _require_own(root))
     result = await extract_image(client, replace(request, base=root / HIDDEN))
     try:
@@ -51,22 +51,23 @@ async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> Com
 
 
 def check_volume(root: Path, digest: str, mount_path: str) -> CompletionRecord:
-    """Check that a volume is filled with a digest and has lost nothing; nothing is written.
+    """Check, without writing, that a volume is filled with a digest and that no file is missing; return its record.
 
     Raises:
-        CacheError: it is not.
+        CacheError: the volume is not filled with the digest, or files are missing.
     """
     place = Place.of(root, digest, mount_path)
     record = _read_filled(root, digest, place.mount_path)
     if record is None:
         raise CacheError(
             f"the volume at {root} is not filled with {digest} for {place.mount_path}",
-            next_step="see the Job that filled the volume from which it was copied",
+            next_step="check the Job that filled the volume from which it was copied",
         )
     files, size_bytes = _measure(root)
     if files < record.files or size_bytes < record.size_bytes:
         raise CacheError(
-            f"the volume at {root} has {files} files and {size_bytes} bytes of {record.files} and {record.size_bytes}"
+            f"the volume at {root} has {files} of {record.files} files and {size_bytes} of {record.size_bytes} bytes",
+            next_step="fill an empty volume again",
         )
     return record
 
@@ -78,31 +79,37 @@ def _read_filled(root: Path, digest: str, mount_path: str) -> CompletionRecord |
     if not record.image.endswith(f"@{digest}") or record.mount_path != mount_path:
         raise CacheError(
             f"the volume at {root} is filled with {record.image} for {record.mount_path}",
-            next_step="take an empty volume for each digest",
+            next_step="use an empty volume for each digest",
         )
     return record
 
 
 def _require_own(root: Path) -> None:
-    """Refuse a volume that somebody else has filled; one with our folder was begun by us."""
+    """Reject a volume with unexpected files; if the hidden folder exists, an earlier call began to fill the volume."""
     try:
         names = {each.name for each in root.iterdir()} - _FOREIGN
     except OSError as exc:
         raise CacheError(f"the volume at {root} cannot be read: {exc.strerror or exc}") from exc
     if names and HIDDEN not in names:
-        raise CacheError(f"the volume at {root} holds files of others, as {min(names)[:80]!a}")
+        raise CacheError(
+            f"the volume at {root} contains unexpected files, for example {min(names)[:80]!a}",
+            next_step="use an empty volume",
+        )
 
 
 def _publish(root: Path, place: Place, record: CompletionRecord) -> None:
     for child in sorted(place.cache.iterdir()):
         target = root / child.name
         if child.name == HIDDEN or child.name in _FOREIGN:
-            raise CacheError(f"the cache has {child.name!a} at its root, which a volume has itself")
-        # Left by a Job that was killed while it moved files, and then extracted anew.
+            raise CacheError(
+                f"the cache has {child.name!a} at its root, a name that volumes reserve",
+                next_step="build the image without it",
+            )
+        # A Job that was killed while it moved files left the folder; the next Job extracted the cache again.
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         child.rename(target)
-    # Before the record, which says that all of it is there; a clone may be made of the disk as it is.
+    # The record states that the files are complete, so they reach the disk first; the disk may be cloned at any time.
     os.sync()
     write_record(root / HIDDEN, record)
     shutil.rmtree(place.folder)

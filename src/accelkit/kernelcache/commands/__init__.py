@@ -14,11 +14,11 @@ from accelkit.kernelcache.commands.verify import verify
 
 @click.group(
     short_help="Kernel-cache images: verify, extract, build.",
-    epilog="Exit codes: 0 done, 1 an error or a refusal that the message explains, 2 wrong usage, 3 nothing could be "
-    "learnt about the image, so that trying again later may help.",
+    epilog="Exit codes: 0 success, 1 an error or a rejection that the message explains, 2 wrong usage, 3 no verdict on "
+    "the image, because a source was unreachable; a later attempt may succeed.",
 )
 def cache() -> None:
-    """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
+    """Verify, inspect, extract, build and copy images of kernel caches."""
 
 
 for command in (verify, inspect, extract, fill, build, copy, private_copy, verify_bundle):

@@ -21,34 +21,42 @@ from accelkit.model.units import format_bytes
 from accelkit.output import list_fields, output_option, print_value
 
 
-@click.command("build", short_help="Make an image of a cache folder and push it.")
+@click.command("build", short_help="Build an image of a cache folder and push it.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("image")
-@click.option("--no-push", is_flag=True, help="Only tell what would be pushed.")
+@click.option("--no-push", is_flag=True, help="Build and report the image without pushing it.")
 @click.option(
     "--compression",
     type=click.Choice(["gzip", "zstd", "none"]),
     default="gzip",
     show_default=True,
-    help="MCV reads gzip.",
+    help="Compression of the layer. MCV reads only gzip.",
 )
 @click.option(
-    "--media", type=click.Choice(["oci", "docker"]), default="oci", show_default=True, help="Whose media types to use."
+    "--media", type=click.Choice(["oci", "docker"]), default="oci", show_default=True, help="Family of media types."
 )
-@click.option("--architecture", help="CPU of the native launchers; default: this machine's.")
-@click.option("--gpu-product", help="Name of the card it was compiled on, as its vendor's library gives it.")
-@click.option("--built-for", metavar="BACKEND:ARCH", help="Where the cache's files do not tell, e.g. cuda:90.")
-@click.option("--allow-secrets", is_flag=True, help="Push it although its files hold variables that look like secrets.")
-@click.option("--sign", is_flag=True, help="Sign it with cosign, as its keyless log-in or as --sign-key says.")
-@click.option("--sign-key", help="Sign it with this key of cosign's: a file, k8s://… or a key service's URI.")
-@click.option("--no-transparency-log", is_flag=True, help="Sign without an entry of the log.")
-@click.option("--cosign", "program", default="cosign", show_default=True, help="The program.")
+@click.option("--architecture", help="CPU architecture of the native launchers; default: that of this machine.")
+@click.option(
+    "--gpu-product", help="Name of the card on which the cache was compiled, as the vendor's library returns it."
+)
+@click.option(
+    "--built-for",
+    metavar="BACKEND:ARCH",
+    help="Target of the kernels, if the files of the cache do not state it, e.g. cuda:90.",
+)
+@click.option(
+    "--allow-secrets", is_flag=True, help="Push the image although its files contain variables that look like secrets."
+)
+@click.option("--sign", is_flag=True, help="Sign the image with cosign, keyless or with --sign-key.")
+@click.option("--sign-key", help="Sign the image with this key of cosign: a file, k8s://… or the URI of a key service.")
+@click.option("--no-transparency-log", is_flag=True, help="Sign without an entry in the transparency log.")
+@click.option("--cosign", "program", default="cosign", show_default=True, help="The cosign program.")
 @registry_options
 @output_option
 def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
-    """Make the image IMAGE of the cache in FOLDER, always the same bytes for the same files, and push it."""
+    """Build the image IMAGE from the cache in FOLDER, and push it. The same files always give the same bytes."""
     if (options["sign"] or options["sign_key"]) and options["no_push"]:
-        raise click.UsageError("an image is signed where it lies: leave --no-push out")
+        raise click.UsageError("cannot sign an image that is not pushed: remove --no-push")
     view = run(_build(folder, image, options))
     print_value(view, output, lambda: _render(view))
 
@@ -80,12 +88,12 @@ def _render(view: BuildView) -> RenderableType:
     entries = f"{view.entries} {'entry' if view.entries == 1 else 'entries'}"
     fields: list[tuple[str, str | Text]] = [
         ("digest", view.digest),
-        ("holds", f"{entries} in {view.files} files, {format_bytes(view.cache_bytes)} ({view.format})"),
+        ("cache", f"{entries} in {view.files} files, {format_bytes(view.cache_bytes)} ({view.format})"),
         ("layer", f"{format_bytes(view.compressed_bytes)}, {format_bytes(view.uploaded_bytes)} sent"),
     ]
     if view.signed:
         fields.append(("signed", "by cosign"))
     if view.secrets:
-        warning = f"the cache's files hold variables that look like secrets: {', '.join(view.secrets)}"
-        fields.append(("beware", Text(warning, style="yellow")))
+        warning = f"the files of the cache contain variables that look like secrets: {', '.join(view.secrets)}"
+        fields.append(("warning", Text(warning, style="yellow")))
     return Group(Text(f"{done}: {view.image}", style="green"), *list_fields(fields, indent=2))

@@ -14,12 +14,12 @@ from accelkit.kernelcache.signatures.policy import Signer
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
-@click.command("verify-bundle", short_help="Verify a Sigstore bundle about a file.")
+@click.command("verify-bundle", short_help="Verify a Sigstore bundle of a file.")
 @click.option("--bundle", required=True, type=EXISTING_FILE, help="Sigstore bundle, JSON.")
-@click.option("--certificate-identity", help="Subject that the certificate must name, exactly.")
-@click.option("--certificate-oidc-issuer", help="Issuer that must have vouched for it, exactly.")
+@click.option("--certificate-identity", help="Exact subject that the certificate must contain.")
+@click.option("--certificate-oidc-issuer", help="Exact OIDC issuer that the certificate must contain.")
 @click.option("--key", type=EXISTING_FILE, help="Public key in PEM format, instead of identity and issuer.")
-@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON; without it that of the public instance.")
+@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON; default: that of the public instance.")
 @click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead.")
 @click.argument("file_or_digest")
 def verify_bundle(
@@ -32,7 +32,7 @@ def verify_bundle(
     file_or_digest: str,
     staging: bool,
 ) -> None:
-    """Verify a Sigstore bundle about FILE_OR_DIGEST (a path, or sha256:… of one)."""
+    """Verify a Sigstore bundle of FILE_OR_DIGEST (a path, or the sha256:… digest of a file)."""
     keyless = bool(certificate_identity) and bool(certificate_oidc_issuer)
     if keyless == (key is not None) or bool(certificate_identity) != bool(certificate_oidc_issuer):
         raise click.UsageError("give --certificate-identity with --certificate-oidc-issuer, or --key")
@@ -41,5 +41,5 @@ def verify_bundle(
     else:
         issuer, subject = TextMatch(certificate_oidc_issuer or ""), TextMatch(certificate_identity or "")
         signer = Signer("identity", issuer=issuer, subject=subject)
-    held = verify_artifact(bundle, file_or_digest, signer, TrustRoot(trusted_root, staging=staging))
-    click.echo(f"Verified: signed by {held.identity}")
+    verified = verify_artifact(bundle, file_or_digest, signer, TrustRoot(trusted_root, staging=staging))
+    click.echo(f"Verified: signed by {verified.identity}")

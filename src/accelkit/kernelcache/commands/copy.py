@@ -19,11 +19,11 @@ from accelkit.output import list_fields, output_option, print_value
 @click.command("copy", short_help="Copy an image with its signatures to another registry.")
 @click.argument("source")
 @click.argument("target")
-@click.option("--no-signatures", is_flag=True, help="Leave the signatures behind.")
+@click.option("--no-signatures", is_flag=True, help="Do not copy the signatures.")
 @registry_options
 @output_option
 def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
-    """Copy the image SOURCE to TARGET, byte for byte, so that its signatures still hold there."""
+    """Copy the image SOURCE to TARGET, byte for byte, so that its signatures stay valid there."""
     copied = run(_copy(source, target, options, signatures=not no_signatures))
     print_value(copied, output, lambda: _render(copied, target))
 

@@ -30,34 +30,34 @@ from accelkit.model.units import format_bytes
 from accelkit.output import Format, list_fields, output_option, print_value
 
 
-@click.command("extract", short_help="Verify an image and put its cache onto the disk.")
+@click.command("extract", short_help="Verify an image and extract its cache to the disk.")
 @click.argument("image")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--mount-path", help="Where workloads will see the cache; default: where it is extracted.")
-@click.option("--insecure-skip-signatures", is_flag=True, help="Extract without asking who signed it.")
+@click.option("--mount-path", help="Path at which workloads mount the cache; default: the path of the extraction.")
+@click.option("--insecure-skip-signatures", is_flag=True, help="Extract without verifying signatures.")
 @click.option(
-    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
+    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Reject larger caches, in GiB extracted."
 )
 @click.option(
     "--verdict-ttl",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Believe an earlier verification for so long at most; default: as long as the policies say.",
+    help="Trust an earlier verification for at most this time; default: the time that the policies state.",
 )
 @policy_options
 @card_options
 @registry_options
 @output_option
 def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: bool, **options: Any) -> None:
-    """Verify IMAGE and extract its cache into a digest-named folder below FOLDER, once.
+    """Verify IMAGE and extract its cache once, into a folder below FOLDER that is named after the digest.
 
-    With cards given, an image that fits none of them is refused before its layer is fetched. A refusal of its
-    signatures as JSON or YAML is what verify says of it.
+    If cards are given, an image that fits none of them is rejected before its layer is fetched. As JSON or YAML, a
+    rejection of its signatures has the same fields as the output of verify.
     """
     policies = read_policies(options)
     if (policies is None) != insecure_skip_signatures:
         raise click.UsageError("give either --policy or --insecure-skip-signatures")
-    view = run(_extract(image, folder, policies, options, told=output != Format.TABLE))
+    view = run(_extract(image, folder, policies, options, structured=output != Format.TABLE))
     if isinstance(view, VerificationView):
         print_value(view, output, lambda: Text(view.message))
         sys.exit(UNKNOWN if view.retryable else 1)
@@ -65,9 +65,9 @@ def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: 
 
 
 async def _extract(
-    image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any], *, told: bool
+    image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any], *, structured: bool
 ) -> ExtractionView | VerificationView:
-    """Extract it; where `told`, a refusal is a result."""
+    """Extract the cache; with `structured`, return a rejection instead of raising it."""
     request = ExtractionRequest(
         image=parse_reference(image),
         base=folder,
@@ -82,17 +82,17 @@ async def _extract(
         try:
             return describe_extraction(await extract_image(client, request))
         except UnverifiedError as exc:
-            if not told:
+            if not structured:
                 raise
             return describe_refusal(str(request.image), exc)
 
 
 def _render(view: ExtractionView) -> RenderableType:
-    done = "Extracted" if view.changed else "Already there"
+    done = "Extracted" if view.changed else "Already extracted"
     fields: list[tuple[str, str | Text]] = [
         ("path", view.path),
-        ("seen at", view.mount_path),
-        ("holds", f"{view.files} files, {format_bytes(view.bytes)} ({view.format})"),
+        ("mount path", view.mount_path),
+        ("cache", f"{view.files} files, {format_bytes(view.bytes)} ({view.format})"),
         *(("signed", each) for each in view.signatures),
     ]
     if not view.signatures:

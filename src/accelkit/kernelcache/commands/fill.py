@@ -21,28 +21,28 @@ from accelkit.kernelcache.volumes import check_volume, fill_volume
 from accelkit.model.units import format_bytes
 
 
-@click.command("fill", short_help="Fill a volume of its own with one verified cache.")
+@click.command("fill", short_help="Fill a dedicated volume with one verified cache.")
 @click.argument("image")
 @click.argument("volume", type=click.Path(file_okay=False, exists=True, path_type=Path))
-@click.option("--mount-path", required=True, help="Where pods will mount the volume.")
-@click.option("--check", is_flag=True, help="Fetch and write nothing: fail unless the volume is filled with it.")
+@click.option("--mount-path", required=True, help="Path at which pods mount the volume.")
+@click.option("--check", is_flag=True, help="Fail unless the volume is filled with IMAGE; fetch and write nothing.")
 @click.option(
-    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
+    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Reject larger caches, in GiB extracted."
 )
 @policy_options
 @registry_options
 def fill(image: str, volume: Path, *, mount_path: str, check: bool, max_gib: int, **options: Any) -> None:
-    """Verify IMAGE, which is given by digest, and extract its cache to the root of VOLUME, which is empty.
+    """Verify IMAGE, given by digest, and extract its cache to the root of VOLUME, which must be empty.
 
-    Whoever mounts the volume at the mount path sees the cache's files there. A volume that is filled already is left
-    as it is. It is what the cache controller's Jobs do; people extract with `accelkit cache extract`.
+    Pods that mount the volume at the mount path find the files of the cache there. A volume that is already filled does
+    not change. The Jobs of the cache controller run this command; users extract with `accelkit cache extract`.
     """
     policies, settings = read_policies(options), read_settings(options)
     reference = parse_reference(image)
     if check:
         record = check_volume(volume, reference.require_digest(), mount_path)
     elif policies is None:
-        raise click.UsageError("give --policy: nothing is trusted without a policy")
+        raise click.UsageError("give --policy: no image is trusted without a policy")
     else:
         request = ExtractionRequest(
             image=reference,

@@ -30,26 +30,26 @@ _FITS = {
     "all": "all of the cards",
     "some": "some of the cards",
     "none": "none of the cards",
-    "unknown": "perhaps; not all is known",
+    "unknown": "unknown; facts are missing",
 }
 _HITS = {
     "likely": "will likely hit",
-    "arch-only": "may hit; not all that decides is known",
+    "arch-only": "may hit; not all factors are known",
     "miss": "will not hit",
-    "unknown": "not known whether it hits",
+    "unknown": "unknown whether it hits",
 }
 
 
-@click.command("inspect", short_help="Show what an image says of its cache.")
+@click.command("inspect", short_help="Show the properties of an image's cache.")
 @click.argument("image")
 @card_options
 @workload_options
 @registry_options
 @output_option
 def inspect(image: str, *, output: str, **options: Any) -> None:
-    """Show what IMAGE says of its cache, whether that fits some cards, and how likely a workload finds its kernels.
+    """Show the properties that IMAGE states, whether its cache fits given cards, and how likely a workload hits it.
 
-    No layer is fetched, and no signature checked.
+    The command fetches no layer and verifies no signature.
     """
     view = run(_inspect(image, options))
     print_value(view, output, lambda: _render(view))
@@ -73,23 +73,23 @@ def _render(view: ImageView) -> RenderableType:
         ("image", view.image),
         ("format", " ".join((view.format, *(f"({each})" for each in view.cache_formats)))),
         ("size", f"{format_bytes(view.compressed_bytes)} in the registry, {_format_size(view.cache_bytes)} extracted"),
-        ("entries", "not said" if view.entries is None else str(view.entries)),
-        ("made for", "; ".join(map(_describe_target, view.targets)) or "not said"),
-        ("made with", versions or "not said"),
-        ("card", view.gpu_product or "not said"),
-        ("launchers", f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not said"),
+        ("entries", "not stated" if view.entries is None else str(view.entries)),
+        ("made for", "; ".join(map(_describe_target, view.targets)) or "not stated"),
+        ("made with", versions or "not stated"),
+        ("card", view.gpu_product or "not stated"),
+        ("launchers", f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not stated"),
         *list_fit_fields(view.compatibility),
     ]
     return Group(*list_fields(fields), *list_card_lines(view.compatibility))
 
 
 def list_fit_fields(view: CompatibilityView | None) -> list[tuple[str, str]]:
-    """Return the field that says how many of the cards a cache fits; none where no cards were given."""
+    """Return the field with the number of cards that a cache fits; none if no cards were given."""
     return [("fits", _FITS[view.fit])] if view is not None else []
 
 
 def list_card_lines(view: CompatibilityView | None) -> list[Text]:
-    """Return what a person reads of the verdict on each card, below the field `fits`."""
+    """Return the lines about each card for the table output, which follow the field `fits`."""
     if view is None:
         return []
     colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}
@@ -97,15 +97,15 @@ def list_card_lines(view: CompatibilityView | None) -> list[Text]:
     for card in view.cards:
         lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
-        # What differs is among the reasons.
+        # Factors that differ are among the reasons.
         lines += [Text(f"    {each.message}") for each in card.factors if each.agrees is not False]
     return lines
 
 
 def _describe_target(target: Target) -> str:
-    warp = f", {target.warp_size} threads in step" if target.warp_size else ""
+    warp = f", {target.warp_size} threads per warp" if target.warp_size else ""
     return f"{target.backend} {target.arch or 'of any architecture'}{warp}"
 
 
 def _format_size(size: int | None) -> str:
-    return "not said how much" if size is None else format_bytes(size)
+    return "unknown size" if size is None else format_bytes(size)

@@ -1,4 +1,4 @@
-"""Options that several commands share: how registries are reached, who may sign, which cards it is for."""
+"""Options that several commands share: access to registries, signer policies, cards and workloads."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, loa
 _Result = TypeVar("_Result")
 _Command = Callable[..., Any]
 
-# Nothing was learnt about the image: the registry or the trusted root was not there.
+# There is no verdict on the image, because the registry or the trusted root was unreachable.
 UNKNOWN = 3
 
 
 def registry_options(command: _Command) -> _Command:
-    """How registries are reached; arrives as `plain_http`, `registry_ca`, `mirror` and `registry_config`."""
+    """Add options for access to registries: `plain_http`, `registry_ca`, `mirror`, `registry_config`."""
     for option in (
         click.option(
             "--registry-config",
             *("registry_config",),
             type=EXISTING_FILE,
             multiple=True,
-            help="Log-ins, as Docker's config.json or a pull secret's file; default: those of Docker's user.",
+            help="Credentials: Docker's config.json or the file of a pull secret; default: those of the Docker user.",
         ),
         click.option(
-            "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Ask HOST before REGISTRY; repeatable."
+            "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Query HOST before REGISTRY; repeatable."
         ),
-        click.option("--registry-ca", type=EXISTING_FILE, help="PEM file of authorities trusted beside the system's."),
+        click.option(
+            "--registry-ca", type=EXISTING_FILE, help="PEM file of certificate authorities to trust in addition."
+        ),
         click.option(
             "--plain-http",
             multiple=True,
             metavar="HOST[:PORT]",
-            help="Registry to be spoken to without TLS, named as in the image's reference; repeatable.",
+            help="Registry to contact without TLS, named as in the image reference; repeatable.",
         ),
     ):
         command = option(command)
@@ -49,9 +51,9 @@ def registry_options(command: _Command) -> _Command:
 
 
 def policy_options(command: _Command) -> _Command:
-    """Who may sign; arrives as `policy`, `trusted_root` and `namespace`."""
+    """Add options for the signers to trust: `policy`, `trusted_root`, `namespace`."""
     for option in (
-        click.option("--namespace", help="Namespace for which the policies are asked."),
+        click.option("--namespace", help="Namespace to which the policies apply."),
         trusted_root_option,
         click.option(
             "--policy",
@@ -65,25 +67,27 @@ def policy_options(command: _Command) -> _Command:
 
 
 def card_options(command: _Command) -> _Command:
-    """Which cards a cache is for; arrives as `card`, `node`, `kubeconfig` and the driver's two versions."""
+    """Add options for the cards to check: `card`, `node`, `kubeconfig`, `driver_version`, `driver_cuda_version`."""
     for option in (
         click.option(
             "--driver-cuda-version",
             metavar="VERSION",
-            help="Newest CUDA that the cards' NVIDIA driver supports, as nvidia-smi shows it, e.g. 12.4.",
+            help="Newest CUDA that the cards' NVIDIA driver supports, as nvidia-smi prints it, e.g. 12.4.",
         ),
-        click.option("--driver-version", metavar="VERSION", help="The cards' NVIDIA driver, e.g. 550.54.14."),
+        click.option(
+            "--driver-version", metavar="VERSION", help="Version of the cards' NVIDIA driver, e.g. 550.54.14."
+        ),
         click.option(
             "--kubeconfig",
             type=EXISTING_FILE,
             help="Kubeconfig of the cluster, for --node. Default: KUBECONFIG, else ~/.kube/config.",
         ),
-        click.option("--node", help="Judge against the cards of this node, as its inventory tells them."),
+        click.option("--node", help="Check against the cards in the inventory of this node."),
         click.option(
             "--card",
             multiple=True,
             metavar="BACKEND:ARCH[=PRODUCT]",
-            help="Judge against such a card, e.g. cuda:90 or hip:gfx942; repeatable.",
+            help="Check against a card of this kind, e.g. cuda:90 or hip:gfx942; repeatable.",
         ),
     ):
         command = option(command)
@@ -91,24 +95,28 @@ def card_options(command: _Command) -> _Command:
 
 
 def workload_options(command: _Command) -> _Command:
-    """Add options for the versions that use the cache: `triton_version`, `torch_cuda_version`, `vllm_cache_hash`."""
+    """Add options for the versions of the workload: `triton_version`, `torch_cuda_version`, `vllm_cache_hash`."""
     for option in (
         click.option(
             "--vllm-cache-hash",
             metavar="HASH",
-            help="Folder in torch_compile_cache that the workload's vLLM looks for.",
+            help="Folder in torch_compile_cache that the workload's vLLM uses.",
         ),
         click.option(
-            "--torch-cuda-version", metavar="VERSION", help="CUDA of the workload's PyTorch (torch.version.cuda)."
+            "--torch-cuda-version",
+            metavar="VERSION",
+            help="CUDA version of the workload's PyTorch (torch.version.cuda).",
         ),
-        click.option("--triton-version", metavar="VERSION", help="The workload's Triton (triton.__version__)."),
+        click.option(
+            "--triton-version", metavar="VERSION", help="Triton version of the workload (triton.__version__)."
+        ),
     ):
         command = option(command)
     return command
 
 
 def read_settings(options: dict[str, Any]) -> RegistrySettings:
-    """Return the settings that `registry_options` make and take them out of `options`."""
+    """Remove the values of `registry_options` from `options`, and return them as settings."""
     return RegistrySettings.of_options(
         plain_http=options.pop("plain_http"),
         ca_file=options.pop("registry_ca"),
@@ -118,13 +126,13 @@ def read_settings(options: dict[str, Any]) -> RegistrySettings:
 
 
 def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
-    """Return the policies that `policy_options` name and take them out of `options`; None where none are given."""
+    """Remove `policy` and `trusted_root` from `options`, and return the policies; None if none are given."""
     policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
 async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
-    """Return the cards that `card_options` name and take them out of `options`; None where none are given."""
+    """Remove the values of `card_options` from `options`, and return the cards; None if none are given."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("give --node or --card")
@@ -133,13 +141,13 @@ async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
 
 
 def read_workload(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
-    """Return the workload that `workload_options` describe and take them out of `options`."""
+    """Remove the values of `workload_options` from `options`, and return the workload."""
     stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
     return parse_workload(node, **stated)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's work; what could not be learnt ends with exit code 3."""
+    """Run the coroutine of a command; exit with code 3 if there is no verdict on the image."""
     try:
         return asyncio.run(work)
     except UnverifiedError as exc:

@@ -31,7 +31,7 @@ from accelkit.kernelcache.views import SignatureView, VerificationView, describe
 from accelkit.output import list_fields, output_option, print_value
 
 
-@click.command("verify", short_help="Check who signed an image.")
+@click.command("verify", short_help="Verify the signatures of an image.")
 @click.argument("image")
 @policy_options
 @card_options
@@ -39,14 +39,14 @@ from accelkit.output import list_fields, output_option, print_value
 @registry_options
 @output_option
 def verify(image: str, *, output: str, namespace: str | None, **options: Any) -> None:
-    """Check that IMAGE is signed as every policy that covers it demands, and print its digest.
+    """Verify that IMAGE is signed as each policy that covers it requires, and print its digest.
 
-    Use the digest from then on: tags move. With cards given, it is told too whether they can use the cache; the exit
-    code is that of the signatures.
+    Use the digest from then on, because tags move. If cards are given, the output also states whether they can use the
+    cache; the exit code depends only on the signatures.
     """
     policies = read_policies(options)
     if policies is None:
-        raise click.UsageError("give --policy: nothing is trusted without a policy")
+        raise click.UsageError("give --policy: no image is trusted without a policy")
     view = run(_verify(image, policies, namespace, options))
     print_value(view, output, lambda: _render(view))
     if not view.verified:
@@ -75,7 +75,7 @@ def _render(view: VerificationView) -> RenderableType:
     if not view.verified:
         word, colour = ("Unknown", "yellow") if view.retryable else ("Refused", "red")
         lines = [Text(f"{word}: {view.message}", style=colour)]
-        # One alone is in the message already.
+        # The message already contains a single failure.
         failures = view.failures if len(view.failures) > 1 else ()
         lines += [Text(f"  {_prefix(each.source)}{each.reason}: {each.message}") for each in failures]
         return Group(*lines)
@@ -89,12 +89,12 @@ def _render(view: VerificationView) -> RenderableType:
 
 
 def _describe(signature: SignatureView) -> str:
-    issuer = f", vouched for by {signature.issuer}" if signature.issuer else ""
+    issuer = f", issued by {signature.issuer}" if signature.issuer else ""
     log = f", log entry {signature.log_index}" if signature.log_index is not None else ", no log entry"
     at = f", signed {signature.signed_at}" if signature.signed_at else ""
     key = "" if signature.issuer or not signature.identity.startswith("sha256:") else "key "
-    who = f"{signature.signer} of policy {signature.policy}: {key}{signature.identity}"
-    return f"{who}{issuer}{log}{at} ({signature.format})"
+    signer = f"{signature.signer} of policy {signature.policy}: {key}{signature.identity}"
+    return f"{signer}{issuer}{log}{at} ({signature.format})"
 
 
 def _prefix(source: str) -> str:

@@ -1,1 +1,1 @@
-"""Compatibility of caches and cards: verdicts with reasons, from an image's labels and what is known of a node."""
+"""Compatibility of caches and cards: verdicts with reasons, from the labels of an image and the facts about a node."""

@@ -1,4 +1,4 @@
-"""Arguments of commands and modules, read: cards (`cuda:90`), the name of a node, versions of driver and workload."""
+"""Parsers for arguments of commands and modules: cards (`cuda:90`), a node, versions of driver and workload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.options import ConnectionOptions
 
-_NAME_CARDS = "name the cards it is about, or a node"
+_NAME_CARDS = "name the cards, or a node"
 
 
 async def resolve_cards(
@@ -27,20 +27,21 @@ async def resolve_cards(
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
-    """Return the cards that a cache is to be judged against; None where none are named.
+    """Return the cards against which a cache is checked; None if none are named.
 
     Args:
         cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
-        node: name of a node whose inventory tells its cards, instead.
-        cluster: how the node's cluster is reached, or a kubeconfig's path; None for what the environment says.
-        driver_version: of the NVIDIA driver of these cards, as `550.54.14`.
-        driver_cuda_version: the newest CUDA that this driver supports, as `12.4`.
+        node: name of a node whose inventory lists the cards, instead of `cards`.
+        cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the default of the
+            environment.
+        driver_version: version of the NVIDIA driver of these cards, such as `550.54.14`.
+        driver_cuda_version: the newest CUDA version that this driver supports, such as `12.4`.
 
     Raises:
-        ConfigurationError: a card or a version is not written so, both cards and a node are given, or a driver without
-            either.
+        ConfigurationError: a card or a version is malformed, both cards and a node are given, or a driver is given
+            without cards and node.
         ApiError: the node cannot be read.
-        InventoryError: its inventory cannot be used.
+        InventoryError: the inventory of the node is invalid.
     """
     if node and cards:
         raise ConfigurationError("cards and a node are both given", next_step="leave one of them out")
@@ -65,16 +66,16 @@ def parse_workload(
     torch_cuda_version: str | None = None,
     vllm_cache_hash: str | None = None,
 ) -> WorkloadFacts:
-    """Return what is to use the cache, as far as it is stated.
+    """Return the facts about the workload that uses the cache, as far as they are given.
 
     Args:
-        node: the cards that the cache is judged against.
-        triton_version: as `triton.__version__`.
-        torch_cuda_version: as `torch.version.cuda`.
-        vllm_cache_hash: the folder in `torch_compile_cache` that vLLM looks for.
+        node: the cards against which the cache is checked.
+        triton_version: the value of `triton.__version__`.
+        torch_cuda_version: the value of `torch.version.cuda`.
+        vllm_cache_hash: the folder in `torch_compile_cache` that vLLM uses.
 
     Raises:
-        ConfigurationError: a version is not written so, or something is stated without cards.
+        ConfigurationError: a version is malformed, or a workload is given without cards.
     """
     if node is None and (triton_version or torch_cuda_version or vllm_cache_hash):
         raise ConfigurationError("a workload is described without cards", next_step=_NAME_CARDS)
@@ -88,14 +89,14 @@ def parse_workload(
 
 
 def parse_target(text: str | None) -> Target | None:
-    """Read what a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None where nothing is given."""
+    """Return the target of a cache, written as `BACKEND:ARCH` or `BACKEND`; None if the text is empty."""
     backend, _, arch = (text or "").partition(":")
     return Target(backend, arch or None) if backend else None
 
 
 def _require_version(text: str) -> None:
     if parse_version(text) is None:
-        raise ConfigurationError(f"{text!r} is no version", next_step="write it in numbers, as 550.54.14 or 12.4")
+        raise ConfigurationError(f"{text!r} is not a version", next_step="write numbers, such as 550.54.14 or 12.4")
 
 
 def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
@@ -103,7 +104,7 @@ def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_
     arch, _, product = rest.partition("=")
     if not backend or not arch:
         raise ConfigurationError(
-            f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
+            f"{text!r} is not a card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
         )
     on_cuda = find_backend(backend).cuda_toolkit
     return GpuFacts(

@@ -1,4 +1,4 @@
-"""Reads what NVIDIA's GPU feature discovery says of a node's driver, in labels of the node."""
+"""Reader of the node labels in which NVIDIA's GPU feature discovery publishes the driver."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 from accelkit.kernelcache.compatibility.ptx import parse_version
 
 _FULL: Final = "nvidia.com/cuda.driver-version.full"
-# Releases before 0.15 write the parts alone.
+# Releases before 0.15 write only the parts.
 _PARTS: Final = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 _CUDA: Final = "nvidia.com/cuda.runtime-version.full"
 _CUDA_PARTS: Final = ("nvidia.com/cuda.runtime.major", "nvidia.com/cuda.runtime.minor")
 
 
 class LabelledDriver(NamedTuple):
-    """A node's NVIDIA driver and the newest CUDA that it supports, as labels say; None where they do not."""
+    """A node's NVIDIA driver and the newest CUDA version that it supports, from labels; None without a label."""
 
     version: str | None = None
     cuda: str | None = None
 
 
 def read_driver_labels(labels: Mapping[str, str] | None) -> LabelledDriver:
-    """Return the driver that labels of a node name."""
+    """Return the driver that the labels of a node name."""
     given = labels or {}
     return LabelledDriver(_read(given, _FULL, _PARTS), _read(given, _CUDA, _CUDA_PARTS))
 

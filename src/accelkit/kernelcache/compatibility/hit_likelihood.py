@@ -1,8 +1,8 @@
 """Likelihood that a workload finds its kernels in a cache that its card can load.
 
-Frameworks look kernels up by a key that covers far more than the hardware, and compile silently where it differs.
-Triton's covers its own version, Inductor's also the name of an NVIDIA card and the version of CUDA, and the name of
-vLLM's folder also model and configuration.
+Frameworks look kernels up by a key that covers far more than the hardware, and compile silently if the key differs.
+Triton's key covers its own version. Inductor's also covers the name of an NVIDIA card and the version of CUDA. The name
+of vLLM's folder also covers model and configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 
 class Hit(StrEnum):
-    """Whether kernels will be found: LIKELY when all that was compared agrees, ARCH_ONLY when some could not be."""
+    """Likelihood of a hit: LIKELY if all factors agree, ARCH_ONLY if some factors could not be compared."""
 
     LIKELY = "likely"
     ARCH_ONLY = "arch-only"
@@ -30,13 +30,13 @@ _IN_SENTENCES = {"card": "a card named", "vLLM configuration": "the vLLM configu
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """One part of a framework's key that labels can tell.
+    """One part of a framework's key that labels can state.
 
     Attributes:
-        code: what a difference is called.
-        name: `Triton`, `CUDA`….
-        offered: what the image says that it was compiled with; empty where it does not say.
-        wanted: what will be used; None where that is not known.
+        code: the reason code of a difference.
+        name: `Triton`, `CUDA` and so on.
+        offered: the values with which the image was compiled; empty if the image does not state them.
+        wanted: the value that the workload uses; None if it is unknown.
     """
 
     code: ReasonCode
@@ -46,31 +46,31 @@ class Factor(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether both are the same; None where one of them is not known."""
+        """Whether `wanted` is among `offered`; None if one of them is unknown."""
         return self.wanted in self.offered if self.offered and self.wanted is not None else None
 
     @property
     def message(self) -> str:
         """The factor as a sentence."""
-        what = _IN_SENTENCES.get(self.name, self.name)
+        subject = _IN_SENTENCES.get(self.name, self.name)
         if not self.offered:
-            return f"the image does not say with which {self.name} it was compiled"
+            return f"the image does not state with which {self.name} it was compiled"
         if self.wanted is None:
-            return f"it was compiled with {what} {', '.join(self.offered)}, and which will be used is not known"
+            return f"it was compiled with {subject} {', '.join(self.offered)}, and that of the workload is unknown"
         if self.agrees:
-            return f"it was compiled with {what} {self.wanted}, as will be used"
-        return f"it was compiled with {what} {', '.join(self.offered)}, and {self.wanted} will be used"
+            return f"it was compiled with {subject} {self.wanted}, as the workload requires"
+        return f"it was compiled with {subject} {', '.join(self.offered)}, and the workload uses {self.wanted}"
 
 
 def find_mismatches(factors: Iterable[Factor]) -> Iterator[CompatibilityReason]:
-    """Yield the factors of the key that are known to differ, as reasons."""
+    """Yield a reason for each factor of the key that is known to differ."""
     for factor in factors:
         if factor.agrees is False:
             yield CompatibilityReason(factor.code, factor.message)
 
 
 def estimate_hit(factors: tuple[Factor, ...], reasons: tuple[CompatibilityReason, ...]) -> Hit:
-    """Return how likely a hit is, given the factors of the key and all reasons that were found."""
+    """Return the likelihood of a hit, given the factors of the key and all reasons."""
     codes = {reason.code for reason in reasons}
     keys = {ReasonCode.PRODUCT_MISMATCH, ReasonCode.TRITON_MISMATCH, ReasonCode.FRAMEWORK_MISMATCH}
     if any(reason.hard for reason in reasons) or codes & keys:
@@ -81,7 +81,7 @@ def estimate_hit(factors: tuple[Factor, ...], reasons: tuple[CompatibilityReason
 
 
 def list_factors(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Factor]:
-    """Yield what decides whether a format's kernels are found on a card that can load them."""
+    """Yield the factors that decide whether a workload finds the kernels on a card that can load them."""
     if labels.format == "triton" or labels.triton_versions:
         yield Factor(ReasonCode.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
     if labels.format != "vllm":

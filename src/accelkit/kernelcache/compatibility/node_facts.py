@@ -1,6 +1,6 @@
-"""Facts that compatibility is judged by: a node's cards and CPU, and the workload that is to use the cache.
+"""Facts from which compatibility is derived: a node's cards and CPU, and the workload that uses the cache.
 
-None means unknown everywhere; an empty collection means that there is nothing.
+None always means unknown; an empty collection means that there are no items.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One card.
 
     Attributes:
-        id: as in the node's inventory.
-        backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu`….
-        arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-`….
-        product: the name that the vendor's library gives.
-        driver_version: as `550.54.14`.
-        cuda_version: the newest CUDA that the driver supports, as `12.4`.
+        id: the ID in the node's inventory.
+        backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu` and so on.
+        arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-` and so on.
+        product: the name that the vendor's library returns.
+        driver_version: for example `550.54.14`.
+        cuda_version: the newest CUDA version that the driver supports, for example `12.4`.
     """
 
     id: str
@@ -35,17 +35,17 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def on_cuda(self) -> bool:
-        """Whether versions of CUDA decide if kernels load on it; not known counts as no."""
+        """Whether the CUDA version decides if kernels load on the card; False for an unknown backend."""
         return self.backend is not None and find_backend(self.backend).cuda_toolkit
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to use the cache; the more of it is known, the surer is the guess whether it hits.
+    """The workload that uses the cache; each known fact makes the likelihood of a hit more certain.
 
     Attributes:
-        triton_version: as `3.2.0`.
-        cuda_version: of its PyTorch (`torch.version.cuda`).
-        cache_hash: the folder in `torch_compile_cache` that its vLLM looks for.
+        triton_version: for example `3.2.0`.
+        cuda_version: the CUDA version of its PyTorch (`torch.version.cuda`).
+        cache_hash: the folder in `torch_compile_cache` that its vLLM uses.
     """
 
     triton_version: str | None = None
@@ -54,7 +54,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A node; `cpu_architecture` in the words of Kubernetes and OCI (`amd64`), `gpus` empty where it has none."""
+    """A node; `cpu_architecture` has the values of Kubernetes and OCI (`amd64`), `gpus` is empty if it has no cards."""
 
     cpu_architecture: str | None = None
     gpus: tuple[GpuFacts, ...] | None = None
@@ -69,28 +69,29 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         driver_version: str | None = None,
         cuda_version: str | None = None,
     ) -> NodeFacts:
-        """Make facts of what the node's agent published of its cards; None where its inventory is unknown.
+        """Return the facts about a node whose agent published these cards.
 
         Args:
-            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain,
-                unless the card says itself what kernels for it are compiled for.
-            cpu_architecture: of the node.
-            labels: of the node; those of GPU feature discovery count for cards that do not name their driver.
-            driver_version: of its NVIDIA driver, whatever cards and labels say.
-            cuda_version: the newest CUDA that this driver supports.
+            cards: the cards of the inventory, which name vendor and model; None if the inventory is unknown. The
+                architecture is derived from an unambiguous model, unless the card states the target of its kernels.
+            cpu_architecture: the CPU architecture of the node.
+            labels: the labels of the node; those of GPU feature discovery apply to cards that do not name their driver.
+            driver_version: the version of its NVIDIA driver, which overrides cards and labels.
+            cuda_version: the newest CUDA version that this driver supports.
         """
-        told = LabelledDriver(driver_version, cuda_version)
+        stated = LabelledDriver(driver_version, cuda_version)
         labelled = read_driver_labels(labels)
-        gpus = None if cards is None else tuple(_convert_card(card, told, labelled) for card in cards)
+        gpus = None if cards is None else tuple(_convert_card(card, stated, labelled) for card in cards)
         return cls(cpu_architecture=cpu_architecture, gpus=gpus)
 
 
-def _convert_card(card: Card, told: LabelledDriver, labelled: LabelledDriver) -> GpuFacts:
+def _convert_card(card: Card, stated: LabelledDriver, labelled: LabelledDriver) -> GpuFacts:
     named, _, arch = card.target.partition(":")
     backend = find_backend(named) if named else find_vendor_backend(card.vendor)
     on_cuda = backend is not None and backend.cuda_toolkit
-    # The two facts are of one driver: what a label says of CUDA may be older than the driver that a card names.
-    driver = next((each for each in (told, LabelledDriver(card.driver_version or None), labelled) if any(each)), told)
+    # Both values must describe one driver: the CUDA version of a label may be older than the driver that a card names.
+    sources = (stated, LabelledDriver(card.driver_version or None), labelled)
+    driver = next((each for each in sources if any(each)), stated)
     return GpuFacts(
         id=card.id,
         backend=backend.name if backend is not None else None,

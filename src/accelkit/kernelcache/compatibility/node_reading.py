@@ -1,4 +1,4 @@
-"""Reads the cards of a node from the inventory that its agent published."""
+"""Reader of a node's cards from the inventory that its agent published."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _node = msgspec.json.Decoder(_Node)
 async def read_node(
     api: ApiClient, name: str, *, driver_version: str | None = None, driver_cuda_version: str | None = None
 ) -> NodeFacts:
-    """Read what a cache is judged against. A node without an inventory has unknown cards, not none.
+    """Return the facts about a node against which a cache is checked; without an inventory, its cards are unknown.
 
     Args:
-        api: of the node's cluster.
-        name: of the node.
-        driver_version: of its NVIDIA driver, whatever the node says.
-        driver_cuda_version: the newest CUDA that this driver supports.
+        api: the client of the node's cluster.
+        name: the name of the node.
+        driver_version: the version of its NVIDIA driver, which overrides the inventory and the labels.
+        driver_cuda_version: the newest CUDA version that this driver supports.
 
     Raises:
         ApiError: the node cannot be read.
-        InventoryError: its inventory cannot be used.
+        InventoryError: the inventory of the node is invalid.
     """
     try:
         node = _node.decode(await api.get(build_node_path(name)))

@@ -1,7 +1,7 @@
-"""PTX ISA and CUDA versions that came with each branch of NVIDIA's driver, which tell what a driver can load.
+"""PTX ISA and CUDA versions of each branch of NVIDIA's driver, which determine the kernels that a driver can load.
 
-From the release history in NVIDIA's "PTX ISA" and the table of drivers in the CUDA toolkit's release notes.
-A driver newer than the table understands at least what its last row says.
+Sources: the release history in NVIDIA's "PTX ISA" and the table of drivers in the release notes of the CUDA toolkit.
+A driver that is newer than the table supports at least the versions of the last row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 Version = tuple[int, int]
 
-# CUDA version, its PTX ISA, the driver branch that came with it.
+# CUDA version, its PTX ISA, the driver branch that was released with it.
 _HISTORY: Final = (
     ((10, 0), 63, 410),
     ((10, 1), 64, 418),
@@ -42,15 +42,15 @@ _VERSION: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,9})*", re.ASCI
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Return major and minor of `12.9`, `12.9.1` or `12`; None where the text is no version."""
+    """Return major and minor of `12.9`, `12.9.1` or `12`; None if the text is not a version."""
     found = _VERSION.fullmatch(text or "")
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
 def find_driver_cuda(driver_version: str | None) -> Version | None:
-    """Return the CUDA version that a driver (`550.54.14`) came with; None where it is unknown or older than the table.
+    """Return the CUDA version of a driver (`550.54.14`); None if the driver is unknown or older than the table.
 
-    A branch between two rows counts as the older.
+    A branch between two rows counts as the older one.
     """
     driver = parse_version(driver_version)
     fitting = [cuda for cuda, _, branch in _HISTORY if driver is not None and branch <= driver[0]]
@@ -58,13 +58,13 @@ def find_driver_cuda(driver_version: str | None) -> Version | None:
 
 
 def is_newer_than_known(driver_version: str | None) -> bool:
-    """Whether a driver is of a newer branch than the table's last, so that it supports more than `find_driver_cuda`."""
+    """Return whether a driver is of a newer branch than the last row, so that it may support newer CUDA versions."""
     driver = parse_version(driver_version)
     return driver is not None and driver[0] > _HISTORY[-1][2]
 
 
 def can_load_ptx(ptx_version: int, cuda: Version) -> bool | None:
-    """Whether a driver for this CUDA version loads PTX of an ISA version (84 is 8.4); None where the table ends."""
+    """Return whether a driver for this CUDA version loads PTX of an ISA version (84 is 8.4); None beyond the table."""
     if cuda < _HISTORY[0][0]:
         return None
     newest = max(ptx for version, ptx, _ in _HISTORY if version <= cuda)

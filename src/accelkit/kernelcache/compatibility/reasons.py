@@ -1,4 +1,4 @@
-"""Reasons why a card cannot use a cache, or not well: codes for programs, sentences for people."""
+"""Reasons why a card cannot use a cache, or only with compilations: a code for programs, a sentence for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ReasonCode(StrEnum):
-    """What a reason is about."""
+    """Subject of a reason."""
 
     BACKEND_MISMATCH = "BackendMismatch"
     ARCH_MISMATCH = "ArchMismatch"
@@ -28,7 +28,7 @@ class ReasonCode(StrEnum):
 
     @property
     def leaves_unknown(self) -> bool:
-        """Whether it says that something is not known, so that no verdict is certain."""
+        """Whether the reason states that a fact is unknown, so that no verdict is certain."""
         return self in {
             ReasonCode.UNKNOWN_FORMAT,
             ReasonCode.UNKNOWN_GPU,
@@ -39,7 +39,7 @@ class ReasonCode(StrEnum):
 
 
 class CompatibilityReason(msgspec.Struct, frozen=True):
-    """One reason; `hard` where kernels would fail to load, soft where it costs a compilation or is not known."""
+    """One reason; it is `hard` if kernels would fail to load, soft if it costs a compilation or a fact is unknown."""
 
     code: ReasonCode
     message: str

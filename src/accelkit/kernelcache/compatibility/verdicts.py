@@ -1,8 +1,7 @@
-"""Verdicts on whether a node's cards can use a cache, judged from its image's labels alone.
+"""Verdicts on whether a node's cards can use a cache, derived only from the labels of its image.
 
-Hard reasons are those for which loading would fail: another backend or architecture, a driver that is too old,
-launchers for another CPU. Soft ones cost a compilation at most. What is not known makes a verdict unknown, never good
-or bad.
+With a hard reason, loading would fail: another backend or architecture, a driver that is too old, launchers for another
+CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never good or bad.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class CompatibilityVerdict(StrEnum):
 
 
 class Fit(StrEnum):
-    """How many of a node's cards can; UNKNOWN where none is known to, and not all are known not to."""
+    """Number of a node's cards that can load the kernels; UNKNOWN if no card surely can and some cards may."""
 
     ALL = "all"
     SOME = "some"
@@ -60,14 +59,14 @@ class Fit(StrEnum):
 
 
 class CardVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one card, with the reasons of the target that comes nearest to it.
+    """The verdict on one card, with the reasons of the target that matches it best.
 
     Attributes:
-        id: of the card.
-        verdict: whether it can load the kernels.
-        reasons: why not, or why the kernels are not found.
-        hit: how likely they are found.
-        factors: what that was judged by; empty where the card cannot load them or the format is unknown.
+        id: the ID of the card.
+        verdict: whether the card can load the kernels.
+        reasons: why the card cannot load the kernels, or why the workload does not find them.
+        hit: the likelihood that the workload finds the kernels.
+        factors: the factors of that likelihood; empty if the card cannot load the kernels or the format is unknown.
     """
 
     id: str
@@ -85,20 +84,20 @@ class CompatibilityVerdicts(msgspec.Struct, frozen=True):
 
     @property
     def fit(self) -> Fit:
-        """The node in one word."""
-        found = {card.verdict for card in self.cards}
-        if CompatibilityVerdict.COMPATIBLE in found:
-            return Fit.ALL if len(found) == 1 else Fit.SOME
-        if CompatibilityVerdict.UNKNOWN in found or any(not reason.hard for reason in self.reasons):
+        """The verdict on the node as a whole."""
+        verdicts = {card.verdict for card in self.cards}
+        if CompatibilityVerdict.COMPATIBLE in verdicts:
+            return Fit.ALL if len(verdicts) == 1 else Fit.SOME
+        if CompatibilityVerdict.UNKNOWN in verdicts or any(not reason.hard for reason in self.reasons):
             return Fit.UNKNOWN
         return Fit.NONE
 
 
 def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
-    """Judge an image against every card of a node."""
+    """Return the verdicts on an image for each card of a node."""
     if node.gpus is None:
         return CompatibilityVerdicts(
-            (), (CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the cards of the node are not known"),)
+            (), (CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the cards of the node are unknown"),)
         )
     if not node.gpus:
         return CompatibilityVerdicts((), (CompatibilityReason(ReasonCode.NO_GPU, "the node has no card", hard=True),))
@@ -109,14 +108,12 @@ def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None =
 
 def _judge_card(labels: ImageLabels, node: NodeFacts, gpu: GpuFacts, workload: WorkloadFacts) -> CardVerdict:
     if labels.format not in FORMATS:
-        reason = CompatibilityReason(
-            ReasonCode.UNKNOWN_FORMAT, f"caches of the format {labels.format!r} are not known here"
-        )
+        reason = CompatibilityReason(ReasonCode.UNKNOWN_FORMAT, f"the cache format {labels.format!r} is not supported")
         return CardVerdict(gpu.id, CompatibilityVerdict.UNKNOWN, (reason,), Hit.UNKNOWN)
     cpu = tuple(_compare_cpu(labels, node))
     candidates = [(*cpu, *_compare_target(target, gpu)) for target in labels.targets]
     candidates = candidates or [
-        (*cpu, CompatibilityReason(ReasonCode.UNKNOWN_TARGET, "the image does not say what it was compiled for"))
+        (*cpu, CompatibilityReason(ReasonCode.UNKNOWN_TARGET, "the image does not state its target"))
     ]
     nearest = min(candidates, key=_rank)
     verdict = _summarize(nearest)
@@ -149,19 +146,19 @@ def _compare_cpu(labels: ImageLabels, node: NodeFacts) -> Iterator[Compatibility
         return
     if node.cpu_architecture is None:
         yield CompatibilityReason(
-            ReasonCode.CPU_ARCH_UNKNOWN, f"its launchers run on {built} hosts, and the node's CPU is not known"
+            ReasonCode.CPU_ARCH_UNKNOWN, f"its launchers require {built}, and the node's CPU architecture is unknown"
         )
     elif normalize_architecture(built) != normalize_architecture(node.cpu_architecture):
         yield CompatibilityReason(
             ReasonCode.CPU_ARCH_MISMATCH,
-            f"its launchers run on {built}, and the node is {node.cpu_architecture}",
+            f"its launchers require {built}, and the node is {node.cpu_architecture}",
             hard=True,
         )
 
 
 def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if gpu.backend is None:
-        yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the card's kind is not known")
+        yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the backend of the card is unknown")
         return
     backend = find_backend(target.backend)
     if backend != find_backend(gpu.backend):
@@ -177,10 +174,10 @@ def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
 
 def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.arch is None:
-        message = "the image does not say for which architecture it was compiled"
+        message = "the image does not state the architecture for which it was compiled"
         yield CompatibilityReason(ReasonCode.UNKNOWN_TARGET, message)
     elif gpu.arch is None:
-        message = f"it was compiled for {target.arch}, and the card's architecture is not known"
+        message = f"it was compiled for {target.arch}, and the card's architecture is unknown"
         yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, message)
     elif not backend.is_same_architecture(target.arch, gpu.arch):
         message = f"it was compiled for {target.arch}, and the card is {gpu.arch}"
@@ -190,10 +187,10 @@ def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> It
 def _compare_warp_size(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.warp_size is None:
         return
-    # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
+    # Only a hint: AMD's newer cards support both sizes, and MCV writes 64 for all of them.
     usual = backend.find_warp_size(gpu.arch)
     if usual is not None and usual != target.warp_size:
-        message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
+        message = f"it was compiled for {target.warp_size} threads per warp, and this card usually has {usual}"
         yield CompatibilityReason(ReasonCode.WARP_SIZE_MISMATCH, message)
 
 
@@ -203,14 +200,14 @@ def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
     driver = parse_version(gpu.cuda_version) or find_driver_cuda(gpu.driver_version)
     if driver is None:
         yield CompatibilityReason(
-            ReasonCode.DRIVER_UNKNOWN, "it needs a driver of some age, and the card's is not known"
+            ReasonCode.DRIVER_UNKNOWN, "it needs a minimum driver version, and the card's driver is unknown"
         )
         return
     at_least = gpu.cuda_version is None and is_newer_than_known(gpu.driver_version)
     for reason in (*_compare_toolkit(target.cuda_version, driver), *_compare_ptx(target.ptx_version, driver)):
         if reason.hard and at_least:
             known = _format_version(driver)
-            message = f"it needs more than CUDA {known}, and nothing is known of driver {gpu.driver_version}"
+            message = f"it needs more than CUDA {known}, and the CUDA version of driver {gpu.driver_version} is unknown"
             yield CompatibilityReason(ReasonCode.DRIVER_UNKNOWN, message)
         else:
             yield reason
@@ -223,7 +220,7 @@ def _compare_ptx(ptx_version: int | None, driver: Version) -> Iterator[Compatibi
     if loads is None:
         yield CompatibilityReason(
             ReasonCode.DRIVER_UNKNOWN,
-            f"it needs PTX ISA {needed}, and nothing is known of CUDA {_format_version(driver)}",
+            f"it needs PTX ISA {needed}, and the PTX ISA of CUDA {_format_version(driver)} is unknown",
         )
     elif not loads:
         yield CompatibilityReason(
@@ -239,10 +236,10 @@ def _compare_toolkit(cuda_version: str | None, driver: Version) -> Iterator[Comp
     toolkit = parse_version(cuda_version)
     if toolkit is None:
         yield CompatibilityReason(
-            ReasonCode.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is no version"
+            ReasonCode.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is not a version"
         )
     elif toolkit[0] > driver[0]:
-        # Within a major version, drivers load what newer toolkits compiled.
+        # Drivers load kernels of newer toolkits of the same major version.
         yield CompatibilityReason(
             ReasonCode.TOOLKIT_MISMATCH,
             f"it was compiled with CUDA {cuda_version}, and the driver supports CUDA {_format_version(driver)}",

@@ -1,6 +1,6 @@
-"""Compiler backends as data: their names, the cards they compile for, and how their architectures are written.
+"""Compiler backends as data: their names, their cards, and the notation of their architectures.
 
-A new backend, or a new card, is an entry in `data/backends.yaml`, not code.
+To add a backend or a card, add an entry to `data/backends.yaml`; no code changes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class WarpSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The usual warp size of architectures that begin with a text; without one, of all cards."""
+    """The usual warp size of architectures that begin with `architecture`; None stands for all cards."""
 
     threads: int
     architecture: str | None = None
 
 
 class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A compiler backend. The fields are described in `data/backends.yaml`, where all that are known stand."""
+    """A compiler backend; `data/backends.yaml` describes the fields and lists all backends."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -38,17 +38,17 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     architectures: dict[str, tuple[str, ...]] = {}
 
     def find_architecture(self, model: str) -> str | None:
-        """Return the architecture of a card; None where its name is not known, or could be of several.
+        """Return the architecture of a card; None if its model is unknown or ambiguous.
 
         Args:
-            model: as the vendor's tools write it, `NVIDIA H100 80GB HBM3` or `AMD Instinct MI250X / MI250`.
+            model: the model as the vendor's tools print it: `NVIDIA H100 80GB HBM3`, `AMD Instinct MI250X / MI250`.
         """
         words = set(_WORD.findall(model))
         found = [name for name, models in self.architectures.items() if not words.isdisjoint(models)]
         return found[0] if len(found) == 1 else None
 
     def find_warp_size(self, architecture: str | None) -> int | None:
-        """Return how many threads usually run in step; None where that is not known."""
+        """Return the usual number of threads per warp; None if it is unknown."""
         for each in self.warp_sizes:
             if each.architecture is None:
                 return each.threads
@@ -57,9 +57,10 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def is_same_architecture(self, built: str, present: str) -> bool:
-        """Whether kernels for one architecture are for another, which may each be written in several ways.
+        """Return whether two architectures, each of which may be written in several ways, are the same.
 
-        Compared exactly: a cubin may run on a newer minor, but a cache is keyed by this name and would never hit.
+        The comparison is exact: a cubin may run on a newer minor version, but the key of a cache contains this name, so
+        the cache would never hit.
         """
         if self.architecture_prefix is not None:
             return self._strip_prefix(built) == self._strip_prefix(present)
@@ -69,14 +70,14 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return base == other and all(given[name] == wanted[name] for name in wanted.keys() & given.keys())
 
     def add_prefix(self, architecture: str | None) -> str | None:
-        """Return an architecture with the backend's prefix, where it has one."""
+        """Return an architecture with the prefix of the backend, if the backend has one."""
         prefix = self.architecture_prefix
         if architecture is None or prefix is None or architecture.startswith(prefix):
             return architecture
         return f"{prefix}{architecture}"
 
     def _strip_prefix(self, architecture: str) -> str:
-        """Return `90a` of `sm_90a` and `90` of `9.0`; the letter stays, since such kernels are for that card only."""
+        """Return `90a` for `sm_90a` and `90` for `9.0`; the letter stays, because it limits kernels to those cards."""
         prefix = (self.architecture_prefix or "").rstrip("_")
         return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")
 
@@ -86,14 +87,14 @@ prepare(Backend)
 
 @cache
 def load_backends() -> tuple[Backend, ...]:
-    """Read the backends that are known."""
+    """Return all backends of `data/backends.yaml`."""
     text = (resources.files("accelkit.kernelcache.formats") / "data" / "backends.yaml").read_text("utf-8")
     document = load_yaml(text)
     return tuple(msgspec.convert({"name": name, **fields}, Backend) for name, fields in document.items())
 
 
 def find_backend(name: str) -> Backend:
-    """Return a backend by its name or an alias, in any case; one that is not known has nothing but its name."""
+    """Return a backend by name or alias, ignoring case; an unknown backend has only a name."""
     lowered = name.lower()
     for each in load_backends():
         if lowered == each.name or lowered in each.aliases:
@@ -102,7 +103,7 @@ def find_backend(name: str) -> Backend:
 
 
 def find_vendor_backend(vendor: str) -> Backend | None:
-    """Return the backend that compiles for a vendor's cards; None where none is known to."""
+    """Return the backend that compiles for the cards of a vendor; None if no backend lists the vendor."""
     return next((each for each in load_backends() if vendor in each.vendors), None)
 
 

@@ -1,4 +1,4 @@
-"""A kernel cache as a value: what a folder holds, and for which hardware it was compiled."""
+"""A kernel cache as a value: the content of its folder, and the hardware for which it was compiled."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FORMATS: Final = (TRITON, VLLM, HABANA)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The hardware that entries of a cache were compiled for; None is unknown everywhere.
+    """The hardware for which entries of a cache were compiled; None always means unknown.
 
     Attributes:
-        backend: `cuda`, `hip`, `hpu`…, as the cache's framework names it.
-        arch: `75`, `sm_75`, `gfx90a`….
-        warp_size: threads that run in step.
-        ptx_version: the PTX ISA the kernels need, major and minor as one number (84 is 8.4).
-        cuda_version: the CUDA toolkit that compiled them, as `12.9`.
+        backend: `cuda`, `hip`, `hpu` and so on, as the framework of the cache names it.
+        arch: `75`, `sm_75`, `gfx90a` and so on.
+        warp_size: threads per warp.
+        ptx_version: the PTX ISA that the kernels need, major and minor as one number (84 is 8.4).
+        cuda_version: the CUDA toolkit that compiled them, such as `12.9`.
     """
 
     backend: str
@@ -35,7 +35,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def sort_targets(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Return targets without doubles, in an order of their own."""
+    """Return the targets without duplicates, sorted."""
     return tuple(sorted(set(targets), key=_order))
 
 
@@ -50,24 +50,24 @@ def _order(target: Target) -> tuple[str, str, int, int, str]:
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cache folder holds.
+    """The content of a cache folder.
 
     Attributes:
-        folder: where it was read.
+        folder: the folder.
         format: `triton`, `vllm` or `habana`.
-        entries: what MCV's manifest lists, in the order of the folder.
-        targets: without doubles, sorted; a cache that does not tell its hardware has targets with unknown parts.
-        cache_formats: for vLLM, which of `aot_compile`, `binary` and `triton` there are, in this order.
+        entries: the entries of MCV's manifest, in the order of the folder.
+        targets: without duplicates, sorted; a cache that does not state its hardware has targets with unknown parts.
+        cache_formats: for vLLM, those of `aot_compile`, `binary` and `triton` that exist, in this order.
         hashes: for vLLM, the names of its hash folders, in the order of the entries.
-        files: every regular file, relative to the folder, sorted.
-        size_bytes: of all files.
-        launchers: the native libraries among the files, which run on one CPU architecture only.
-        cpu_architecture: of the host that built the launchers, in the words of OCI (`amd64`, `arm64`).
-        triton_versions: as the kernels' metadata say; newer Triton versions write it, older do not.
-        cuda_versions: CUDA toolkits of the frameworks that wrote it.
+        files: all regular files, relative to the folder, sorted.
+        size_bytes: the size of all files.
+        launchers: the native libraries among the files, which run on only one CPU architecture.
+        cpu_architecture: the CPU of the host that built the launchers, in the values of OCI (`amd64`, `arm64`).
+        triton_versions: the versions in the metadata of the kernels; old Triton versions do not write them.
+        cuda_versions: the CUDA toolkits of the frameworks that wrote the cache.
         secret_names: variables of the framework's recorded environment that look like secrets and are set. The files
-            that hold them are part of the cache, so whoever publishes it should know.
-        captured_at: for vLLM, the root at which its files say that they lie; empty where they say none.
+            that contain them are part of the cache, so the publisher must be warned.
+        captured_at: for vLLM, the root path that its files state; empty if they do not state one.
     """
 
     folder: Path
@@ -87,5 +87,5 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_native_launchers(self) -> bool:
-        """Whether it runs on hosts of its own CPU architecture only."""
+        """Whether the cache only works on hosts with its CPU architecture."""
         return bool(self.launchers)

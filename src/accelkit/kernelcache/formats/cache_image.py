@@ -24,10 +24,10 @@ class CacheImage:
     """An image of a kernel cache.
 
     Attributes:
-        reference: pinned to the digest of `manifest`; of an index, that is the member for this CPU.
-        manifest: with at least one layer.
-        config: with the labels as they stand.
-        labels: what they mean.
+        reference: pinned to the digest of `manifest`, which for an index is the member for this CPU.
+        manifest: the manifest, with at least one layer.
+        config: the configuration with the unparsed labels.
+        labels: the parsed labels.
     """
 
     reference: Reference
@@ -37,27 +37,27 @@ class CacheImage:
 
 
 async def read_cache_image(client: RegistryClient, reference: Reference, raw: RawManifest) -> CacheImage:
-    """Read an image's configuration and labels.
+    """Return an image with its configuration and labels.
 
     Args:
-        client: an open one.
-        reference: pinned to the digest of `raw`.
-        raw: the image's manifest or index.
+        client: an open client.
+        reference: the reference, pinned to the digest of `raw`.
+        raw: the manifest or index of the image.
 
     Raises:
-        CacheError: it is no image of a cache, or has none for this CPU.
-        RegistryError: it cannot be read.
+        CacheError: the image is not a cache image, or the index has no member for this CPU.
+        RegistryError: the registry failed.
     """
     document = raw.decode()
     if isinstance(document, Index):
         reference = reference.with_digest(_choose_member(document, reference))
         document = (await client.read_manifest(reference)).decode()
         if isinstance(document, Index):
-            raise CacheError(f"{reference} is an index of indexes")
+            raise CacheError(f"{reference} is an index of indexes", next_step="name the image, or an index of images")
     unknown = [layer.media_type for layer in document.layers if layer.media_type not in LAYER_COMPRESSION]
     if unknown or not document.layers:
         raise CacheError(
-            f"{reference} is no cache image: its layers are {', '.join(unknown)[:200] or 'missing'}",
+            f"{reference} is not a cache image: its layers are {', '.join(unknown)[:200] or 'missing'}",
             next_step="build it with 'accelkit cache build' or MCV",
         )
     config = decode_config(await client.read_blob(reference, document.config, limit=MAX_CONFIG_BYTES))
@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """Return the digest of an index's only image, else of the one for this CPU."""
+    """Return the digest of the only image of an index, else of the image for this CPU."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest

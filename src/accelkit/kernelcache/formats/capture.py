@@ -1,7 +1,7 @@
-"""Where a cache lay while it was filled, by what its files say of each other.
+"""The path at which a cache was filled, derived from the files that name other files.
 
-Labels tell workloads to mount a cache there, and an image volume is right nowhere else. MCV writes the same path
-whatever the files say; where they say one, it is written.
+Labels make workloads mount a cache at this path, and an image volume works at no other path. MCV always writes the same
+path; accelkit writes the path that the files state, if they state one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _groups = msgspec.json.Decoder(_Group)
 
 
 def find_captured_root(tree: Tree) -> str:
-    """Return the root below which all files that are named by absolute path lay.
+    """Return the root that contained all files that are named by absolute path.
 
-    Empty where none is named, where they disagree, or where a file cannot be read: who extracts it, will say why.
+    It is empty if no file is named, if the files disagree, or if a file cannot be read. Extraction reports the reason.
     """
     roots = set()
     for path in tree.paths:
@@ -38,7 +38,7 @@ def find_captured_root(tree: Tree) -> str:
             if len(roots) > 1:
                 return ""
     root = roots.pop() if roots else ""
-    # Else it would be refused by whoever reads the label.
+    # Readers of the label reject any other path.
     return root if is_plain(root[1:]) else ""
 
 
@@ -58,7 +58,7 @@ def _list_named(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _find_root(tree: Tree, named: str, folder: str) -> str:
-    """Return what is before the file's own path in the cache; empty where the cache does not have it."""
+    """Return the part of a named path before the path in the cache; empty if the cache does not have the file."""
     if named.endswith(beside := f"/{folder}/{posixpath.basename(named)}"):
         return named.removesuffix(beside)
     parts = named[1:].split("/")

@@ -1,4 +1,4 @@
-"""Detects which cache a folder holds. vLLM's is looked for first, since Triton's may lie within it."""
+"""Detection of the cache in a folder. vLLM's cache is checked first, because it may contain Triton's."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def read_cache(
     built_for: Target | None = None,
     triton_key: str = triton.UNKNOWN_TRITON_KEY,
 ) -> Cache:
-    """Read what a cache folder holds.
+    """Return the cache in a folder.
 
     Args:
-        folder: what the framework names its cache root: `TRITON_CACHE_DIR`, `VLLM_CACHE_ROOT`, Habana's recipe folder.
-        cpu_architecture: of the host whose launchers are in it, in the words of OCI (`amd64`, `arm64`).
-        built_for: the hardware it was compiled for, used where its files do not say.
-        triton_key: what the compiling Triton's `triton_key()` says, where known; only MCV on bare metal compares it.
+        folder: the cache root of the framework: `TRITON_CACHE_DIR`, `VLLM_CACHE_ROOT`, or Habana's recipe folder.
+        cpu_architecture: the CPU of the host that built its launchers, in the values of OCI (`amd64`, `arm64`).
+        built_for: the hardware for which the cache was compiled, used if its files do not state it.
+        triton_key: the result of `triton_key()` of the Triton that compiled the cache, if it is known; only MCV on bare
+            metal compares it.
 
     Raises:
-        CacheError: it holds none of the known caches, a file of it is malformed, or it holds links or devices.
+        CacheError: the folder has no supported cache, or contains a malformed file, links or devices.
     """
     tree = list_tree(folder)
     files = Cache(
@@ -51,7 +52,7 @@ def read_cache(
     )
     if cache is None:
         raise CacheError(
-            f"{folder} holds no kernel cache that is known: neither {COMPILE_FOLDER}/<hash> with vLLM's compiled"
+            f"{folder} contains no supported kernel cache: neither {COMPILE_FOLDER}/<hash> with vLLM's compiled"
             " models, nor Triton's <key>/<kernel>.json with a hash, nor Habana's <graph>_<device>_syn<version>.recipe",
             next_step="name the root of the cache, not a folder above or within it",
         )
@@ -82,7 +83,7 @@ def _read_vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | No
 
 
 def _read_triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
-    # Elsewhere than in a folder of the root they are a part of something else, and would not be found in an image.
+    # Kernels that are not in a folder of the root belong to something else, and Triton would not find them.
     everywhere = triton.read_kernels(tree, triton_key=triton_key)
     found = tuple(compiled for compiled in everywhere if compiled.path.count("/") == 1)
     return (

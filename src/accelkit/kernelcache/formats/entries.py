@@ -1,6 +1,6 @@
-"""The entries of a cache as MCV's `manifest.json` writes them: names, order and what is left out are its contract.
+"""The entries of a cache in MCV's `manifest.json`; MCV's format defines names, order and omitted fields.
 
-MCV leaves out zeros and empty strings of most fields: an absent number and a zero are the same here, unlike elsewhere.
+MCV omits zeros and empty strings in most fields, so that an absent number equals zero here, unlike in other modules.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One kernel that Triton compiled.
 
     Attributes:
-        hash: Triton's own key of it.
-        dummy_key: what MCV compares on hosts without containers instead of that key.
-        arch: `75`, `gfx90a`…; MCV accepts a number too.
+        hash: Triton's key of the kernel.
+        dummy_key: the value that MCV compares instead of that key on hosts without containers.
+        arch: `75`, `gfx90a` and so on; MCV also accepts a number.
     """
 
     hash: str
@@ -36,9 +36,9 @@ class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The compiled pieces of one model part (`prefix`) for one rank.
 
     Attributes:
-        artifact_names: files or folders, sorted; a bundle of a whole model is the one file `model`.
+        artifact_names: files or folders, sorted; a bundle of a whole model is the single file `model`.
         cache_save_format: `binary` for files, `unpacked` for folders, `mega-aot` for the bundle.
-        target_device: what vLLM was built for: `cuda`, `rocm`…; empty where it did not say.
+        target_device: the device for which vLLM was built: `cuda`, `rocm` and so on; empty if vLLM did not record it.
         env: the environment that vLLM recorded.
     """
 
@@ -64,7 +64,7 @@ class AotModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One hash folder of vLLM's torch.compile cache; which of the three lists is filled, `cache_format` says."""
+    """One hash folder of vLLM's torch.compile cache; `cache_format` states which of the three lists is filled."""
 
     vllm_hash: str = msgspec.field(name="vllmHash")
     cache_format: str = msgspec.field(name="cacheFormat")
@@ -74,7 +74,7 @@ class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HabanaRecipe(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph compiled by Habana's Synapse; sizes in bytes, 0 where there is no such file."""
+    """A graph compiled by Habana's Synapse; sizes are in bytes, 0 for a missing file."""
 
     graph_hash: str = msgspec.field(name="graphHash")
     device_id: str = msgspec.field(name="deviceId")

@@ -1,8 +1,8 @@
-"""Redacts the environment that vLLM records beside a compiled model.
+"""Redaction of the environment that vLLM records beside a compiled model.
 
-Kept are numbers, booleans and nulls, and short texts of plain letters (versions, names of modes). Other texts are
-replaced: paths and addresses say where it was built. A text behind a name with a word such as KEY, TOKEN, SECRET or
-PASSWORD is replaced even if it is plain, and such a variable is a secret to warn of.
+Numbers, booleans, nulls and short texts of plain characters (versions, names of modes) are kept. Other texts are
+replaced, because paths and addresses reveal where the model was built. The text of a variable whose name has a word
+like KEY, TOKEN, SECRET or PASSWORD is replaced even if it is plain, and the variable is reported as a secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def redact(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_secrets(environment: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variables that look like secrets and are set, sorted."""
+    """Return the sorted names of variables that look like secrets and are set."""
     return tuple(sorted(name for name, value in environment.items() if _is_secret(name, value)))
 
 

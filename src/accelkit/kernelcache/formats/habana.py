@@ -11,12 +11,12 @@ from accelkit.kernelcache.formats.entries import HabanaRecipe
 from accelkit.kernelcache.formats.tree import Tree
 
 _RECIPE: Final = re.compile(r"(\d+)_([a-f0-9]+)_syn([\d.]+[a-f0-9]*)\.recipe", re.ASCII)
-# The device's fingerprint does not tell which Gaudi it is.
+# The fingerprint of the device does not identify the Gaudi model.
 TARGET: Final = Target("hpu")
 
 
 def read_recipes(tree: Tree) -> Iterator[HabanaRecipe]:
-    """Yield the recipes that lie directly in the folder."""
+    """Yield the recipes directly in the root folder."""
     for name in tree.list_names(""):
         if name in tree and (parts := _RECIPE.fullmatch(name)):
             yield HabanaRecipe(

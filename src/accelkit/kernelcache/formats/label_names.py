@@ -1,7 +1,7 @@
-"""Names of the labels that a cache image carries in its configuration.
+"""Names of the labels in the configuration of a cache image.
 
-`cache.<format>.image/…` and `io.kserve.km/…` are MCV's and KServe's, `accelkit.io/cache-…` our own: they tell what the
-others leave out and what decides whether a workload hits the cache.
+MCV and KServe define `cache.<format>.image/…` and `io.kserve.km/…`. accelkit adds `accelkit.io/cache-…` for facts that
+the other labels omit and that decide whether a workload hits the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT_ENV: Final = "io.kserve.km/cache-root-env"
 MOUNTS: Final = "io.kserve.km/cache-mounts"
 SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 
-# The words of `cache-type`.
+# Values of `cache-type`.
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
@@ -27,7 +27,7 @@ VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
 TRITON_ROOT: Final = "TRITON_CACHE_DIR"
 HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
-# Folder, whether to delete it at the start, and its limit in MB.
+# The folder, whether Habana deletes it at the start, and its limit in MB.
 HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"
 
 TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
@@ -38,5 +38,5 @@ VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:
-    """Return the key of one of MCV's labels of a format: `entry-count`, `summary`, `cache-size-bytes`, `format`."""
+    """Return the key of a label of MCV for a format: `entry-count`, `summary`, `cache-size-bytes` or `format`."""
     return f"cache.{cache_format}.image/{name}"

@@ -1,4 +1,4 @@
-"""Reads the labels of an image by MCV's rules, with limits on everything, since anybody may write them."""
+"""Parser of the labels of an image by MCV's rules, with a limit on each value, because labels are untrusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TARGETS: Final = 256
 MAX_WORDS: Final = 1024
 MAX_WORD_CHARACTERS: Final = 128
 MAX_WARP_SIZE: Final = 1024
-# PTX ISA 1.0 to 19.9. MCV writes the driver's major version (535…) here on NVIDIA hosts, which says nothing.
+# PTX ISA 1.0 to 19.9. On NVIDIA hosts, MCV writes the major version of the driver (535…) here, which is ignored.
 _PTX_VERSIONS: Final = range(10, 200)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _TYPES: Final = {
@@ -33,19 +33,19 @@ _TYPES: Final = {
 
 
 class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """What an image says of its cache; None and empty are what it does not say.
+    """Properties of a cache that its image states; None and empty values stand for properties that it does not state.
 
     Attributes:
-        format: `triton`, `vllm`, `habana`, or the image's own word for one that is not known here.
-        size_bytes: of the cache's files when extracted.
-        targets: the hardware it is for.
-        cache_formats: of vLLM: `aot_compile`, `binary`, `triton` or `unpacked`.
+        format: `triton`, `vllm`, `habana`, or the name of an unsupported format.
+        size_bytes: the size of the extracted files.
+        targets: the hardware for which the cache was compiled.
+        cache_formats: for vLLM: `aot_compile`, `binary`, `triton` or `unpacked`.
         hashes: the folders of vLLM's cache.
-        mounts: where it has to appear in a workload.
-        split_capture: whether it was captured as several trees, laid side by side.
-        cpu_architecture: of its native launchers, in the words of OCI.
-        gpu_product: the card it was compiled on.
-        variables: of vLLM, as they were when it was compiled.
+        mounts: the paths at which a workload has to mount the cache.
+        split_capture: whether the cache was captured as several trees, side by side.
+        cpu_architecture: the CPU architecture of its native launchers, in the values of OCI.
+        gpu_product: the card on which the cache was compiled.
+        variables: the variables of vLLM at the time of compilation.
     """
 
     format: str
@@ -76,49 +76,49 @@ class _Summary(msgspec.Struct):
     targets: list[_SummaryTarget] | None = None
 
 
-# MCV writes `null` where it knows no target.
+# MCV writes `null` if it has no target.
 _summary = msgspec.json.Decoder(_Summary | None)
 
 
 def read_labels(labels: Mapping[str, str]) -> ImageLabels:
-    """Read the labels of an image's configuration.
+    """Return the parsed labels of an image's configuration.
 
     Raises:
-        CacheError: they are not of a cache image, or what they say is malformed or over a limit.
+        CacheError: the image has no labels of a cache, or a label is malformed or over a limit.
     """
-    ours = {name: text for name, text in labels.items() if _is_ours(name)}
-    for name, text in ours.items():
+    cache_labels = {name: text for name, text in labels.items() if _is_cache_label(name)}
+    for name, text in cache_labels.items():
         if len(text.encode(errors="surrogatepass")) > MAX_LABEL_BYTES:
             raise CacheError(f"label {name[:80]} is longer than {MAX_LABEL_BYTES} bytes")
-    cache_format = _read_format(ours)
+    cache_format = _read_format(cache_labels)
     return ImageLabels(
         format=cache_format,
         title=_read_title(labels.get(names.TITLE, "")),
-        entry_count=_read_number(ours, names.build_label_key(cache_format, "entry-count")),
-        size_bytes=_read_number(ours, names.build_label_key(cache_format, "cache-size-bytes")),
-        targets=_read_targets(ours, cache_format),
-        cache_formats=_read_words(ours, names.build_label_key(cache_format, "format")),
-        hashes=_read_words(ours, names.CACHE_HASH),
-        mounts=read_mount_plan(cache_format, ours),
-        split_capture=ours.get(names.SPLIT_CAPTURE) == "true",
-        triton_versions=_read_words(ours, names.TRITON_VERSIONS),
-        cuda_versions=_read_words(ours, names.CUDA_VERSIONS),
-        cpu_architecture=_check_word(names.CPU_ARCHITECTURE, ours.get(names.CPU_ARCHITECTURE, "")) or None,
-        gpu_product=_check_word(names.GPU_PRODUCT, ours.get(names.GPU_PRODUCT, "")) or None,
-        variables=read_label(ours),
+        entry_count=_read_number(cache_labels, names.build_label_key(cache_format, "entry-count")),
+        size_bytes=_read_number(cache_labels, names.build_label_key(cache_format, "cache-size-bytes")),
+        targets=_read_targets(cache_labels, cache_format),
+        cache_formats=_read_words(cache_labels, names.build_label_key(cache_format, "format")),
+        hashes=_read_words(cache_labels, names.CACHE_HASH),
+        mounts=read_mount_plan(cache_format, cache_labels),
+        split_capture=cache_labels.get(names.SPLIT_CAPTURE) == "true",
+        triton_versions=_read_words(cache_labels, names.TRITON_VERSIONS),
+        cuda_versions=_read_words(cache_labels, names.CUDA_VERSIONS),
+        cpu_architecture=_check_word(names.CPU_ARCHITECTURE, cache_labels.get(names.CPU_ARCHITECTURE, "")) or None,
+        gpu_product=_check_word(names.GPU_PRODUCT, cache_labels.get(names.GPU_PRODUCT, "")) or None,
+        variables=read_label(cache_labels),
     )
 
 
-def _is_ours(name: str) -> bool:
+def _is_cache_label(name: str) -> bool:
     return name.startswith(("cache.", "io.kserve.km/", "accelkit.io/cache-"))
 
 
 def _read_format(labels: Mapping[str, str]) -> str:
-    """Return the format that `cache-type` names, else the one whose summary is there."""
+    """Return the format that `cache-type` names, else the one whose summary exists."""
     if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):
-        # The oldest images tell the backend of Triton's cache in a label of its own.
+        # The oldest images have a separate label for the backend of Triton's cache.
         if any(names.build_label_key(cache_format, name) in labels for name in ("summary", "backend")):
             return cache_format
     raise CacheError(
@@ -154,7 +154,7 @@ def _read_oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[T
 
 def _convert_target(name: str, target: _SummaryTarget) -> Target:
     if not target.backend or not 0 <= target.warp_size <= MAX_WARP_SIZE:
-        raise CacheError(f"label {name} has a target without backend, or with {target.warp_size} threads in step")
+        raise CacheError(f"label {name} has a target without backend, or with a warp size of {target.warp_size}")
     return Target(
         _check_word(name, target.backend),
         _read_architecture(name, str(target.arch)),
@@ -165,12 +165,12 @@ def _convert_target(name: str, target: _SummaryTarget) -> Target:
 
 
 def _read_architecture(name: str, text: str) -> str | None:
-    # MCV writes "unknown" and "Unknown architecture" for what its tables do not have.
+    # MCV writes "unknown" and "Unknown architecture" for architectures that its tables do not have.
     return None if not text or text.lower().startswith("unknown") else _check_word(name, text)
 
 
 def _read_title(text: str) -> str:
-    # It says nothing of the cache, so an odd one is no reason to refuse an image.
+    # The title does not describe the cache, so an invalid title does not invalidate the image.
     return text if len(text) <= MAX_WORD_CHARACTERS and text.isprintable() else ""
 
 
@@ -178,7 +178,7 @@ def _read_number(labels: Mapping[str, str], name: str) -> int | None:
     if (text := labels.get(name)) is None:
         return None
     if not _NUMBER.fullmatch(text):
-        raise CacheError(f"label {name} is {text[:80]!r} and not a number")
+        raise CacheError(f"label {name} is {text[:80]!r}, which is not a number")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Labels and `manifest.json` of a cache's image, in MCV's words, and our own labels beside them."""
+"""Labels and `manifest.json` of a cache image, in MCV's format, with additional labels of accelkit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) ->
     """Return the labels of the cache's image, sorted by name.
 
     Args:
-        cache: what is packed.
-        title: the last part of the repository's name.
-        gpu_product: the product name of the card that it was compiled on, as `NVIDIA H100 80GB HBM3`. Inductor's part
-            of a cache hits on cards of the same name only, and no file of the cache tells it.
+        cache: the cache that is packed.
+        title: the last part of the repository name.
+        gpu_product: the product name of the card on which the cache was compiled, such as `NVIDIA H100 80GB HBM3`.
+            Inductor's part of a cache hits only on cards of the same name, and no file of the cache states it.
 
     Raises:
-        CacheError: they would not be read back, for one since there are too many hash folders.
+        CacheError: `read_labels` would reject the labels, for example because there are too many hash folders.
     """
     written = {
         names.TITLE: title,
@@ -47,9 +47,9 @@ def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) ->
         names.GPU_PRODUCT: gpu_product or "",
         names.VARIABLES: _write_variables(cache),
     }
-    told = {name: text for name, text in sorted(written.items()) if text}
-    read_labels(told)
-    return told
+    labels = {name: text for name, text in sorted(written.items()) if text}
+    read_labels(labels)
+    return labels
 
 
 def write_manifest(cache: Cache) -> bytes:
@@ -69,14 +69,14 @@ def _write_vllm(cache: Cache) -> dict[str, str]:
 
 
 def _write_variables(cache: Cache) -> str:
-    # What does not fit is left out as a whole: a part would look like all of it.
+    # A text that does not fit is omitted as a whole, because a part would look complete.
     variables = collect_variables(cache.entries)
     text = msgspec.json.encode(variables).decode() if variables else ""
     return text if len(text.encode()) <= MAX_LABEL_BYTES else ""
 
 
 def _choose_subpath(cache: Cache) -> str:
-    # MCV goes by the first hash alone: nothing else is exposed where it was compiled ahead of time.
+    # Like MCV, only the first hash decides: after compilation ahead of time, no other folder is exposed.
     first = cache.entries[0]
     ahead_of_time = isinstance(first, VllmEntry) and (
         first.cache_format == AOT_COMPILE or any(piece.cache_save_format == MEGA_AOT for piece in first.binary)
@@ -93,7 +93,7 @@ class _SummaryTarget(msgspec.Struct, omit_defaults=True):
 
 
 def _write_summary(targets: tuple[Target, ...]) -> str:
-    """Write targets as MCV does, for which an empty text and a zero are what is not known."""
+    """Return targets in MCV's format, in which an empty text and a zero mean unknown."""
     written = [
         _SummaryTarget(
             target.backend,

@@ -1,7 +1,8 @@
-"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's rules and some of our own.
+"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's rules and additional rules of accelkit.
 
-They come from whoever built the image and end in a pod's environment and mounts. So a variable has to be one that names
-a cache's folder, since one like LD_PRELOAD would run the cache as code, and paths have to be plain.
+The builder of the image writes the labels, and their values become a pod's environment and mounts. Therefore a variable
+must be one that names a cache folder, because a variable like LD_PRELOAD would run the cache as code, and paths must be
+plain.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
 # The folder of vLLM's root in every image.
 COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
-# Where vLLM's Triton compiles to while it runs, unless told; within the root, so that it is captured with it.
+# The default folder into which vLLM's Triton compiles at run time; it is within the root, so that it is captured too.
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
 
-# Of vLLM's formats the one whose files hold no paths.
+# The only format of vLLM whose files contain no paths.
 _RELOCATABLE: Final = "aot_compile"
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A folder of the payload and where it has to appear.
+    """A folder of the payload and its path in the container.
 
     Attributes:
-        sub_path: relative to `io.<format>.cache`; empty for all of it.
-        path: absolute, of that very folder in the container.
-        env: the variable to be set to `path`; empty where the framework finds it without.
-        writable: whether the framework fails where it cannot write there.
+        sub_path: the folder relative to `io.<format>.cache`; empty for the whole cache.
+        path: the absolute path of that folder in the container.
+        env: the variable to set to `path`; empty if the framework finds the folder without a variable.
+        writable: whether the framework fails if the folder is not writable.
     """
 
     sub_path: str
@@ -48,12 +49,12 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class MountPlan(msgspec.Struct, frozen=True):
-    """What a workload needs to find the cache.
+    """The variable and mounts with which a workload finds the cache.
 
     Attributes:
         variable: the name of the framework's root variable.
-        value: what it is to be set to: the root's path, and for Habana settings after it.
-        mounts: the framework's own root first.
+        value: its value: the path of the root, followed by settings for Habana.
+        mounts: the mounts, the root of the framework first.
     """
 
     variable: str
@@ -62,15 +63,15 @@ class MountPlan(msgspec.Struct, frozen=True):
 
 
 class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A mount of a cache's claim in a container, and the variable that tells the framework of it.
+    """A mount of a cache's claim in a container, and the variable that points the framework to it.
 
     Attributes:
-        sub_path: of the claim, whose root is the cache's; empty for all of it.
-        path: absolute, in the container.
-        variable: to be set to `value`; empty where the framework finds the folder without, or where the image does not
-            say which one it is.
-        value: mostly `path`; for Habana with settings after it.
-        writable: whether the framework fails where it cannot write there.
+        sub_path: the folder of the claim, whose root is that of the cache; empty for the whole claim.
+        path: the absolute path in the container.
+        variable: the variable to set to `value`; empty if the framework finds the folder without one, or if the image
+            does not state it.
+        value: usually `path`; for Habana followed by settings.
+        writable: whether the framework fails if the folder is not writable.
     """
 
     sub_path: str
@@ -81,25 +82,25 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class CaptureLabels(Protocol):
-    """What the labels of an image say of where it was captured; `ImageLabels` has it."""
+    """The part of `ImageLabels` that describes the capture of a cache."""
 
     @property
     def format(self) -> str:
-        """Of the cache."""
+        """Format of the cache."""
         ...
 
     @property
     def mounts(self) -> MountPlan | None:
-        """Where it has to appear in a workload; None where the image does not say."""
+        """Mounts of the cache in a workload; None if the image does not state them."""
         ...
 
 
 class FormatLabels(CaptureLabels, Protocol):
-    """What they say of the files' format beside that."""
+    """The part of `ImageLabels` that describes the capture and the format of the files."""
 
     @property
     def cache_formats(self) -> tuple[str, ...]:
-        """Of vLLM's caches."""
+        """Formats of a vLLM cache."""
         ...
 
 
@@ -114,10 +115,10 @@ _extras = msgspec.json.Decoder(list[_Extra])
 
 
 def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
-    """Read KServe's labels; None where the image has none, as with Triton's caches and older images.
+    """Return the mounts in KServe's labels; None without the labels, as for Triton's caches and older images.
 
     Raises:
-        CacheError: a variable, path or list in them is not what it may be.
+        CacheError: a variable, path or list in the labels is invalid.
     """
     root, text = _ROOTS.get(cache_format), labels.get(names.ROOT_ENV)
     if root is None or text is None:
@@ -125,7 +126,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
     variable, _, value = text.partition("=")
     if variable != root:
         raise CacheError(f"label {names.ROOT_ENV} sets {variable[:80]!r}, and a {cache_format} cache needs {root}")
-    # Habana's value goes on with settings after the folder.
+    # Habana's value has settings after the folder.
     folder = value.partition(",")[0] if cache_format == HABANA else value
     sub_path = _check_sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
     path = (
@@ -139,7 +140,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
 
 
 def find_capture_path(labels: CaptureLabels) -> str | None:
-    """Return the root at which a cache was captured; None where the image does not say, as with Triton's."""
+    """Return the root at which a cache was captured; None if the image does not state it, as for Triton's caches."""
     plan = labels.mounts
     if plan is None:
         return None
@@ -147,14 +148,14 @@ def find_capture_path(labels: CaptureLabels) -> str | None:
 
 
 def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
-    """List the mounts by which a workload finds a cache.
+    """Return the mounts with which a workload finds a cache.
 
-    The root comes first, whole, at `mount_path`: frameworks keep more in it than what the labels name. Trees that were
-    captured beside it follow, each at its own path, since their files name it.
+    The whole root comes first, at `mount_path`, because frameworks keep more in it than the labels name. Trees that
+    were captured beside the root follow, each at its own path, because their files contain that path.
 
     Args:
-        labels: of the image.
-        mount_path: where workloads see the root, as the cache was extracted for it.
+        labels: the labels of the image.
+        mount_path: the path at which workloads mount the root, for which the cache was extracted.
     """
     variable = names.TRITON_ROOT if labels.format == TRITON else _ROOTS.get(labels.format, "")
     value = mount_path
@@ -163,16 +164,16 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
         value = f"{mount_path},{settings}" if settings else mount_path
     root = ClaimMount("", mount_path, variable, value if variable else "", writable=labels.format == HABANA)
     trees = (
-        ClaimMount(each.sub_path, seen, each.env, seen if each.env else "", each.writable)
-        for each, seen in list_trees(labels, mount_path)
+        ClaimMount(each.sub_path, path, each.env, path if each.env else "", each.writable)
+        for each, path in list_trees(labels, mount_path)
     )
     return (root, *trees)
 
 
 def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
-    """List the trees that were captured beside the root, each with the path at which workloads see it.
+    """Return the trees that were captured beside the root, each with the path at which workloads mount it.
 
-    That is where it was captured; one that lay within the root goes where the root goes.
+    This is the path of the capture. A tree that was captured within the root moves with the root.
     """
     root = find_capture_path(labels)
     return [
@@ -182,14 +183,15 @@ def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]
 
 
 def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
-    """Return a folder of a claim, which may be written for MCV's layout, as it is in the layout of images.
+    """Return the folder of a claim in the layout of images for a sub path that may use MCV's layout.
 
-    Newer releases of MCV extract the root into a folder that is named as the last part of its path, beside the other
-    trees: `vllm/torch_compile_cache`. Here caches lie as in their images, where the root is above all of it.
+    Newer releases of MCV extract the root into a folder that is named like the last part of its path, beside the other
+    trees: `vllm/torch_compile_cache`. Caches of accelkit have the layout of their images, in which the root contains
+    all trees.
 
     Args:
-        sub_path: as a pod mounts it.
-        capture_path: the root at which the cache was captured; empty where that is not known.
+        sub_path: the subPath of a pod's mount.
+        capture_path: the root at which the cache was captured; empty if it is unknown.
         trees: folders of the trees that were captured beside the root.
     """
     first, _, rest = sub_path.strip("/").partition("/")
@@ -199,10 +201,10 @@ def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str])
 
 
 def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
-    """List the variables of a container that has the mounts of `list_mounts`.
+    """Return the variables of a container that has the mounts of `list_mounts`.
 
-    For vLLM that includes Triton's folder, which vLLM itself leaves in the home folder: where no tree of it was
-    captured, it is one within the root, so that what is compiled there is part of the root when that is captured.
+    For vLLM they include Triton's folder, which vLLM leaves in the home folder. If no tree of it was captured, the
+    variable names a folder within the root, so that a later capture of the root contains the kernels compiled there.
     """
     mounts = list_mounts(labels, mount_path)
     variables = {each.variable: each.value for each in mounts if each.variable}
@@ -212,7 +214,7 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
 
 
 def is_relocatable(labels: FormatLabels) -> bool:
-    """Return whether the files of a cache work at any path as they are; what its labels do not tell does not."""
+    """Return whether the unchanged files of a cache work at any path; False if its labels do not state the format."""
     return labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
 
 
@@ -225,24 +227,24 @@ def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:
         raise CacheError(f"label {names.MOUNTS} is not a list of mounts: {exc}") from exc
     if len(extras) > MAX_EXTRA_MOUNTS:
         raise CacheError(f"label {names.MOUNTS} lists {len(extras)} mounts, over the limit of {MAX_EXTRA_MOUNTS}")
-    seen = {primary}
-    taken = {root}
+    sub_paths = {primary}
+    paths = {root}
     for extra in extras:
         sub_path = _check_sub_path(names.MOUNTS, extra.sub_path)
-        if not sub_path or sub_path in seen:
-            raise CacheError(f"label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or mounted already")
+        if not sub_path or sub_path in sub_paths:
+            raise CacheError(f"label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or already mounted")
         if extra.env and not _FOLDER_VARIABLE.fullmatch(extra.env):
             raise CacheError(f"label {names.MOUNTS} sets {extra.env[:80]!r}, which does not name a cache's folder")
         path = _check_path(names.MOUNTS, extra.abs_path)
-        if path in taken:
+        if path in paths:
             raise CacheError(f"label {names.MOUNTS} mounts several folders at {path[:80]!r}")
-        seen.add(sub_path)
-        taken.add(path)
+        sub_paths.add(sub_path)
+        paths.add(path)
         yield Mount(sub_path, path, extra.env, extra.requires_writable)
 
 
 def _check_sub_path(label: str, text: str) -> str:
-    """Return a relative path in its plain form, empty for `.`."""
+    """Return a plain relative path, empty for `.`."""
     path = "" if text == "." else text
     if path and not is_plain(path):
         raise CacheError(f"label {label} has the folder {text[:80]!r}, which is not a plain relative path")
@@ -256,7 +258,7 @@ def _check_path(label: str, text: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Whether a path without leading slash has nothing but ordinary names in it."""
+    """Return whether a path without leading slash consists only of ordinary names."""
     if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES or not path.isprintable():
         return False
     return not any(name in {"", ".", ".."} for name in path.split("/"))

@@ -1,7 +1,7 @@
-"""Variables that vLLM recorded when it compiled: it looks for its work under another hash where one of them differs.
+"""Variables that vLLM recorded at compilation: if one of them differs, vLLM uses another hash and misses the cache.
 
-That is a miss without a word, so a pod can be warned before it starts. vLLM records what it counts into the hash and
-nothing else; the model's path counts as well, and is recorded nowhere.
+vLLM does not report this miss, so a pod can be warned before it starts. vLLM records only the variables that are part
+of the hash. The path of the model is also part of the hash, but vLLM does not record it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from accelkit.kernelcache.formats.environment import REDACTED, redact
 MAX_VARIABLES: Final = 512
 MAX_FACTORS_BYTES: Final = 1 << 20
 _PREFIX: Final = "VLLM_"
-# vLLM leaves it out of the name of a cache's entry.
+# vLLM excludes it from the name of a cache entry.
 _IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
-# Kubernetes puts another variable there, which may be of another object.
+# Kubernetes replaces it by the value of another variable, which may come from another object.
 _REFERENCE: Final = "$("
-# Of what nodes tell, name and value together; vLLM has some hundred variables.
+# Limit of the variables that a node reports, names and values together; vLLM has about a hundred variables.
 MAX_TOLD_BYTES: Final = 16 << 10
 _MAX_TOLD_VALUE: Final = 256
 _MAX_FILES: Final = 256
@@ -44,15 +44,15 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 def collect_variables(entries: Iterable[object]) -> dict[str, Value]:
-    """Return the variables on which all compiled pieces of a cache agree, sorted; what was redacted is not known."""
+    """Return the sorted variables on which all compiled pieces of a cache agree, without redacted values."""
     return _agree(piece.env for entry in entries if isinstance(entry, VllmEntry) for piece in entry.binary)
 
 
 def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the variables that an image names in its label; none where it has none.
+    """Return the variables in the label of an image; none if the label is missing.
 
     Raises:
-        CacheError: the label is not what it may be.
+        CacheError: the label is invalid.
     """
     text = labels.get(names.VARIABLES, "")
     if not text:
@@ -61,46 +61,46 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
         read = _variables.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise CacheError(f"label {names.VARIABLES} is not an object of variables: {exc}") from exc
-    odd = next((name for name in read if not _NAME.fullmatch(name)), None)
-    if odd is not None or len(read) > MAX_VARIABLES:
-        raise CacheError(f"label {names.VARIABLES} has more than {MAX_VARIABLES} variables, or {str(odd)[:80]!r}")
+    invalid = next((name for name in read if not _NAME.fullmatch(name)), None)
+    if invalid is not None or len(read) > MAX_VARIABLES:
+        raise CacheError(f"label {names.VARIABLES} has more than {MAX_VARIABLES} variables, or {str(invalid)[:80]!r}")
     return read
 
 
 def read_variables(cache: Path) -> dict[str, Value]:
-    """Return the same from the files of an extracted cache: images of others have no such label.
+    """Return the variables in the files of an extracted cache, because images of other tools do not have the label.
 
-    Files that cannot be read say nothing.
+    Files that cannot be read are ignored.
     """
     paths = sorted(cache.glob("torch_compile_cache/*/rank_*/*/cache_key_factors.json"))
     return _agree(env for path in paths[:_MAX_FILES] if (env := _read_factors(path)) is not None)
 
 
 def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
-    """Return variables as one would set them; one that was not set is empty."""
+    """Return variables as texts for an environment; a variable that was not set is empty."""
     return {name: _write(value) for name, value in variables.items()}
 
 
-def select_comparable(told: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what a container sets in so many words and vLLM counts into the names of its work.
+def select_comparable(variables: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the variables that a container sets to a literal value and that are part of vLLM's hash.
 
     Args:
-        told: its variables; None of one whose value comes from elsewhere.
+        variables: the variables of the container; None for a variable whose value comes from another object.
     """
     return {
         name: value
-        for name, value in told.items()
+        for name, value in variables.items()
         if value is not None and is_counted(name) and _REFERENCE not in value
     }
 
 
 def is_counted(name: str) -> bool:
-    """Return whether vLLM may count a variable into the names of its work."""
+    """Return whether a variable may be part of vLLM's hash."""
     return name.startswith(_PREFIX) and name not in _IGNORED
 
 
 def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-    """Return the variables of a container that were others when a cache was captured, as far as that is known."""
+    """Return the variables of a container that had another value when a cache was captured, as far as that is known."""
     return [name for name, value in own.items() if _differs(recorded.get(name), value)]
 
 
@@ -109,7 +109,7 @@ def _differs(recorded: str | None, value: str) -> bool:
 
 
 def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_TOLD_BYTES) -> dict[str, str]:
-    """Return as many of the variables as one node may tell of a cache, by name; without values that say nothing."""
+    """Return as many variables as one node may report of a cache, sorted by name, without redacted values."""
     kept: dict[str, str] = {}
     room = most_bytes
     for name, value in sorted(variables.items()):
@@ -121,7 +121,7 @@ def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_TOLD_BYTES) 
 
 
 def agrees(recorded: str, value: str) -> bool:
-    """Return whether a variable's value means what was recorded; vLLM reads `True`, `on` and `1` as the same."""
+    """Return whether a value equals the recorded one; vLLM reads `True`, `on` and `1` as the same."""
     return _normalize(recorded) == _normalize(value)
 
 

@@ -1,7 +1,7 @@
-"""Lists the files of a cache folder once; nothing but regular files and folders is accepted.
+"""List of the files of a cache folder; only regular files and folders are accepted.
 
-A link would carry a file of the build host into an image, or point at nothing where the image is used; devices, pipes
-and sockets have no content to carry.
+A link would copy a file of the build host into an image, or dangle on the node that uses the image. Devices, pipes and
+sockets have no content to copy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from accelkit.errors import CacheError
 MAX_FILES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 2**40
-# Metadata of a kernel is a few KiB, what vLLM records of its environment some ten.
+# Metadata of a kernel takes a few KiB, the environment that vLLM records about ten KiB.
 MAX_METADATA_BYTES: Final = 1024 * 1024
 _FIRST_PRINTABLE: Final = 0x20
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A folder and its files: paths relative to the folder, sorted, and the bytes of each."""
+    """A folder and its files: sorted paths relative to the folder, and the size of each file in bytes."""
 
     folder: Path
     paths: tuple[str, ...]
@@ -44,14 +44,14 @@ class Tree(msgspec.Struct, frozen=True):
         """Return the files anywhere in `folder`, sorted."""
         if not folder:
             return self.paths
-        # "0" is what follows "/", so all that begins with the folder lies between the two.
+        # "0" follows "/" in ASCII, so all paths below the folder sort between the two.
         return self.paths[bisect_left(self.paths, f"{folder}/") : bisect_left(self.paths, f"{folder}0")]
 
     def read_metadata(self, path: str) -> bytes | None:
-        """Return a small file's content; None where it is too big to be metadata.
+        """Return the content of a small file; None if the file is too large for metadata.
 
         Raises:
-            CacheError: it cannot be read.
+            CacheError: the file cannot be read.
         """
         if self.sizes[path] > MAX_METADATA_BYTES:
             return None
@@ -62,14 +62,14 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 def list_tree(folder: Path) -> Tree:
-    """List a folder's files, sorted by path.
+    """Return the files of a folder, sorted by path.
 
     Raises:
-        CacheError: it is no folder, cannot be read, holds something that is neither file nor folder or a name that is
-            not printable UTF-8, or is over a limit.
+        CacheError: the path is not a folder or cannot be read, an entry is neither file nor folder, a name is not
+            printable UTF-8, or a limit is exceeded.
     """
     if not folder.is_dir():
-        raise CacheError(f"{folder} is not a folder", next_step="name the folder that the framework keeps its cache in")
+        raise CacheError(f"{folder} is not a folder", next_step="name the cache folder of the framework")
     sizes = dict(_walk(folder, PurePosixPath()))
     if (total := sum(sizes.values())) > MAX_BYTES:
         raise CacheError(f"the cache in {folder} has {total} bytes, over the limit of {MAX_BYTES}")
@@ -92,7 +92,9 @@ def _walk(root: Path, top: PurePosixPath) -> Iterator[tuple[str, int]]:
                 yield str(path), status.st_size
             else:
                 kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "neither a file nor a folder"
-                raise CacheError(f"{entry.path} is {kind}", next_step="a cache may hold files and folders only")
+                raise CacheError(
+                    f"{entry.path} is {kind}", next_step="remove it: a cache may contain only files and folders"
+                )
             if count > MAX_FILES:
                 raise CacheError(f"the cache in {root} has more than {MAX_FILES} files")
 

@@ -1,4 +1,4 @@
-"""Triton's cache: one folder per key, and in it the kernel in all stages of its compilation and `<kernel>.json`."""
+"""Triton's cache: one folder per key, with the kernel in all stages of its compilation and `<kernel>.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kernelcache.formats.entries import Kernel
 from accelkit.kernelcache.formats.relocation.group_files import is_group_file
 from accelkit.kernelcache.formats.tree import Tree
 
-# What MCV writes where it cannot ask Triton, and so always where none is installed.
+# The key that MCV writes if it cannot query Triton, for example because Triton is not installed.
 UNKNOWN_TRITON_KEY: Final = "unknown-triton-key"
 _DUMMY_SOURCE: Final = "dummy_source_content"
 
@@ -40,7 +40,7 @@ prepare(_Metadata)
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel, the path of its metadata, and the Triton that compiled it where it says so."""
+    """A kernel, the path of its metadata, and the Triton version that compiled it; None if it is not recorded."""
 
     path: str
     kernel: Kernel
@@ -48,10 +48,10 @@ class CompiledKernel(msgspec.Struct, frozen=True):
 
 
 def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
-    """Yield the kernels whose metadata lie anywhere in a folder of the tree; only a file with a hash counts.
+    """Yield the kernels whose metadata are anywhere in a folder of the tree; files without a hash are ignored.
 
     Raises:
-        CacheError: metadata with a hash are not of the form that Triton writes.
+        CacheError: a file with a hash does not have Triton's format of metadata.
     """
     for path in tree.list_files(folder):
         name = path.rsplit("/", 1)[-1]
@@ -63,7 +63,7 @@ def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRIT
 
 
 def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
-    """Return the hardware that kernels are for; each with the newest PTX ISA that any of them needs."""
+    """Return the targets of kernels, each with the newest PTX ISA that one of its kernels needs."""
     newest = dict[Target, int]()
     for kernel in compiled:
         target = Target(kernel.backend, str(kernel.arch), kernel.warp_size)
@@ -74,7 +74,7 @@ def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
 def compute_dummy_key(kernel: Kernel, *, triton_key: str) -> str:
     """Return the key by which MCV compares a kernel with an installed Triton.
 
-    It stands for an environment without any of the variables that Triton's own key depends on.
+    It represents an environment without the variables on which Triton's key depends.
     """
     target = f"{kernel.backend}-{kernel.arch}-{kernel.warp_size}"
     options: dict[str, Any] = {

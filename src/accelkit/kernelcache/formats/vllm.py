@@ -1,8 +1,8 @@
 """vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`, in three generations.
 
-The oldest keeps Triton's folders (`triton`), the next compiled pieces per part of the model (`binary`), and compilation
-ahead of time puts one `model` per rank under `torch_aot_compile/<hash>`. MCV counts a bundled `model` file as binary
-of the kind `mega-aot`, and only a folder of that name as `aot_compile`; the same is done here.
+The oldest keeps Triton's folders (`triton`), the next one compiled pieces for each part of the model (`binary`), and
+compilation ahead of time writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV, this module classifies
+a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as `aot_compile`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TRITON: Final = "triton"
 CACHE_FORMATS: Final = (AOT_COMPILE, BINARY, TRITON)
 _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
-# Some releases name the device as well, since two engines of one host had the same ranks.
+# Some releases also name the device, because two engines on one host had the same ranks.
 _RANK: Final = re.compile(r"rank_\d+_\d+(_dev\d+)?")
 _ARTIFACT: Final = "artifact_compile_range_"
-# The device that vLLM is built for where it does not say another.
+# The device of vLLM if its environment does not name one.
 _DEFAULT_DEVICE: Final = "cuda"
 
 
@@ -48,7 +48,7 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """One hash folder: its entry in the manifest, and what it tells about where it runs."""
+    """One hash folder: its entry in the manifest, and the hardware and versions that it states."""
 
     entry: VllmEntry
     targets: tuple[Target, ...]
@@ -58,17 +58,17 @@ class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_vllm(tree: Tree) -> bool:
-    """Whether this is vLLM's cache root."""
+    """Return whether a tree is the root of a vLLM cache."""
     return COMPILE_FOLDER in tree.list_names("")
 
 
 def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
-    """Yield what each hash folder holds; folders that hold nothing known are passed over.
+    """Yield the hash folders with supported content.
 
-    `built_for` is the hardware for entries that do not say: compiled pieces name at most its backend.
+    `built_for` is the hardware of entries that do not state it: compiled pieces name at most the backend.
 
     Raises:
-        CacheError: a file is not of the form its name promises.
+        CacheError: a file does not have the format that its name implies.
     """
     for name in tree.list_names(COMPILE_FOLDER):
         if name != AOT_FOLDER and (found := _read_compiled(tree, name, triton_key, built_for)) is not None:
@@ -152,18 +152,18 @@ def _read_pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Fa
 def _read_factors(tree: Tree, path: str) -> _Factors:
     content = tree.read_metadata(path)
     if content is None:
-        raise CacheError(f"{path} is too big for what vLLM records of its environment")
+        raise CacheError(f"{path} is too large for the environment that vLLM records")
     try:
         return _factors.decode(content)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise CacheError(f"{path} is not what vLLM writes: {exc}") from exc
+        raise CacheError(f"{path} does not have the format that vLLM writes: {exc}") from exc
 
 
 def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
-    """Return what compiled pieces run on.
+    """Return the target of compiled pieces.
 
-    Kernels beside them tell all; else the environment tells the backend, and only who built them knows the rest. MCV
-    takes what it cannot know for a T4 or an MI100; here it stays unknown.
+    Kernels beside them state the whole target. Otherwise the environment states the backend, and only the builder knows
+    the rest. MCV assumes a T4 or an MI100 in that case; here the architecture stays unknown.
     """
     backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
     for known in (*compiled, *_list_given(built_for)):

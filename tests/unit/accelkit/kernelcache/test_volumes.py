@@ -108,7 +108,7 @@ async def _extracted(registry, image, root):
 
 async def test_files_of_others_are_not_mixed_with(hostile_registry, volume) -> None:
     (volume / "theirs").write_text("x")
-    with pytest.raises(CacheError, match="holds files of others, as 'theirs'"):
+    with pytest.raises(CacheError, match="contains unexpected files, for example 'theirs'"):
         await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
     assert not (volume / ".accelkit").exists()
 
@@ -146,7 +146,7 @@ async def test_a_copy_that_lacks_a_file_is_refused(hostile_registry, volume) -> 
     image = put_layers(hostile_registry, [TREE])
     await fill(hostile_registry, image, volume)
     (volume / "B" / "b.json").unlink()
-    with pytest.raises(CacheError, match="has 2 files"):
+    with pytest.raises(CacheError, match="has 2 of 3 files"):
         check_volume(volume, image.require_digest(), "/cache")
 
 

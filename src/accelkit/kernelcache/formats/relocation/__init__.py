@@ -1,1 +1,1 @@
-"""Files of caches that name other files by absolute path, and so have to be told where workloads see them."""
+"""Rewriting of cache files that name other files by absolute path, for the path at which workloads mount the cache."""

@@ -1,8 +1,8 @@
-"""vLLM's list of what it compiled, `vllm_compile_cache.py`, which names files by absolute path.
+"""vLLM's list of compiled files, `vllm_compile_cache.py`, which names files by absolute path.
 
-It is the text of a Python dictionary, which vLLM reads as a literal. vLLM opens the paths as they stand and fails where
-they lead nowhere, so a cache that was moved does not merely miss: the server does not start. The texts that are paths
-are therefore replaced where they stand, and everything else is kept to the letter.
+It is the text of a Python dictionary, which vLLM reads as a literal. vLLM opens the paths unchanged and fails if one
+does not exist, so a moved cache does not only miss: the server does not start. Therefore the paths are replaced in
+place, and all other text stays unchanged.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _MAX_PATH_BYTES: Final = 4096
 
 
 def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> bytes:
-    """Return the list for a cache that workloads see elsewhere than where it was compiled.
+    """Return the list for a cache that workloads mount at another path than that of the compilation.
 
-    A path is that of the file in the cache with the longest equal end: `/build/torch_compile_cache/h/x` is
-    `torch_compile_cache/h/x` where the cache holds that, and `h/x` only where it does not.
+    A path is mapped to the file in the cache with the longest common suffix: `/build/torch_compile_cache/h/x` becomes
+    `torch_compile_cache/h/x` if the cache has this file, and `h/x` only if it does not.
 
     Args:
-        document: the file.
-        holds: whether the cache has something under a path relative to its root.
-        locate: where workloads see such a path; for an absolute path of a tree that they see where it was captured,
-            that path; None for any other absolute one.
+        document: the content of the list.
+        holds: returns whether the cache has an entry at a path relative to its root.
+        locate: returns the path at which workloads mount such an entry. For an absolute path in a tree that is mounted
+            where it was captured, it returns that path, and None for any other absolute path.
 
     Raises:
-        CacheError: it is too big, not of the form that vLLM writes, or names something that the cache does not have.
+        CacheError: the list is too large, does not have vLLM's format, or names a file that the cache does not have.
     """
     changes = []
     for node in _list_paths(document):
-        seen = _find_seen(str(node.value), holds, locate)
-        if seen != node.value:
-            changes.append((node, seen))
+        mounted = _find_mounted(str(node.value), holds, locate)
+        if mounted != node.value:
+            changes.append((node, mounted))
     lines = document.split(b"\n")
-    # From the end, so that places before it stay what they were.
-    for node, seen in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
+    # In reverse order, so that the positions of earlier changes stay valid.
+    for node, mounted in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         after = lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [lines[first][: node.col_offset] + repr(seen).encode() + after]
+        lines[first : last + 1] = [lines[first][: node.col_offset] + repr(mounted).encode() + after]
     return b"\n".join(lines)
 
 
@@ -54,7 +54,7 @@ def _list_paths(document: bytes) -> Iterator[ast.Constant]:
     try:
         text = document.decode()
         if any(letter in text for letter in "\r\f\0"):
-            raise CacheError(f"{INDEX_NAME} is not of the form that vLLM writes: it has control characters")
+            raise CacheError(f"{INDEX_NAME} does not have the format that vLLM writes: it has control characters")
         tree = ast.parse(text, mode="eval").body
         read = ast.literal_eval(tree)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as exc:
@@ -67,7 +67,7 @@ def _list_paths(document: bytes) -> Iterator[ast.Constant]:
                 yield node
 
 
-def _find_seen(path: str, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> str:
+def _find_mounted(path: str, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> str:
     names = path[1:].split("/")
     plain = path.isprintable() and not {"", ".", ".."} & set(names)
     if not plain or len(path.encode(errors="surrogatepass")) > _MAX_PATH_BYTES:
@@ -76,9 +76,9 @@ def _find_seen(path: str, holds: Callable[[str], bool], locate: Callable[[str], 
         return kept
     for start in range(len(names)):
         within = posixpath.join(*names[start:])
-        if holds(within) and (seen := locate(within)) is not None:
-            return seen
+        if holds(within) and (mounted := locate(within)) is not None:
+            return mounted
     raise CacheError(
         f"{INDEX_NAME} names {path[:200]}, which the cache does not have, so vLLM would fail to start with it",
-        next_step="build the image from the whole cache root, and capture folders outside of it with it",
+        next_step="build the image from the whole cache root, and also capture the folders outside of it",
     )

@@ -1,12 +1,12 @@
 """Triton's group files, which name the files of one kernel by absolute path.
 
-Triton looks each path up as it stands and takes the kernel for missing where they lead nowhere, so a cache that was
-moved never hits. They are therefore rewritten where a cache is extracted, to the path at which the workload sees it.
+Triton looks each path up unchanged and treats the kernel as missing if a path does not exist, so a moved cache never
+hits. Therefore extraction rewrites the paths to those at which the workload mounts the cache.
 
-They are packed as they were found, not made neutral. A relative path would be looked up from the workload's working
-directory, so it would hit nowhere; and readers other than ours do not rewrite, but mount the cache at the path where it
-was captured, which the files must then still say. Besides, Inductor's sources and kernels' metadata name that host's
-paths too, and cannot be changed.
+Images contain the files unchanged, not with relative paths. Triton would resolve a relative path against the working
+directory of the workload, so it would never hit. Readers other than accelkit do not rewrite, but mount the cache at the
+path of the capture, which the files must then still contain. Inductor's sources and the metadata of kernels also name
+paths of the build host, and cannot be changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAME_BYTES: Final = 255
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # Triton 2 wrote the names only, and looked for them beside the group file.
+    # Triton 2 wrote only the names, and looked for the files beside the group file.
     child_paths: dict[str, str] | list[str]
 
 
@@ -32,17 +32,17 @@ _decoder = msgspec.json.Decoder(_Group)
 
 
 def is_group_file(name: str) -> bool:
-    """Whether a file of this name (without folders) is a group file."""
+    """Return whether a file with this name (without folders) is a group file."""
     return name.startswith("__grp__") and name.endswith(".json")
 
 
 def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
-    """Return a group file for files that lie in `folder_in_mount`, the absolute folder that the workload sees.
+    """Return a group file whose files are in `folder_in_mount`, an absolute folder in the workload.
 
-    The form of Triton 2, which holds names only, is right anywhere and comes back as it was.
+    The format of Triton 2, which contains only names, is valid at any path and is returned unchanged.
 
     Raises:
-        CacheError: it is too big, not of a form that Triton writes, or names something that is not plainly a file.
+        CacheError: the file is too large, does not have Triton's format, or contains an invalid file name.
     """
     if len(document) > MAX_GROUP_FILE_BYTES:
         raise CacheError(f"a group file of {len(document)} bytes is over the limit of {MAX_GROUP_FILE_BYTES}")
@@ -51,7 +51,7 @@ def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
     try:
         children = _decoder.decode(document).child_paths
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise CacheError(f"a group file is not of a form that Triton writes: {exc}") from exc
+        raise CacheError(f"a group file does not have a format that Triton writes: {exc}") from exc
     if len(children) > MAX_CHILDREN:
         raise CacheError(f"a group file names {len(children)} files, over the limit of {MAX_CHILDREN}")
     for name in children:

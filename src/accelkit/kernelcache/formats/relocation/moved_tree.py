@@ -1,4 +1,4 @@
-"""Rewrites the files of a cache that name others by path, for a workload that sees the cache somewhere else."""
+"""Rewriting of the files of a cache that name other files, for a workload that mounts the cache at another path."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Final
 from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME, MAX_INDEX_BYTES, relocate_index
 from accelkit.kernelcache.formats.relocation.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
 
-# One byte more than the largest that is rewritten, so that what is over it shows.
+# One byte more than the largest file that is rewritten, so that larger files are detected.
 MOST_READ: Final = max(MAX_GROUP_FILE_BYTES, MAX_INDEX_BYTES) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class MovedTree:
-    """Where a workload sees a cache.
+    """The paths at which a workload mounts a cache.
 
     Attributes:
-        mount_path: of its root.
-        trees: paths of those of its folders that are seen somewhere else than below the root, by folder.
+        mount_path: the path of its root.
+        trees: the paths of folders that are mounted elsewhere than below the root, by folder.
     """
 
     mount_path: str
     trees: Mapping[str, str] = field(default_factory=dict)
 
     def concerns(self, path: str) -> bool:
-        """Return whether a file of the cache names others."""
+        """Return whether a file of the cache names other files."""
         name = posixpath.basename(path)
         return is_group_file(name) or name == INDEX_NAME
 
     def rewrite(self, path: str, document: bytes, holds: Callable[[str], bool]) -> bytes:
-        """Return a file that names others, with their new paths.
+        """Return the content of a file that names other files, with their new paths.
 
         Args:
-            path: of the file, relative to the root.
-            document: what it holds.
-            holds: whether the cache has something under a path relative to its root.
+            path: the path of the file, relative to the root.
+            document: its content.
+            holds: returns whether the cache has an entry at a path relative to its root.
 
         Raises:
-            CacheError: it is not of a form that its framework writes, or names what the cache does not have.
+            CacheError: the file does not have its framework's format, or names a file that the cache does not have.
         """
         if is_group_file(posixpath.basename(path)):
             return relocate(document, folder_in_mount=self.find_path(posixpath.dirname(path)))
         return relocate_index(document, holds=holds, locate=lambda named: self._locate(named, holds))
 
     def find_path(self, within: str) -> str:
-        """Return where the workload sees a path relative to the root; empty for the root itself."""
+        """Return the path in the workload of an entry, given relative to the root; an empty text is the root itself."""
         fitting = [each for each in self.trees if within == each or within.startswith(f"{each}/")]
         tree = max(fitting, key=len, default="")
         start = self.trees[tree] if tree else self.mount_path
@@ -56,9 +56,9 @@ class MovedTree:
     def _locate(self, path: str, holds: Callable[[str], bool]) -> str | None:
         if not path.startswith("/"):
             return self.find_path(path)
-        # Trees that are seen where they were captured are named so already.
-        return next((path for tree, seen in self.trees.items() if _lies_in(path, tree, seen, holds)), None)
+        # Files already name the right paths of trees that are mounted where they were captured.
+        return next((path for tree, mount in self.trees.items() if _is_within(path, tree, mount, holds)), None)
 
 
-def _lies_in(path: str, tree: str, seen: str, holds: Callable[[str], bool]) -> bool:
-    return path.startswith(f"{seen}/") and holds(f"{tree}{path.removeprefix(seen)}")
+def _is_within(path: str, tree: str, mount: str, holds: Callable[[str], bool]) -> bool:
+    return path.startswith(f"{mount}/") and holds(f"{tree}{path.removeprefix(mount)}")

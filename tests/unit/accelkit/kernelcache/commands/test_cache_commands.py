@@ -82,7 +82,7 @@ def test_an_identity_is_shown_with_who_vouched_and_when(bed):
     result = bed("verify", bed.name, "--policy", policy, "--trusted-root", root)
     assert result.exit_code == 0
     assert re.fullmatch(
-        rf"  signer  ci of policy acme: {re.escape(IDENTITY)}, vouched for by https://token\S+, log entry 7, "
+        rf"  signer  ci of policy acme: {re.escape(IDENTITY)}, issued by https://token\S+, log entry 7, "
         r"signed 2025-06-01T\S+ \(cosign-v2\)",
         lines(result)[2],
     )
@@ -139,12 +139,12 @@ def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["verify", "IMAGE"], "give --policy: nothing is trusted without a policy"),
+        (["verify", "IMAGE"], "give --policy: no image is trusted without a policy"),
         (["verify", "IMAGE", "--policy", "/nowhere"], "'/nowhere' does not exist"),
         (["extract", "IMAGE", "DIR"], "give either --policy or --insecure-skip-signatures"),
         (["extract", "IMAGE", "DIR", "--insecure-skip-signatures", "--max-gib", "0"], "0 is not in the range x>=1"),
         (["inspect", "IMAGE", "--node", "n", "--card", "cuda:90"], "give --node or --card"),
-        (["build", "DIR", "IMAGE", "--no-push", "--sign"], "an image is signed where it lies: leave --no-push out"),
+        (["build", "DIR", "IMAGE", "--no-push", "--sign"], "cannot sign an image that is not pushed: remove --no-push"),
         (["build", "/nowhere", "IMAGE"], "'/nowhere' does not exist"),
         (["verify-bundle", "--bundle", "BUNDLE", "x"], "give --certificate-identity with --certificate-oidc-issuer"),
     ],
@@ -161,20 +161,20 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
     [
         (["verify", "quay.io/Acme/x", "--policy", "POLICY"], "'Acme/x' is no repository in lower case"),
         (["verify", "quay.io/acme/x", "--policy", "KERNEL"], "is wrong: "),
-        (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is no card; write it as cuda:90"),
+        (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is not a card; write it as cuda:90"),
         (
             ["inspect", "IMAGE", "--card", "cuda:90", "--driver-version", "R550"],
-            "Error: 'R550' is no version; write it in numbers, as 550.54.14 or 12.4",
+            "Error: 'R550' is not a version; write numbers, such as 550.54.14 or 12.4",
         ),
         (
             ["inspect", "IMAGE", "--card", "cuda:90", "--torch-cuda-version", "cu128"],
-            "Error: 'cu128' is no version; write it in numbers",
+            "Error: 'cu128' is not a version; write numbers",
         ),
         (["inspect", "IMAGE", "--driver-version", "550.54.14"], "Error: a driver is given without cards; name the"),
         (["inspect", "IMAGE", "--triton-version", "3.2.0"], "Error: a workload is described without cards; name the"),
         (["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"], "a workload is described without cards"),
         (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is no mirror"),
-        (["build", "EMPTY", "IMAGE"], "holds no kernel cache that is known"),
+        (["build", "EMPTY", "IMAGE"], "contains no supported kernel cache"),
         (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not there to sign"),
     ],
 )
@@ -194,17 +194,17 @@ def test_inspect_shows_what_an_image_says_and_marks_what_it_does_not(bed):
     assert [line.split(" ", 1)[0] for line in lines(result)] == [
         *("image", "format", "size", "entries", "made", "made", "card", "launchers")
     ]
-    assert "made for   cuda 90, 32 threads in step" in lines(result)
+    assert "made for   cuda 90, 32 threads per warp" in lines(result)
     assert "made with  Triton 3.2.0" in lines(result)
-    assert "card       not said" in lines(result)
+    assert "card       not stated" in lines(result)
 
 
 def test_inspect_judges_each_card_and_says_why(bed):
     result = bed("inspect", bed.name, "--card", "cuda:90", "--card", "hip:gfx942=AMD Instinct MI300X")
     assert lines(result)[-5:] == [
         "fits       some of the cards",
-        "  card-0: compatible, may hit; not all that decides is known",
-        "    it was compiled with Triton 3.2.0, and which will be used is not known",
+        "  card-0: compatible, may hit; not all factors are known",
+        "    it was compiled with Triton 3.2.0, and that of the workload is unknown",
         "  card-1: incompatible, will not hit",
         "    BackendMismatch: it was compiled for cuda, and the card is hip",
     ]
@@ -213,8 +213,8 @@ def test_inspect_judges_each_card_and_says_why(bed):
 @pytest.mark.parametrize(
     ("version", "hit", "line"),
     [
-        ("3.2.0", "will likely hit", "it was compiled with Triton 3.2.0, as will be used"),
-        ("3.3.0", "will not hit", "TritonMismatch: it was compiled with Triton 3.2.0, and 3.3.0 will be used"),
+        ("3.2.0", "will likely hit", "it was compiled with Triton 3.2.0, as the workload requires"),
+        ("3.3.0", "will not hit", "TritonMismatch: it was compiled with Triton 3.2.0, and the workload uses 3.3.0"),
     ],
 )
 def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, version, hit, line):
@@ -225,7 +225,7 @@ def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, versi
 def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
     given = ("inspect", bed.name, "--card", "cuda:90", "-o", "json")
     (card,) = json.loads(bed(*given, "--triton-version", "3.2.0").stdout)["compatibility"]["cards"]
-    message = "it was compiled with Triton 3.2.0, as will be used"
+    message = "it was compiled with Triton 3.2.0, as the workload requires"
     assert (card["hit"], card["factors"]) == ("likely", [{"name": "Triton", "agrees": True, "message": message}])
     (card,) = json.loads(bed(*given).stdout)["compatibility"]["cards"]
     assert (card["hit"], card["factors"][0]["agrees"]) == ("arch-only", None)
@@ -234,7 +234,7 @@ def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
 @pytest.mark.parametrize(
     ("driver", "verdict", "reason"),
     [
-        ([], "unknown", "DriverUnknown: it needs a driver of some age, and the card's is not known"),
+        ([], "unknown", "DriverUnknown: it needs a minimum driver version, and the card's driver is unknown"),
         (["--driver-version", "550.54.14"], "compatible", None),
         (
             ["--driver-version", "535.161.08"],
@@ -266,7 +266,7 @@ def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
     assert lines(result)[3:] == [
         "  fits    some of the cards",
         "  card-0: compatible, will likely hit",
-        "    it was compiled with Triton 3.2.0, as will be used",
+        "    it was compiled with Triton 3.2.0, as the workload requires",
         "  card-1: incompatible, will not hit",
         "    ArchMismatch: it was compiled for 90, and the card is 80",
     ]
@@ -301,8 +301,8 @@ def test_extract_says_where_the_cache_lies_and_who_signed_it(bed):
     assert result.exit_code == 0
     assert lines(result)[:3] == [
         f"Extracted: {bed.name}@{bed.image.digest}",
-        f"  path    {bed.extracted}",
-        f"  seen at {bed.extracted}",
+        f"  path       {bed.extracted}",
+        f"  mount path {bed.extracted}",
     ]
     assert lines(result)[-1].endswith("(cosign-v3, policy acme)")
     assert len([*bed.extracted.rglob("*.cubin")]) == 1
@@ -313,11 +313,11 @@ def test_a_second_extraction_says_that_it_is_there(bed):
     again = json.loads(bed.extract("--insecure-skip-signatures", "-o", "json").stdout)
     assert (first["changed"], again["changed"]) == (True, False)
     assert {**first, "changed": False} == again
-    assert lines(bed.extract("--insecure-skip-signatures"))[0].startswith("Already there: ")
+    assert lines(bed.extract("--insecure-skip-signatures"))[0].startswith("Already extracted: ")
 
 
 def test_who_asked_for_no_signature_is_told_so(bed):
-    assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed  not checked"
+    assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed     not checked"
 
 
 def test_nothing_is_written_of_an_image_that_is_refused(bed):
@@ -336,8 +336,8 @@ def test_nothing_is_written_of_an_image_that_fits_no_card(bed):
 
 def test_a_cache_for_another_path_names_that_path(bed):
     result = bed.extract("--insecure-skip-signatures", "--mount-path", "/home/vllm/.triton", "--card", "cuda:90")
-    assert "  seen at /home/vllm/.triton" in lines(result)
-    assert "  fits    all of the cards" in lines(result)
+    assert "  mount path /home/vllm/.triton" in lines(result)
+    assert "  fits       all of the cards" in lines(result)
     (group,) = bed.folder.glob("caches/*/cache/*/__grp__*.json")
     assert all(path.startswith("/home/vllm/.triton/") for path in json.loads(group.read_text())["child_paths"].values())
 
@@ -348,7 +348,7 @@ def test_build_tells_the_digest_without_pushing(bed):
     assert lines(result)[:3] == [
         f"Built, not pushed: {name}",
         f"  digest  {bed.image.digest}",
-        f"  holds   1 entry in 3 files, {lines(result)[2].split(', ')[1]}",
+        f"  cache   1 entry in 3 files, {lines(result)[2].split(', ')[1]}",
     ]
     assert bed.registry.honest.manifest("team/cache", "v2") is None
 
@@ -390,4 +390,4 @@ def test_help_explains_every_option(command):
     assert len(options) > 4
     assert [each.name for each in options if not each.help] == []
     assert command.short_help.endswith(".")
-    assert cache.epilog.startswith("Exit codes: 0 done, 1 an error or a refusal")
+    assert cache.epilog.startswith("Exit codes: 0 success, 1 an error or a rejection")

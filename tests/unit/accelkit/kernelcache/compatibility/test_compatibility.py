@@ -224,14 +224,14 @@ def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
     )
     factors = _on(image, workload=WorkloadFacts(triton_version="3.4.0", cuda_version="12.8")).factors
     assert [(each.name, each.agrees, each.message) for each in factors] == [
-        ("Triton", False, "it was compiled with Triton 3.2.0, 3.3.0, and 3.4.0 will be used"),
-        ("card", True, f"it was compiled with a card named {H100.product}, as will be used"),
-        ("CUDA", None, "the image does not say with which CUDA it was compiled"),
+        ("Triton", False, "it was compiled with Triton 3.2.0, 3.3.0, and the workload uses 3.4.0"),
+        ("card", True, f"it was compiled with a card named {H100.product}, as the workload requires"),
+        ("CUDA", None, "the image does not state with which CUDA it was compiled"),
     ]
     (unknown, *_) = _on(image).factors
     assert (unknown.agrees, unknown.message) == (
         None,
-        "it was compiled with Triton 3.2.0, 3.3.0, and which will be used is not known",
+        "it was compiled with Triton 3.2.0, 3.3.0, and that of the workload is unknown",
     )
 
 

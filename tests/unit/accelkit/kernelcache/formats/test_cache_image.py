@@ -127,7 +127,7 @@ async def test_an_index_of_indexes_is_refused(hostile_registry: HostileRegistry)
 async def test_what_has_other_layers_is_no_cache_image(
     hostile_registry: HostileRegistry, layers: list[tuple[bytes, str]], why: str
 ) -> None:
-    with pytest.raises(CacheError, match=rf"is no cache image: its layers are .*{why}.*; build it with"):
+    with pytest.raises(CacheError, match=rf"is not a cache image: its layers are .*{why}.*; build it with"):
         await read(hostile_registry, put(hostile_registry, image_of(layers)))
 
 

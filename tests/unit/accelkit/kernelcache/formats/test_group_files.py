@@ -64,7 +64,7 @@ def test_what_is_not_a_plain_list_of_files_is_refused(children: object) -> None:
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"child_paths": {}, "more": 1}', b"\xff", b"[" * 100_000])
 def test_another_structure_is_refused(document: bytes) -> None:
-    with pytest.raises(CacheError, match="not of a form that Triton writes"):
+    with pytest.raises(CacheError, match="not have a format that Triton writes"):
         relocate(document, folder_in_mount=KEY)
 
 
