@@ -134,7 +134,7 @@ async def test_what_stays_past_the_deadline_is_named_with_what_it_waits_for(api)
     api.lingering = {"clustergkmcaches": -1}
     words = (
         r"^not all objects were deleted within 0.5 s: ClusterGKMCache \S+; "
-        r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; check that GKM's"
+        r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; check that"
     )
     with pytest.raises(ExampleError, match=words):
         await undeploy(api, OBJECTS, seconds=0.5)
