@@ -116,7 +116,7 @@ def test_a_copy_that_the_workload_has_closed_to_others_is_left_to_it(cache, targ
     monkeypatch.setattr(Path, "read_bytes", refuse)
     assert make_private_copy(cache, target) is None
     done = CliRunner().invoke(main, ["cache", "private-copy", "--from", str(cache), "--to", str(target)])
-    assert (done.exit_code, done.output) == (0, f"the workload has the copy in {target} for itself\n")
+    assert (done.exit_code, done.output) == (0, f"the workload has restricted access to the copy in {target}\n")
     monkeypatch.undo()
     assert (target / "top").read_bytes() == b"mine"
 
@@ -258,7 +258,7 @@ def test_the_command_says_what_it_did_and_what_is_wrong(cache, target):
     done = CliRunner().invoke(main, [*arguments, "--mount-path", "/seen", "--tree", "hash=/root/.triton"])
     assert (done.exit_code, done.output) == (
         0,
-        f"4 files of {make_private_copy(cache, target).size_bytes} bytes are in {target}\n",
+        f"copied 4 files of {make_private_copy(cache, target).size_bytes} bytes into {target}\n",
     )
     assert json.loads((target / MARKER).read_text())["mount_path"] == "/seen"
     wrong = CliRunner().invoke(main, [*arguments, "--mount-path", "relative"])
