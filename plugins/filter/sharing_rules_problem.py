@@ -34,7 +34,7 @@ RETURN = r"""
 _value:
   description: What is wrong, empty where nothing is.
   type: str
-  sample: "the sharing rules are wrong: quotas[0]: it limits nothing"
+  sample: "the sharing rules are invalid: quotas[0]: it limits nothing"
 """
 
 import json
@@ -60,7 +60,7 @@ def sharing_rules_problem(rules):
     except AccelkitError as exc:
         return str(exc)
     except (TypeError, ValueError) as exc:
-        return f"the sharing rules are wrong: {exc}"
+        return f"the sharing rules are invalid: {exc}"
     return ""
 
 

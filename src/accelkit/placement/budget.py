@@ -1,4 +1,4 @@
-"""Bounds the work of a search, in steps: one step tries one card for one container."""
+"""Limits of the work of a search, in steps: one step tries one card for one container."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final
 
 from accelkit.model.request import ContainerRequest
 
-# Real pods need a few dozen steps; a request that needs more than this is a puzzle. The bound grows with what a
-# straight search takes, not with the number of arrangements.
+# Real pods need a few dozen steps; a request that needs more than this is pathological. The limit grows with the steps
+# of a direct search, not with the number of arrangements.
 _LEAST_STEPS: Final = 1000
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one call may spend on all nodes together.
+    """Steps that one call may spend on all nodes together.
 
     Attributes:
-        steps: what is left.
+        steps: the steps that are left.
     """
 
     steps: int
 
     @contextmanager
     def lend(self, most: int) -> Iterator[Budget]:
-        """Yield a budget of at most so many of the steps that are left; what is spent of it is taken off here."""
+        """Yield a budget of at most `most` of the remaining steps, and subtract the steps that it spends."""
         lent = Budget(min(most, self.steps))
         given = lent.steps
         try:
@@ -35,10 +35,10 @@ class Budget:
             self.steps -= given - lent.steps
 
     def is_spent(self) -> bool:
-        """Return whether nothing is left: then a search that found nothing says nothing about its node."""
+        """Return whether no step is left: a search that found nothing then has no result for its node."""
         return self.steps <= 0
 
 
 def limit_steps(cards: int, containers: Iterable[ContainerRequest]) -> int:
-    """Return how many steps a search for these containers may take on a node of so many cards."""
+    """Return how many steps a search for these containers may take on a node with this number of cards."""
     return _LEAST_STEPS + cards + 2 * sum(container.cards for container in containers)

@@ -1,6 +1,6 @@
-"""Says of one card why a container cannot have it, all other cards and containers left aside.
+"""Reasons why a container cannot use one card, without regard to other cards and containers.
 
-What is decided is `fit.place`'s alone; a property test holds the two together.
+`fit.place` alone makes the decision; a property test compares the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.placement.misfit import MisfitReason
 
 
 class CardReason(StrEnum):
-    """Closed set of reasons, in the order in which they are looked for."""
+    """Closed set of reasons, in the order in which they are checked."""
 
     CORDONED = "CardCordoned"
     UNHEALTHY = "CardUnhealthy"
@@ -45,7 +45,7 @@ _BARS: Final = {
 
 
 def find_card_reason(state: CardState, container: ContainerRequest) -> CardReason | None:
-    """Return why a container cannot have a card; None where it can, if nothing else is asked for."""
+    """Return why a container cannot use a card; None if it can, were this its only requirement."""
     card = state.card
     if not card.placeable:
         return CardReason.CORDONED if card.cordoned else CardReason.UNHEALTHY

@@ -1,4 +1,4 @@
-"""A card of a node and what is free of it: what placement chooses from."""
+"""State of a card of a node: the card and its free amounts, from which placement chooses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from accelkit.placement.sharing.bars import NOBODY, Neighbours, Reserved, find_b
 
 
 class CardState(msgspec.Struct, frozen=True, gc=False):
-    """A card and what others hold of it.
+    """A card and its free amounts.
 
     Attributes:
-        free_bytes: memory nobody holds; negative where a card was taken over capacity.
-        free_compute: thousandths nobody holds.
-        empty: nobody holds any of it, so it can be given whole.
-        free_amounts: what nobody holds of resources that are numbers and nothing else.
-        reserved: for whom it is reserved; None for everybody.
-        neighbours: who holds shares of it, of the pods that the request names.
+        free_bytes: memory that no pod holds; negative if the card is over capacity.
+        free_compute: thousandths of compute that no pod holds.
+        empty: whether no pod holds any of it, so that it can be assigned whole.
+        free_amounts: free amounts of resources other than memory and compute.
+        reserved: its reservation; None if all pods may use it.
+        neighbours: which of the pods that the request selects hold shares of it.
     """
 
     card: Card
@@ -36,17 +36,17 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def room_bytes(self) -> int:
-        """What one container can have of it: where it is oversubscribed, no more than the card has."""
-        # What is free of a card that is not oversubscribed is no more than it has.
+        """Memory that one container can get: on an oversubscribed card at most the memory that the card has."""
+        # Without oversubscription, the free memory of a card is at most its own memory.
         return self.free_bytes if self.card.memory_factor == 1 else min(self.free_bytes, self.card.own_bytes)
 
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
-        """Return which rule of sharing keeps a container off the card; None where none does."""
+        """Return the sharing rule that excludes a container from the card; None if no rule does."""
         return find_bar(self.card, self.reserved, self.neighbours, container)
 
 
 def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
-    """Return the cards as if nobody held any of them."""
+    """Return the states of the cards without any pods."""
     return [
         CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True, free_amounts=card.amounts) for card in cards
     ]

@@ -1,8 +1,8 @@
-"""Counts what a pod costs each card over its life.
+"""Charges of a pod on each card over its life.
 
-The kubelet hands the devices of a plain init container to the containers after it and frees nothing before the pod has
-ended. So a pod's charge on a card is the number of different devices its containers hold there together, not their sum
-and not their maximum: init 8 and app 4 cost 8; init 4 and app 8 cost 8; init 8, app 4, app 8 cost 12; sidecar 4,
+The kubelet passes the devices of a plain init container to the containers after it and frees none before the pod ends.
+So a pod's charge on a card is the number of different devices that its containers hold there together. It is neither
+the sum nor the maximum: init 8 and app 4 cost 8; init 4 and app 8 cost 8; init 8, app 4, app 8 cost 12; sidecar 4,
 init 8, app 4 cost 12.
 """
 
@@ -19,10 +19,10 @@ from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What one pod takes of one card: bytes, thousandths of compute, or the whole card; and other amounts.
+    """Amounts of one card that one pod holds: bytes, thousandths of compute, or the whole card; and other amounts.
 
     Attributes:
-        counted: for how many containers it is one of a number of cards that they ask for, whatever they take of it.
+        counted: the number of containers that requested the card by number, whatever they take of it.
     """
 
     memory_bytes: int
@@ -34,7 +34,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CardTally:
-    """One card, seen by one pod, container after container; the pools are what init containers pass on."""
+    """Amounts that one pod holds of a card, container by container; the pools are what init containers pass on."""
 
     memory_bytes: int = 0
     compute: int = 0
@@ -49,7 +49,7 @@ class CardTally:
     def take(self, share: Share, kind: Kind) -> None:
         """Add a container's share, from the pool first; whole cards and memory are pools of two resources."""
         if share.amounts:
-            # Those and no others have such amounts. What init containers hand on is not known before the cards are.
+            # Only containers that count cards have other amounts. Their reuse is unknown before the cards are.
             self.counted += 1
             self._take_amounts(share.amounts, kind)
         if share.whole:
@@ -71,14 +71,14 @@ class CardTally:
             self.compute_pool -= reused_compute
 
     def copy(self) -> CardTally:
-        """Return the same tally, to be changed for itself."""
+        """Return an independent copy of the tally."""
         return CardTally(
             *(self.memory_bytes, self.compute, self.whole, self.memory_pool, self.compute_pool, self.whole_pool),
             *(self.amounts, self.amounts_pool, self.counted),
         )
 
     def sum_charge(self) -> Charge:
-        """Return what the pod costs the card so far."""
+        """Return the pod's charge on the card so far."""
         return Charge(self.memory_bytes, self.compute, self.whole, self.amounts, self.counted)
 
     def _take_amounts(self, amounts: Amounts, kind: Kind) -> None:
@@ -91,11 +91,11 @@ class CardTally:
 
 
 def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bool:
-    """Whether it is known which devices of a pool the kubelet gives a container.
+    """Return whether it is known which devices of a pool the kubelet gives to a container.
 
     Args:
         container: the container.
-        pool: the cards of whose devices the kubelet hands some on to it.
+        pool: the cards whose devices the kubelet passes on to the container.
     """
     if not pool or container.whole:
         return True
@@ -107,7 +107,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
 @dataclass(slots=True)
 class Tallies:
-    """The tallies of all cards that a pod has touched, by card id."""
+    """Tallies of all cards that a pod holds shares of, by card ID."""
 
     cards: dict[str, CardTally] = field(default_factory=dict)
 
@@ -118,12 +118,12 @@ class Tallies:
 
 
 def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tuple[Share, ...]]) -> dict[str, Charge]:
-    """Return what a pod costs each card.
+    """Return the charge of a pod on each card.
 
     Args:
         order: container names and kinds in the order in which the kubelet allocates.
-        containers: the shares of each; containers that `order` does not name are counted as app containers, so that
-            nothing an assignment says is dropped.
+        containers: the shares of each container; a container that `order` does not name counts as an app container, so
+            that no share of an assignment is lost.
     """
     tallies = Tallies()
     counted = set[str]()

@@ -1,4 +1,4 @@
-"""Finds the constraints of a request that an assignment breaks."""
+"""Constraints of a request that an assignment breaks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from accelkit.texts import count_cards
 def find_broken_constraints(
     request: PodRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None = None
 ) -> tuple[str, ...]:
-    """Return a sentence for each constraint that does not hold; what is unknown of a card breaks what asks for it.
+    """Return a sentence for each broken constraint; an unknown property of a card breaks the constraints on it.
 
     Args:
-        request: what the pod asks for.
-        assignment: what it holds.
-        cards: the node's cards by id.
-        links: how they are connected, in this order; None where nobody knows, and so groups are not looked at.
+        request: the request of the pod.
+        assignment: the assignment of the pod.
+        cards: the node's cards by ID.
+        links: their connections, in this order; None if unknown, so that groups are not checked.
     """
     return tuple(
         sentence for container in request.containers for sentence in _find_broken(container, assignment, cards, links)
@@ -52,7 +52,7 @@ def _find_broken(
     if any(card not in cards or not is_large(cards[card], container) for card in held) and container.min_memory_bytes:
         yield f"{name} has cards with less memory than {format_bytes(container.min_memory_bytes)}"
     if container.groups and links is not None and not _are_grouped(container, held, cards, links):
-        yield f"{name} has cards that are not near each other as its groups want them, or too small for them"
+        yield f"{name} has cards that are not as near each other as its groups require, or too small for them"
 
 
 def _are_grouped(container: ContainerRequest, held: Sequence[str], cards: Mapping[str, Card], links: CardLinks) -> bool:

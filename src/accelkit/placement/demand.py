@@ -1,4 +1,4 @@
-"""Tells early that containers cannot all fit what cards have left, whatever the arrangement."""
+"""Early detection of containers that cannot fit the free amounts of cards in any arrangement."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final, TypeAlias
 
 from accelkit.model.request import ContainerRequest, Kind
 
-# An amount, how many containers want so much or more on each of their cards, and on how many cards together.
+# An amount, the number of containers that request at least this on each card, and the number of their cards together.
 _Level: TypeAlias = tuple[int, int, int]
 
-# Where more amounts differ, some are left out.
+# With more different amounts, some are left out.
 _MAX_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What containers want of one resource.
+    """Amount that containers request of one resource.
 
-    Only containers that keep what they get are counted: what init containers hold, others get after them.
+    Only containers that keep their devices are counted, because init containers pass theirs on.
     """
 
     levels: tuple[_Level, ...]
     total: int
 
     def exceeds(self, room: Sequence[int]) -> bool:
-        """Whether this is more than cards have left, each so much; False says nothing."""
+        """Return whether the demand exceeds the room of all cards; False does not mean that it fits."""
         return self.total > sum(room) or any(
             sum(min(left // amount, containers) for left in room) < cards for amount, containers, cards in self.levels
         )
@@ -35,7 +35,7 @@ class Demand:
 
 @lru_cache(maxsize=64)
 def list_demands(containers: tuple[ContainerRequest, ...]) -> list[tuple[Demand, Demand]]:
-    """Return, for each container, what it and those after it want of memory and of compute."""
+    """Return, for each container, the demand of it and the later ones for memory and for compute."""
     rests = [containers[depth:] for depth in range(len(containers))]
     return [(_sum_up(rest, "memory_bytes"), _sum_up(rest, "compute")) for rest in rests]
 

@@ -1,13 +1,14 @@
-"""Decides whether a pod fits the cards of one node, and on which it goes.
+"""Decision whether a pod fits the cards of one node, and which cards it gets.
 
-Containers are placed in the kubelet's order, cards tried in the policy's order, depth first, so the first complete
-choice is the one the policy likes best. The kubelet passes the devices of a plain init container on to the containers
-after it before it asks anybody, so such a container must use the cards of that pool; where the pool lies on several
-cards and is not used up, the kubelet's own draw decides and the pod is refused rather than placed by luck.
+Containers are placed in the kubelet's order, and cards are tried in the policy's order, depth first. So the first
+complete choice is the one that the policy prefers. The kubelet passes the devices of a plain init container on to the
+containers after it before it allocates others, so a later container must use the cards of that pool. If the pool lies
+on several cards and is not used up, the kubelet selects the devices itself. The pod is then refused, because its cards
+cannot be predicted.
 
-What failed once is not tried again: containers that ask for the same are interchangeable, and so are cards that look
-alike. Once something has failed, what the remaining containers want together is held against what is left: a pod that
-is too large by one container does not have every arrangement of the others tried.
+A choice that failed is not tried again: containers with equal requests are interchangeable, and so are cards that look
+alike. After the first failure, the demand of the remaining containers is compared with the remaining amounts. So not
+every arrangement is tried for a pod that has one container too many.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ def place(
     budget: Budget | None = None,
     links: CardLinks | None = None,
 ) -> Assignment | Misfit:
-    """Choose cards for every container of a pod, or say why they do not fit.
+    """Return cards for every container of a pod, or why they do not fit.
 
-    `Misfit.resolvable` is left True: whether the pod would fit the empty node is the caller's second question.
+    `Misfit.resolvable` is True here: the caller checks in a second call whether the pod would fit the empty node.
 
     Args:
         states: the node's cards.
-        request: what the pod asks for.
-        policy: ranks cards where the pod does not say.
-        budget: what is left for this and other nodes; the steps taken are taken off. None is for one node alone.
-        links: how the cards are connected; without, `topology` takes any, and groups are judged by the cards alone.
+        request: the request of the pod.
+        policy: the policy that ranks cards if the pod does not name one.
+        budget: the steps left for this and other nodes; the search subtracts its steps. None is for one node alone.
+        links: the connections of the cards; without them, `topology` takes any cards, and groups are derived from the
+            cards alone.
     """
     if len(request.containers) > MAX_CONTAINERS:
         return Misfit(MisfitReason.TOO_COMPLEX)
@@ -65,13 +67,13 @@ def place(
     if budget is not None:
         budget.steps -= search.steps
     elif chosen is None and search.is_spent and links is not None and not grouped:
-        # filter has found that it fits without looking at them: any cards are better than none.
+        # filter found that it fits without the connections: any cards are better than none.
         return place(states, request, policy)
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
-    """One depth-first search; the tallies hold what the containers before the current one have taken."""
+    """A depth-first search; the tallies hold the amounts that the containers before the current one have taken."""
 
     def __init__(
         self, states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, limit: int, links: CardLinks | None
@@ -94,21 +96,21 @@ class _Search:
         self._reason = Misfit(MisfitReason.MEMORY)
 
     def explain_misfit(self) -> Misfit:
-        """Why the container that got furthest found no card."""
+        """Return why the container that got furthest found no card."""
         return Misfit(MisfitReason.TOO_COMPLEX) if self.is_spent else self._reason
 
     @property
     def is_spent(self) -> bool:
-        """Whether the search took more steps than it may, so that it says nothing of its node."""
+        """Whether the search exceeded its limit of steps, so that it has no result for its node."""
         return self.steps > self._limit
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
-        """Place the containers from `depth` on; None where no choice leads to the end."""
+        """Place the containers from `depth` on; return None if no choice places all of them."""
         if depth == len(self._containers):
             return {}
         state = None
         if self._failed:
-            # Describing looks at every card, so hundreds of them, which no real node has, count as steps.
+            # A description covers every card, so hundreds of cards, which no real node has, count as steps.
             self.steps += len(self._states) // 32
             state = self._describe(depth)
         if state is not None and (state in self._failed or self._is_beyond(depth)):
@@ -132,11 +134,11 @@ class _Search:
         return None
 
     def _describe(self, depth: int) -> tuple[object, ...]:
-        """Return all that decides whether the containers from `depth` on can be placed."""
+        """Return a key of all that decides whether the containers from `depth` on can be placed."""
         return depth, *sorted(map(self._signature, range(len(self._states))))
 
     def _is_beyond(self, depth: int) -> bool:
-        """Whether the containers from `depth` on want more than is left, however they are arranged."""
+        """Return whether the containers from `depth` on request more than is left, in any arrangement."""
         if not self._demands:
             self._demands = list_demands(self._containers)
         memory, compute = self._demands[depth]
@@ -159,10 +161,10 @@ class _Search:
         fitting = self._rank(container, fitting)
         candidates = iter(tuple[tuple[int, ...], ...]())
         if container.groups:
-            grouped = self._look_at_links(container, pool, fitting).list_grouped(container)
+            grouped = self._link_sets(container, pool, fitting).list_grouped(container)
             candidates = (cards for cards in grouped if self._agree(container, cards, together=True))
         elif len(pool) > container.cards:
-            # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
+            # Only whole cards reach this branch. The kubelet selects any of the pool, so all must be suitable.
             if missing or not self._agree(container, pool, together=container.cards > 1):
                 self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
                 return
@@ -181,16 +183,16 @@ class _Search:
     def _list_linked(
         self, container: ContainerRequest, pool: list[int], fitting: list[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the sets that are connected best; before them those of cards near a network card, if that is asked."""
+        """Yield the best connected sets; if the container asks for a NIC, first those of cards near one."""
         near = [index for index in fitting if is_near(self._states[index].card.nic)] if container.nic else []
         if container.cards <= len(near) < len(fitting) and {*pool} <= {*near}:
-            yield from self._look_at_links(container, pool, near).list_best(container)
-        yield from self._look_at_links(container, pool, fitting).list_best(container)
+            yield from self._link_sets(container, pool, near).list_best(container)
+        yield from self._link_sets(container, pool, fitting).list_best(container)
 
     def _subsets(
         self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Fill `chosen` up from `others` in their order, leaving what breaks a constraint as soon as it does."""
+        """Yield sets that extend `chosen` from `others` in their order; skip cards that break a constraint."""
         missing = container.cards - len(chosen)
         if missing == 0:
             yield chosen
@@ -230,15 +232,15 @@ class _Search:
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
             and card.own_bytes >= container.memory_bytes
-            # Others may have bound more than there is, which is nothing to a container that asks for none.
+            # Other pods may hold more compute than exists; that does not affect a container without compute.
             and (not compute or state.free_compute - tally.compute >= compute)
-            # A card without memory to share is for those that ask for other amounts of it.
+            # A card without memory to share is for containers that request other amounts of it.
             and (card.capacity_bytes > 0 or bool(container.amounts and not container.memory_bytes))
             and not (container.amounts and find_lacking_amount(state, tally, container))
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
-        """Whether cards meet the container's constraints, each alone or all together."""
+        """Return whether cards meet the container's constraints, each alone or all together."""
         pairs = combinations_with_replacement(cards, 2) if together else ((index, index) for index in cards)
         return all(self._pair_agrees(container, a, b) for a, b in pairs)
 
@@ -247,14 +249,14 @@ class _Search:
         return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _find_bars(self, container: ContainerRequest) -> Misfit | None:
-        """Say which rule of sharing it is, where enough cards have room."""
+        """Return the misfit of the sharing rules; None if too few cards have room."""
         roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
         if len(roomy) < container.cards:
             return None
         bars = [state.find_bar(container) for state in roomy]
         return describe_bars([bar for bar in bars if bar is not None], container, [each.reserved for each in roomy])
 
-    def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
+    def _link_sets(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
         cards, tallies = [state.card for state in self._states], enumerate(self._tallies)
         empty = [i for i, t in tallies if self._states[i].empty and not (t.whole or t.memory_bytes or t.compute)]
         ranks = [self._rank_bytes(container, index) for index in range(len(cards))]
@@ -272,7 +274,7 @@ class _Search:
         return choose_policy(container.policy, self._policy)
 
     def _rank(self, container: ContainerRequest, fitting: list[int]) -> list[int]:
-        """Return the cards that fit in the order in which the policy takes them."""
+        """Return the cards that fit in the order of the policy."""
         policy = self._policy_of(container)
         if isinstance(policy, PluggedPolicy):
             return policy.order_cards(fitting, self._states, self._tallies, container)
@@ -285,7 +287,7 @@ class _Search:
         return sorted(fitting, key=order)
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
-        # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.
+        # An empty card is neither fuller nor emptier than another; the smallest whole card fits best.
         state = self._states[index]
         return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
 

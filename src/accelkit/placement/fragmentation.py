@@ -1,12 +1,12 @@
-"""Measures how much of what is free can serve the tasks that come, and what a placement takes of that.
+"""Measure of how much of the free amounts the expected tasks can use, and what a placement takes of that.
 
-For each type of task, a node's usable cards are those parts of its free cards that such tasks could fill, as far as
-the host's CPU and memory carry them. A node is worth the sum over the types, weighted by how often they come, how
-little they ask for, and how scarce it is what they could use. The node that loses least gets the pod: so remnants that
-nothing fits, and cards without CPU beside them, are made last.
+For each type of task, the usable cards of a node are the parts of its free cards that tasks of this type could fill,
+as far as the host's CPU and memory allow. The worth of a node is the sum over the types. Each type is weighted by its
+frequency, by the inverse of its size, and by the scarcity of what it could use. The node that loses least gets the
+pod. So remnants that fit no task, and free cards on hosts without free CPU, are created last.
 
-The idea of descending the gradient of fragmentation is from Weng et al., "Beware of Fragmentation" (USENIX ATC '23);
-how much is usable, and the weights, are this project's own (docs/simulation.md has what that brings).
+Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced the descent of the gradient of fragmentation. The
+definition of usable amounts and the weights are this project's own; docs/simulation.md has their effect.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# How much the usable parts count that whole tasks fill, beside all that is free on cards that one more task fits.
+# Weight of the usable parts that whole tasks fill; the rest weighs all that is free on cards that fit one more task.
 _FILLED: Final = 0.45
-# A type's weight falls with what it asks for, by this power of its cards.
+# The weight of a type falls with the number of cards that it requests, raised to this power.
 _BY_DEMAND: Final = 1.07
-# Tasks of several cards are rare, and what they need is the first to go.
+# Weight of tasks of several cards: they are rare, and the sets of cards that they need are used up first.
 _SEVERAL: Final = 4.0
-# A type of which the cluster has little left counts more, down to this part of all cards.
+# The weight of a type rises while its usable part of all cards falls, down to this part.
 _LEAST_SUPPLY: Final = 1e-3
 _LEAST_DEMAND: Final = 1e-3
-# What decides between equals: the node that is left with least of everything.
+# Weight of the decision between equal nodes: the node with the least of everything left is the best.
 _BEST_FIT: Final = 6e-4
-# A host that carries a task exactly may carry a little less in single precision.
+# Tolerance, because a host that has exactly enough for a task may have a little less in single precision.
 _ROUNDING: Final = 1e-5
 
 
 class Columns(NamedTuple):
-    """Nodes as columns of numbers, one row for each.
+    """Nodes as columns of numbers, one row for each node.
 
     Attributes:
-        free: bytes by row and card, the freest first; -1 where there is no card.
+        free: bytes by row and card, the card with the most first; -1 if there is no card.
         capacity: bytes of the same cards.
-        empty: whether nobody holds any of the card.
-        cpu: thousandths of the host's CPU that are free; infinite where unknown.
-        host_bytes: of the host's memory; the same.
+        empty: whether no pod holds any of the card.
+        cpu: free thousandths of the host's CPU; infinite if unknown.
+        host_bytes: free memory of the host; infinite if unknown.
     """
 
     free: Ints
@@ -57,28 +57,28 @@ class Columns(NamedTuple):
     host_bytes: Doubles
 
     def take(self, rows: Ints | slice) -> Columns:
-        """Return these rows alone."""
+        """Return the columns of these rows alone."""
         free, capacity, empty, cpu, host_bytes = self
         return Columns(free[rows], capacity[rows], empty[rows], cpu[rows], host_bytes[rows])
 
 
 class _Levels(NamedTuple):
-    """What cards are to each amount that some type asks for: float32 by amount, (card,) and row.
+    """Measures of cards for each amount that a type requests: float32 by amount, (card,) and row.
 
-    Rows come last, here and below: there are many, so each step is one long loop.
+    Rows are the last axis, here and below: there are many, so each step is one long loop.
     """
 
-    cards: Floats  # with room for one task
-    tasks: Floats  # that fit one after the other
-    filled: Floats  # cards' worth of those tasks
-    free: Floats  # cards' worth of all that is free where one task fits
+    cards: Floats  # cards with room for one task
+    tasks: Floats  # number of tasks that fit one after the other
+    filled: Floats  # those tasks, in cards
+    free: Floats  # all free memory of cards where one task fits, in cards
 
     def sum_cards(self) -> _Levels:
         return _Levels(*(each.sum(axis=1, dtype=np.float32) for each in self))
 
 
 class _Types:
-    """A mix as columns of numbers, one for each type."""
+    """A mix of task types as columns of numbers, one entry for each type."""
 
     def __init__(self, mix: Sequence[tuple[TaskType, float]]) -> None:
         amounts = sorted({task.memory_bytes for task, _ in mix})
@@ -87,7 +87,7 @@ class _Types:
         self.part = np.array([part for _, part in mix])
         self.cards = np.array([task.cards for task, _ in mix], dtype=np.float64)
         self.amount = np.array([task.memory_bytes for task, _ in mix], dtype=np.float64)
-        # Types that differ in their hosts only are of one size.
+        # Types that differ only in the amounts of their hosts are of one size.
         self._size = np.array([sizes.index((task.memory_bytes, task.cards)) for task, _ in mix], dtype=np.int64)
         self._level = np.array([amounts.index(amount) for amount, _ in sizes], dtype=np.int64)
         self._needed = np.array([cards for _, cards in sizes], dtype=np.float32)
@@ -95,23 +95,23 @@ class _Types:
         self._by_host = _invert([task.host_bytes for task, _ in mix])
 
     def count_levels(self, free: Ints, capacity: Ints, empty: Flags) -> _Levels:
-        """Return what cards are to each amount; all arguments by (card and) row."""
+        """Return the measures of cards for each amount; all arguments by (card and) row."""
         share = np.maximum(self.amounts, 1.0).reshape(-1, *(1 for _ in free.shape))
         left = np.maximum(free, 0).astype(np.float64)
-        # Exact, since bytes of a card and their quotients are far from what a double cannot tell apart.
+        # This is exact: bytes of a card and their quotients are far below the precision of a double.
         tasks = np.floor(left / share).astype(np.float32)
         cards = (tasks > 0).astype(np.float32)
         size = np.maximum(capacity, 1).astype(np.float32)
         filled = tasks * (share.astype(np.float32) / size)
         rest = cards * (left.astype(np.float32) / size)
         if len(share) and not self.amounts[0]:
-            # Amount 0 are whole cards: each serves one task, and serves it wholly.
+            # Amount 0 means whole cards: each serves one task, and serves it wholly.
             for each in (tasks, cards, filled, rest):
                 each[0] = empty
         return _Levels(cards, tasks, filled, rest)
 
     def measure(self, levels: _Levels, cpu: Doubles, host: Doubles) -> Floats:
-        """Return what each row has for each type, in cards, by row and type."""
+        """Return the usable amount of each row for each type, in cards, by row and type."""
         level, several, needed = self._level, self._needed > 1, self._needed[:, None]
         cards, free = levels.cards[level], levels.free[level]
         tasks, filled = levels.tasks[level], levels.filled[level]
@@ -122,7 +122,7 @@ class _Types:
         filled *= fits
         free *= np.float32(1 - _FILLED)
         free *= fits
-        # From here on by type: how many tasks the host carries, and so which part of those that the cards take.
+        # From here on by type: the number of tasks that the host can run, and the part of the cards they use.
         carried: Floats = self._by_cpu[:, None] * cpu.astype(np.float32)
         np.minimum(carried, self._by_host[:, None] * host.astype(np.float32), out=carried)
         usable: Floats = carried / tasks[self._size]
@@ -134,7 +134,7 @@ class _Types:
 
 
 class Usability:
-    """What each node's free cards are worth to a mix of tasks, kept for the rows that do not change."""
+    """Worth of each node's free cards for a mix of tasks, stored until the row changes."""
 
     def __init__(self) -> None:
         self._types = _Types(())
@@ -144,7 +144,7 @@ class Usability:
         self._largest = [1.0, 1.0]
 
     def learn(self, mix: Sequence[tuple[TaskType, float]], columns: Columns) -> None:
-        """Take a new mix, and measure every row."""
+        """Set a new mix, and measure every row."""
         types = self._types = _Types(mix)
         self._levels = types.count_levels(*_list_by_card(columns)).sum_cards()
         usable = types.measure(self._levels, columns.cpu, columns.host_bytes)
@@ -160,11 +160,11 @@ class Usability:
         self._largest = [max(1.0, float(each.max(initial=0.0))) for each in known]
 
     def refresh(self, rows: Ints, columns: Columns) -> None:
-        """Measure rows again; there may be new ones among them.
+        """Measure rows again; rows that are new are added.
 
         Args:
-            rows: their numbers.
-            columns: these rows alone.
+            rows: the numbers of the rows.
+            columns: the columns of these rows alone.
         """
         if len(rows) and (most := int(rows.max()) + 1) > len(self._worth):
             self._grow(max(most, 2 * len(self._worth)) - len(self._worth))
@@ -174,14 +174,14 @@ class Usability:
         self._worth[rows] = self._types.measure(levels, columns.cpu, columns.host_bytes) @ self._weights
 
     def measure_losses(self, task: TaskType, rows: Ints, columns: Columns) -> Doubles:
-        """Return what each row loses by a task that fits it, in weighted cards; the least is the best.
+        """Return the loss of each row if it gets a task that fits it, in weighted cards; the least loss is the best.
 
-        Its cards are taken to be the tightest that fit, as the search within a node takes them.
+        The task is assumed to take the cards with the least free memory that fit, as the search within a node does.
 
         Args:
             task: the task.
-            rows: numbers of rows that were measured since they changed.
-            columns: these rows alone.
+            rows: numbers of rows that were measured after their last change.
+            columns: the columns of these rows alone.
         """
         cpu, host = columns.cpu - task.cpu_milli, columns.host_bytes - task.host_bytes
         levels = [each.take(rows, axis=1) for each in self._levels]
@@ -191,13 +191,13 @@ class Usability:
             before = self._types.count_levels(free, capacity, columns.empty[index, place])
             left = np.zeros_like(free) if task.whole else free - task.memory_bytes
             if not task.whole:
-                # Of a whole card nothing is left.
+                # Nothing is left of a whole card.
                 after = self._types.count_levels(left, capacity, np.zeros(len(rows), dtype=np.bool_))
                 levels = [level + new for level, new in zip(levels, after, strict=True)]
             levels = [level - old for level, old in zip(levels, before, strict=True)]
             taken += (free - left) / np.maximum(capacity, 1)
         worth = self._types.measure(_Levels(*levels), cpu, host) @ self._weights
-        # How much of everything is left, each as a part of what the largest node has.
+        # The rest of all amounts, each as a part of the largest node's amount.
         rest: Doubles = (columns.free.clip(0) / np.maximum(columns.capacity, 1)).sum(axis=1) - taken
         rest /= columns.free.shape[1]
         for each, largest in zip((cpu, host), self._largest, strict=True):
@@ -222,7 +222,7 @@ def _invert(amounts: Sequence[int]) -> Floats:
 
 
 def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
-    """Return, for each row, where the cards are that a task takes; the freest come first, so these are the last."""
+    """Return, for each row, the places of the cards that a task takes: the last that fit have the least free."""
     if not task.cards:
         return []
     fits = columns.empty if task.whole else columns.free >= max(1, task.memory_bytes)
@@ -230,7 +230,7 @@ def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
 
 
 def _last_places(fits: Flags, count: int) -> list[Ints]:
-    """Return, for each row, where the last `count` cards that fit are."""
+    """Return, for each row, the places of the last `count` cards that fit."""
     remaining, found = fits.copy(), []
     index = np.arange(len(fits))
     for _ in range(count):

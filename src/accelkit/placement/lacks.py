@@ -1,4 +1,4 @@
-"""Says what a node's cards have too little of for a container."""
+"""Amounts that a node's cards lack for a container."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 def find_lacking_amount(state: CardState, tally: CardTally, container: ContainerRequest) -> str:
-    """Return of which resource, beside memory and compute, a card has too little left; empty where of none.
+    """Return the resource, other than memory and compute, of which a card has too little left; empty if none.
 
     Args:
         state: the card.
-        tally: what containers of the same pod have taken of it.
-        container: who asks.
+        tally: the amounts that other containers of the pod have taken of it.
+        container: the container that requests the card.
     """
-    # Of a card that is known by labels alone nobody knows the memory: there it tells nothing that none is free.
-    told = state.card.capacity_bytes > 0 or not state.free_amounts
-    if container.counted_by and told and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
-        # Somebody holds all of it, perhaps as a whole card; who asks for nothing more would fit all the same.
+    # The memory of a card that is known by labels alone is unknown, so zero free bytes have no meaning there.
+    conclusive = state.card.capacity_bytes > 0 or not state.free_amounts
+    if container.counted_by and conclusive and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
+        # Other pods hold all of it, perhaps as a whole card; a container without more amounts would fit anyway.
         return container.counted_by
     free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)
     return find_lack(free, container.amounts, container.counted_by)
 
 
 def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
-    """Return why fewer cards than a container asks for have what it wants of each.
+    """Return why fewer cards than a container requests have enough of each amount.
 
     Args:
         states: the node's cards.
-        tallies: what containers of the same pod have taken of each of them.
-        container: who asks.
+        tallies: the amounts that other containers of the pod have taken of each card.
+        container: the container that requests the cards.
     """
     if container.model and not any(s.card.model == container.model for s in states):
         return Misfit(MisfitReason.MODEL, container.cards, container.model)

@@ -1,4 +1,4 @@
-"""What decides whether cards may go to a container together, and whether two cards are one like the other to it."""
+"""Tests whether a container may have two cards together, and whether two cards are equivalent for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.request import ContainerRequest
 
 
 def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
-    """Whether a container may have both cards, or one card where they are the same."""
+    """Return whether a container may have both cards, or one card if they are the same."""
     if container.numa and (a.numa is None or a.numa != b.numa):
         return False
     kind = container.link
@@ -17,24 +17,24 @@ def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
 
 
 def is_large(card: Card, container: ContainerRequest) -> bool:
-    """Whether a card has as much memory as the container wants of each; unknown memory is not much."""
+    """Return whether a card has the least memory that the container requires; unknown memory counts as none."""
     return container.min_memory_bytes <= (card.memory_bytes or 0)
 
 
 def number_looks(
     cards: Sequence[Card], amounts: Sequence[tuple[object, ...]], containers: Sequence[ContainerRequest]
 ) -> list[int]:
-    """Return a number for each card; cards with the same one look alike to these containers.
+    """Return a number for each card; cards with equal numbers are equivalent for these containers.
 
     Args:
-        cards: those of a node.
-        amounts: what is left of each.
-        containers: those of a pod.
+        cards: the cards of a node.
+        amounts: the free amounts of each card.
+        containers: the containers of a pod.
     """
     numbered = any(container.allowed or container.denied for container in containers)
     models, numa = any(container.model for container in containers), any(container.numa for container in containers)
     memory = any(container.min_memory_bytes for container in containers)
-    # A link may be reported from one end only.
+    # A link may be reported by one of its cards only.
     ends = (card for other in cards for link in other.links for card in (other.id, link.to))
     linked = set(ends) if any(container.link for container in containers) else set[str]()
     each_alone = any(container.groups for container in containers)

@@ -10,7 +10,7 @@ from accelkit.errors import AccelkitError
 
 
 class MisfitReason(StrEnum):
-    """Closed set of reasons; the dialect has the sentence for each."""
+    """Closed set of reasons; the dialect defines the sentence of each reason."""
 
     MEMORY = "InsufficientMemory"
     MEMORY_CARDS = "InsufficientMemoryOnCards"
@@ -39,10 +39,10 @@ class Misfit(msgspec.Struct, frozen=True):
     """A reason, the data of its sentence, and whether the node could ever take the pod.
 
     Attributes:
-        cards: how many cards the container that did not fit asks for.
-        detail: model name, amount of memory, container name or the reader's own message; empty where the reason says
-            all.
-        resolvable: whether the pod would fit if others left the node. What cannot be resolved stops preemption.
+        cards: the number of cards that the container that did not fit requests.
+        detail: the name of a model, an amount of memory, the name of a container, or the message of the reader; empty
+            if the reason is complete without it.
+        resolvable: whether the pod would fit if other pods left the node. False prevents preemption there.
     """
 
     reason: MisfitReason
@@ -52,7 +52,7 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class MisfitError(AccelkitError):
-    """A reservation that does not fit its node any more."""
+    """A reservation that no longer fits its node."""
 
     def __init__(self, misfit: Misfit) -> None:
         super().__init__(f"does not fit: {misfit.reason} {misfit.detail}".rstrip())

@@ -1,7 +1,7 @@
-"""Learns what pods ask for, from those that come: the mix of tasks that what is left free should serve.
+"""Mix of the task types that users request, which the remaining free amounts should serve.
 
-A task type is what decides where a pod goes: cards, the amount on each, and what it takes of its host. The mix forgets
-by half every so many pods, so that it follows what users do now.
+A task type is what decides where a pod goes: the number of cards, the amount on each, and the amounts of the host. The
+weight of an observation halves every so many pods, so that the mix follows the present use.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import msgspec
 from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.request import PodRequest
 
-# Pods after which an observation counts half.
+# Number of pods after which an observation counts half.
 _HALF_LIFE: Final = 20_000
-# The mix is taken anew after so many pods; what was computed with it is thrown away then.
+# Number of pods after which the mix is computed again; results that depend on it are discarded then.
 _EPOCH: Final = 1500
-# Each type costs time at every decision; rarer ones are counted with the one that is most like them.
+# Each type costs time in every decision; a rarer type is counted with the most similar one.
 _MOST_TYPES: Final = 32
-# Of these, so many at most are there for their cards, so that the frequent ones have room too.
+# Limit of the types that are kept for their cards, so that frequent types have room too.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
-# From so many cards on a task takes half of most nodes, or more.
+# A task with this many cards or more takes half of most nodes, or more.
 _MANY_CARDS: Final = 4
-# Of the tasks of one such size, so many need no more of their host than the one that stands for them.
+# The representative of a size needs as much of its host as this part of its tasks.
 _NEARLY_ALL: Final = 0.95
 
 
 class TaskType(msgspec.Struct, frozen=True):
-    """What one pod takes of one node.
+    """Amounts that one pod takes of one node.
 
     Attributes:
-        cards: how many cards; 0 for a pod that asks for none.
-        memory_bytes: on each of them; 0 for whole cards.
+        cards: the number of cards; 0 for a pod without cards.
+        memory_bytes: the memory on each card; 0 for whole cards.
         cpu_milli: thousandths of a CPU of the host.
         host_bytes: memory of the host.
     """
@@ -49,22 +49,22 @@ class TaskType(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether the cards are for this pod alone."""
+        """Whether this pod gets the cards whole."""
         return self.cards > 0 and self.memory_bytes == 0
 
 
 def describe_task(request: PodRequest, host: HostAmounts) -> TaskType:
-    """Return what a pod takes of a node; of several containers the one that asks for most stands for all."""
+    """Return the task type of a pod; the container with the largest request stands for all containers."""
     largest = max(request.containers, key=lambda each: (each.whole, each.cards * each.memory_bytes, each.cards))
     share = 0 if largest.whole else max(1, largest.memory_bytes)
     return TaskType(largest.cards, share, int(host.cpu_milli), int(host.memory_bytes))
 
 
 class TaskMix:
-    """How often each type came, the last ones most.
+    """Frequency of each task type, weighted towards the latest pods.
 
     Attributes:
-        epoch: how often the mix was taken anew; 0 before the first pod.
+        epoch: how often the mix was computed; 0 before the first pod.
     """
 
     def __init__(self) -> None:
@@ -72,28 +72,28 @@ class TaskMix:
         self._counts: dict[TaskType, float] = {}
         self._growth = 0.5 ** (-1.0 / _HALF_LIFE)
         self._one = 1.0
-        self._seen = 0
+        self._observed = 0
         self._next = 1
         self._types: list[tuple[TaskType, float]] = []
 
     def observe(self, task: TaskType) -> None:
-        """Count a pod that has come; those without cards need none."""
+        """Count a pod; pods without cards are ignored."""
         if not task.cards:
             return
-        # In place of making all others smaller, each counts a little more than the one before.
+        # Each observation counts a little more than the one before, instead of reducing all earlier ones.
         self._one *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._one
-        self._seen += 1
-        if self._seen >= self._next:
+        self._observed += 1
+        if self._observed >= self._next:
             self._take()
 
     def list_types(self) -> list[tuple[TaskType, float]]:
-        """Return the types that stand for all, and their parts of all, as of the beginning of this epoch."""
+        """Return the representative types and their parts of all tasks, as of the start of this epoch."""
         return self._types
 
     def _take(self) -> None:
         self.epoch += 1
-        self._next = self._seen + min(self._seen, _EPOCH)
+        self._next = self._observed + min(self._observed, _EPOCH)
         order = sorted(self._counts, key=lambda task: (-self._counts[task], msgspec.structs.astuple(task)))
         for task in order[_MOST_REMEMBERED:]:
             del self._counts[task]
@@ -104,10 +104,10 @@ class TaskMix:
 
 
 def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[tuple[TaskType, float]]:
-    """Let a few types stand for all.
+    """Return a few representative types for all types, with their parts.
 
     Args:
-        counts: of all types.
+        counts: the counts of all types.
         order: the same types, the most frequent first.
     """
     sizes: dict[tuple[int, int], list[TaskType]] = {}
@@ -122,10 +122,10 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 
 
 def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
-    """Return which of the tasks that ask for the same cards stands for them: with few cards, the most frequent one.
+    """Return the representative of the tasks that request the same cards: with few cards, the most frequent task.
 
-    With many, one that needs as much of its host as nearly all of them do at most: only an empty node will do for them,
-    and one that is kept for it does for the others. Those that need still more are too rare to go by.
+    With many cards, it is a task that needs as much of its host as nearly all others do at most. Such tasks need an
+    empty node, and a node that is kept for this task suits the others. Tasks that need more are too rare to count.
     """
     if tasks[0].cards < _MANY_CARDS:
         return tasks[0]

@@ -1,4 +1,4 @@
-"""Policies of other distributions: what one has to be, and how the functions here call it."""
+"""Policies of other distributions: their interface, and the adapter that calls them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _Answer = TypeVar("_Answer")
 
 
 class CardView(Protocol):
-    """A card and what is free of it, which a policy reads and does not change."""
+    """A card and its free amounts, which a policy reads and does not change."""
 
     @property
     def card(self) -> Card:
-        """The card as its node's agent reports it."""
+        """The card as the node agent reports it."""
 
     @property
     def free_bytes(self) -> int:
-        """Memory that nobody holds; negative where more is held than there is."""
+        """Memory that no pod holds; negative if pods hold more than exists."""
 
     @property
     def free_compute(self) -> int:
-        """Thousandths of its compute that nobody holds."""
+        """Thousandths of its compute that no pod holds."""
 
     @property
     def empty(self) -> bool:
-        """Whether nobody holds any of it."""
+        """Whether no pod holds any of it."""
 
     @property
     def free_amounts(self) -> Amounts:
-        """What nobody holds of resources that are numbers and nothing else, by name."""
+        """Free amounts of resources other than memory and compute, by name."""
 
 
 class _CardLeft(msgspec.Struct, frozen=True, gc=False):
-    """A card as the pod's containers before this one leave it."""
+    """A card as the pod's earlier containers leave it."""
 
     card: Card
     free_bytes: int
@@ -54,33 +54,34 @@ class _CardLeft(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class PolicyPlugin(Protocol):
-    """What an entry point in `accelkit.policies` names: an object, or a module, with these two functions.
+    """Object or module that an entry point in `accelkit.policies` names, with these two functions.
 
-    They are called thousands of times a second, on the event loop of the extender: an answer takes microseconds, needs
-    no I/O, and is the same for the same arguments, since scores are kept while a node does not change.
+    They are called thousands of times a second, on the event loop of the extender. A call must return within
+    microseconds without I/O. It must return the same result for the same arguments, because scores are stored while a
+    node does not change.
     """
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
-        """Rank one of the cards that fit: the least is taken first, of equals the one with the smallest number.
+        """Rank one of the cards that fit: the lowest rank is taken first; the lowest number decides between equals.
 
         Args:
             card: one of `node`.
-            node: the cards of the node that take new shares, without what the pod's containers before this one took.
-            request: what the container asks for.
+            node: the cards of the node that take new shares, less the amounts that the pod's earlier containers took.
+            request: the request of the container.
         """
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Score a node from 0 to `most`; the highest is taken, together with the scores of kube-scheduler's plugins.
+        """Score a node from 0 to `most`; kube-scheduler adds the scores of its plugins, and takes the highest sum.
 
         Args:
-            node: all of its cards.
-            most: the score of the best node there can be.
+            node: all cards of the node.
+            most: the score of the best possible node.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluggedPolicy:
-    """A policy of another distribution, under the name by which it is chosen.
+    """A policy of another distribution, with the name that selects it.
 
     Attributes:
         origin: the distribution and its version.
@@ -99,22 +100,22 @@ class PluggedPolicy:
         """Return cards in the order in which the plug-in takes them.
 
         Args:
-            fitting: places in `cards` of those that fit.
-            cards: those of the node that take new shares.
-            taken: what the pod's containers before this one took of each.
-            request: what the container asks for.
+            fitting: places in `cards` of the cards that fit.
+            cards: the cards of the node that take new shares.
+            taken: the amounts that the pod's earlier containers took of each card.
+            request: the request of the container.
 
         Raises:
-            PluginError: it fails, or what it says is no number.
+            PluginError: the plug-in fails, or a rank is not a number.
         """
         node = [_subtract(card, tally) for card, tally in zip(cards, taken, strict=True)]
         return sorted(fitting, key=lambda place: (self._rank_card(node[place], node, request), place))
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Return what the plug-in says; 0 of a node of which no card is known.
+        """Return the score of the plug-in; 0 for a node without known cards.
 
         Raises:
-            PluginError: it fails, or what it says is no score.
+            PluginError: the plug-in fails, or its score is invalid.
         """
         if not node:
             return 0
@@ -126,7 +127,7 @@ class PluggedPolicy:
     def _rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
         rank = self._ask("rank_card", lambda: self.plugin.rank_card(card, node, request))
         if not isinstance(rank, int | float) or math.isnan(rank):
-            raise self._build_error(f"ranks a card as {rank!r}, which is no number")
+            raise self._build_error(f"ranks a card as {rank!r}, which is not a number")
         return rank
 
     def _ask(self, function: str, call: Callable[[], _Answer]) -> _Answer:
@@ -138,7 +139,7 @@ class PluggedPolicy:
     def _build_error(self, problem: str) -> PluginError:
         return PluginError(
             f"the policy {self.name} of {self.origin} {problem}",
-            next_step="tell its maker, and choose another policy until it is mended",
+            next_step="report this to its maintainer, and choose another policy until it is repaired",
         )
 
 

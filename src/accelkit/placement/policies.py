@@ -1,4 +1,4 @@
-"""Policies rank what fits: cards within a node, and nodes against each other.
+"""Policies that rank cards that fit within a node, and nodes against each other.
 
 The extender, the device plugin's preferred allocation and the benchmarks call the same functions.
 """
@@ -15,12 +15,14 @@ MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
 
 
 class Policy(StrEnum):
-    """BINPACK fills used cards and nodes first, so that whole cards stay free; SPREAD keeps neighbours apart.
+    """Built-in policies of placement.
 
-    TOPOLOGY takes the cards that are connected best and leaves the others so; `placement.topology` ranks sets and nodes
-    for it. Where nobody knows the connections it is BINPACK.
+    BINPACK fills used cards and nodes first, so that whole cards stay free. SPREAD distributes pods over cards.
 
-    FRAGMENTATION takes the node that loses least of what the pods that come could use, by the measure of
+    TOPOLOGY takes the best connected cards and leaves the others well connected; `placement.topology` ranks sets and
+    nodes for it. Without known connections it is BINPACK.
+
+    FRAGMENTATION takes the node that loses least of what the expected pods could use, by the measure of
     `placement.fragmentation`. Within a node it is BINPACK.
     """
 
@@ -30,12 +32,12 @@ class Policy(StrEnum):
     FRAGMENTATION = "fragmentation"
 
 
-# What ranks: a policy of accelkit's own, or one of another distribution.
+# A policy of accelkit, or one of another distribution.
 AnyPolicy: TypeAlias = Policy | PluggedPolicy
 
 
 def choose_policy(named: str, default: AnyPolicy) -> AnyPolicy:
-    """Return the policy that a container names, which is one of accelkit's own, else the cluster's."""
+    """Return the policy that a container names, which is one of accelkit, else the cluster's."""
     return Policy(named) if named else default
 
 
@@ -45,14 +47,14 @@ def find_policy(request: PodRequest, default: AnyPolicy) -> AnyPolicy:
 
 
 def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
-    """Sort key of a card that fits: the smallest is taken first, ties by the node's own numbering."""
+    """Return the sort key of a card that fits: the smallest is taken first; the node's numbering decides ties."""
     return (-free_bytes if policy is Policy.SPREAD else free_bytes, index)
 
 
 def score_node(policy: Policy, used_fraction: float) -> int:
-    """Score a node 0 to MAX_SCORE by the fraction of its memory that is used, 0 to 1.
+    """Return the score of a node, 0 to MAX_SCORE, by the fraction of its memory that is used, 0 to 1.
 
-    The first step is kept for "not used at all": one small share on a large node must tell it from an empty one.
+    The lowest step is reserved for unused nodes, so that one small share on a large node changes the score.
     """
     packed = 0 if used_fraction <= 0 else 1 + round((MAX_SCORE - 1) * min(1.0, used_fraction))
     return MAX_SCORE - packed if policy is Policy.SPREAD else packed

@@ -22,13 +22,13 @@ def test_of_rules_that_the_extender_takes_nothing_is_told(rules):
         ({"quota": []}, "unknown field `quota`"),
         ({"quotas": [{"namespaces": ["ml"], "memory": "64Gb"}]}, r"quotas\[0\]: memory: .*64GiB"),
         ({"quotas": [{"namespaces": ["ml"]}]}, r"quotas\[0\]: it limits nothing"),
-        ({"reservations": [{"name": "ours", "cards": [{}], "for": []}]}, r"reservations\[0\]: it is for nobody"),
+        ({"reservations": [{"name": "ours", "cards": [{}], "for": []}]}, r"reservations\[0\]: for is empty"),
         ({"quotas": {1, 2}}, "not JSON serializable"),
     ],
 )
 def test_of_others_it_is_told_what_is_wrong(rules, told):
     problem = plugin.sharing_rules_problem(rules)
-    assert problem.startswith("the sharing rules are wrong: ")
+    assert problem.startswith("the sharing rules are invalid: ")
     assert re.search(told, problem)
 
 

@@ -1,4 +1,4 @@
-"""Cards that are out of placement, as if they were not."""
+"""Changes that return unhealthy or cordoned cards to placement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.placement.changes.situation import Situation, Terms
 
 
 def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return which card, or else all, would have to be put back into placement; None where that would not do."""
+    """Return the one card, or else all cards, whose return to placement makes the pod fit; None if that fails."""
     states = node.states
     out = [place for place, state in enumerate(states) if not state.card.placeable]
     for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:
@@ -25,8 +25,8 @@ def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms)
                 cards=cards,
                 taken=taken,
                 size=(len(cards), 0),
-                # Between one card and all of them there are others.
-                proven=len(cards) <= 2,  # noqa: PLR2004 - two are all that there are, or one
+                # Sets between one card and all cards are not tried.
+                proven=len(cards) <= 2,  # noqa: PLR2004 - with two cards, no set lies between one and all
             )
     return None
 

@@ -1,9 +1,9 @@
-"""Changes after which a pod would fit a node, and which of two is the smaller.
+"""Changes after which a pod would fit a node, and their order.
 
-In this order: less memory, or less compute, but at least half of what is asked for; a constraint left out; fewer cards,
-but at least half of them; a card put back into placement; other pods ended, the fewest first, then those that free
-the least memory. What takes more than half of a request comes after all of these. Last stand what has to be
-done on the node before anything is known of its cards.
+The order is: less memory, or less compute, but at least half of the request; without one constraint; fewer cards, but
+at least half of them; a card returned to placement; other pods ended, the fewest first, then those that free the least
+memory. Changes that take more than half of a request follow. Changes of the node that must be made before its cards
+are known come last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accelkit.model.pod import PodRef
 
 
 class ChangeKind(StrEnum):
-    """Closed set of changes, the smaller ones first."""
+    """Closed set of changes, from the smallest to the largest."""
 
     LESS_MEMORY = "less_memory"
     LESS_COMPUTE = "less_compute"
@@ -35,19 +35,19 @@ _REDUCTIONS: Final = frozenset({ChangeKind.LESS_MEMORY, ChangeKind.LESS_COMPUTE,
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One change after which a pod would fit a node.
+    """A change after which a pod would fit a node.
 
     Attributes:
-        container: whose request is another one; empty where it is that of several containers, or of none.
+        container: the container whose request changes; empty if several requests change, or none.
         constraint: the field of the request that is left out.
-        before: bytes or thousandths of each card, or how many cards, as it is asked for now.
-        after: what would fit instead; the most that does.
-        on_cards: on how many cards that is asked for.
-        cards: IDs of the cards that are put back into placement.
-        pods: those that end.
-        taken: IDs of the cards that the pod would then get; empty where that is not known.
-        size: tells which of two changes of one kind is the smaller.
-        proven: whether none of its kind is smaller on this node; False where not all were tried.
+        before: bytes or thousandths of each card, or the number of cards, in the present request.
+        after: the largest amount that would fit instead.
+        on_cards: the number of cards for which the amount is requested.
+        cards: IDs of the cards that return to placement.
+        pods: the pods that end.
+        taken: IDs of the cards that the pod would then get; empty if unknown.
+        size: sort key among changes of one kind; a smaller change has a smaller key.
+        proven: whether this is the smallest of its kind on this node; False if not all were tried.
     """
 
     kind: ChangeKind
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[bool, int, tuple[int, int]]:
-        """Sort key: the smallest change is the first."""
+        """Sort key that puts the smallest change first."""
         nodes_own = _RANKS[self.kind] >= _RANKS[ChangeKind.UNIT]
         large = self.kind in _REDUCTIONS and 2 * self.after < self.before
         return nodes_own or large, _RANKS[self.kind], self.size

@@ -1,4 +1,4 @@
-"""Requests with a constraint left out."""
+"""Changes that leave one constraint out of a request."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.reductions import replace_containers
 from accelkit.placement.changes.situation import Situation, Terms
 
-# What is no constraint: who asks, for how much, and how cards that fit are ranked.
+# Fields that are not constraints: the container, its amounts, and the ranking of cards that fit.
 _OTHERS: Final = frozenset(
     {"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy", "counted_by", "closed"}
 )
-# What is tried first: where a card lies matters less than which it is.
+# Constraints that are tried first, because the position of a card matters less than its identity.
 _FIRST: Final = ("numa", "link", "same_card_as", "model")
-# What stands in a request that has it not, in the order in which they are tried.
+# The values of these fields in a request without the constraint, in the order in which they are tried.
 _NONE: Final[Mapping[str, object]] = MappingProxyType(
     {
         field.name: field.default
@@ -31,12 +31,12 @@ _NONE: Final[Mapping[str, object]] = MappingProxyType(
         if field.name not in _OTHERS
     }
 )
-# Said once for all containers of a pod.
+# Constraints that a pod has once for all its containers.
 _OF_PODS: Final = frozenset({"allowed", "denied"})
 
 
 def find_without_constraint(probe: Probe, node: Situation, request: PodRequest, terms: Terms) -> Search[Change | None]:
-    """Return without which constraint the pod would fit, of one container or else of all; None where there is none."""
+    """Return the constraint, of one container or else of all, without which the pod would fit; None without any."""
     for number, (name, none) in enumerate(_NONE.items()):
         places = [place for place, container in enumerate(request.containers) if getattr(container, name) != none]
         if not places or name in terms.fixed:

@@ -1,8 +1,9 @@
-"""Other pods of the node, as if some had ended.
+"""Changes that end other pods of the node.
 
-One pod and every pair are tried, those that free the least first; pods that hold the same are interchangeable. Where
-more have to end, those of the cards that are freed by the fewest are taken away, or else all, and given back one after
-the other, the small ones first: then none of those that are left can stay, though another set may be smaller.
+Single pods and pairs are tried first, those that free the least before others; pods that hold the same are
+interchangeable. If more pods have to end, the search removes the pods of the cards that need the fewest removals, or
+else all pods. It then restores them one after the other, the small ones first. None of the pods that remain in the
+result can be restored, but another set may be smaller.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
 
-# Of more kinds of pods, pairs are made of those that hold the most; of more pairs, those that free the least are tried.
+# Limits: of many classes of pods, pairs are made of those that hold the most; of many pairs, the smallest are tried.
 _MOST_CLASSES: Final = 40
 _MOST_PAIRS: Final = 200
 
 
 def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return which pods would have to end, the fewest; None where the pod would not fit without any of them."""
+    """Return the fewest pods that would have to end; None if the pod would not fit without any of them."""
     holders = sorted(node.holders, key=_order)
     if not (yield from _ask(probe, node, request, holders)):
         return None
@@ -33,7 +34,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
     sets = [same[:1] for same in classes]
     some = len(classes) > _MOST_CLASSES
     pairs = sorted(_list_pairs(classes[-_MOST_CLASSES:]), key=_sum_up)
-    # Those that free too little are not asked about.
+    # Pairs that free too little are not tried.
     sets += [pair for pair in pairs if _sum_up(pair) >= lack][:_MOST_PAIRS]
     for gone in sets:
         if _sum_up(gone) >= lack and (taken := (yield from _ask(probe, node, request, gone))):
@@ -45,7 +46,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
 
 
 def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
-    """Return the pods of the cards that are freed by the fewest; none where that is no question of cards alone."""
+    """Return the pods of the cards that need the fewest removals; an empty list if cards alone do not decide."""
     if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
         return []
     (container,) = request.containers
@@ -65,7 +66,7 @@ def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
 
 
 def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
-    """Return the largest holders of a card, as many as it takes to free so much, or all."""
+    """Return the largest holders of a card that together free the amount that is missing, or all."""
     gone = []
     for memory_bytes, holder in held:
         if lack <= 0:
@@ -93,7 +94,7 @@ def _ask(probe: Probe, node: Situation, request: PodRequest, gone: Sequence[Hold
 
 
 def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:
-    """Return the pods, those that hold the same of the same cards together."""
+    """Return the pods in groups that hold the same amounts of the same cards."""
     classes: dict[object, list[Holder]] = {}
     for holder in holders:
         key = holder.pod.uid if holder.charges is None else holder.charges

@@ -1,4 +1,4 @@
-"""Asks whether a changed request fits changed cards, within a budget; what is asked is counted in steps."""
+"""Trials whether a changed request fits changed cards, within a budget of steps."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from accelkit.placement.fit import place
 from accelkit.placement.policies import AnyPolicy
 
 _T = TypeVar("_T")
-# What is found in the end; each `next` is one question, between which others may have their turn.
+# A search that yields after each trial, so that other searches can run in between, and returns its result.
 Search: TypeAlias = Generator[None, None, _T]
 
-# One question is a few milliseconds at most: what takes more is a puzzle, and counts as not found.
+# One trial takes a few milliseconds at most: a larger one is stopped and counts as not found.
 _MOST_STEPS: Final = 200
-# What a question costs besides its search.
+# Steps that a trial costs in addition to its search.
 _LEAST_STEPS: Final = 2
 _CARDS_PER_STEP: Final = 8
 
 
 def finish(search: Search[_T]) -> _T:
-    """Ask all questions of a search at once, and return what is found."""
+    """Run all trials of a search at once, and return its result."""
     while True:
         try:
             next(search)
@@ -34,14 +34,14 @@ def finish(search: Search[_T]) -> _T:
 
 
 class Probe:
-    """Asks `fit.place`.
+    """Trials with `fit.place`.
 
     Args:
-        policy: ranks cards where the pod does not say.
-        budget: what all questions together may cost; the steps taken are taken off.
+        policy: the policy that ranks cards if the pod does not name one.
+        budget: the steps of all trials together; each trial subtracts its steps.
 
     Attributes:
-        unsure: whether a question was too complex to be answered, or one more than the budget allowed was asked.
+        unsure: whether a trial was too complex to finish, or the budget was spent before a trial.
     """
 
     def __init__(self, policy: AnyPolicy, budget: Budget) -> None:
@@ -49,11 +49,11 @@ class Probe:
         self._policy, self._budget = policy, budget
 
     def is_spent(self) -> bool:
-        """Return whether no more may be asked."""
+        """Return whether the budget has no steps left."""
         return self._budget.is_spent()
 
     def ask(self, states: Sequence[CardState], request: PodRequest) -> Search[tuple[str, ...]]:
-        """Return the IDs of the cards that a pod would get; none where it does not fit, or nobody knows."""
+        """Return the IDs of the cards that a pod would get; empty if it does not fit or the answer is unknown."""
         if self._budget.is_spent():
             self.unsure = True
             return ()
@@ -70,10 +70,10 @@ class Probe:
     def find_most(
         self, states: Sequence[CardState], amounts: range, build: Callable[[int], PodRequest]
     ) -> Search[tuple[int, tuple[str, ...]] | None]:
-        """Return the largest of these amounts that fits, and the cards; None where the smallest does not.
+        """Return the largest of these amounts that fits, and its cards; None if the smallest does not fit.
 
-        What fits with some amount is taken to fit with less. Where an init container hands its devices on that does
-        not always hold: then what is returned fits, but may not be the largest.
+        A pod that fits with some amount is assumed to fit with less. This is not always true if an init container
+        passes its devices on: the result then fits, but may not be the largest.
         """
         if not amounts:
             return None
@@ -82,7 +82,7 @@ class Probe:
         best: tuple[int, tuple[str, ...]] | None = None
         low, high = 0, len(amounts) - 1
         while low < high:
-            # The smallest first: mostly nothing fits, or all of them do.
+            # The smallest comes first, because mostly either no amount fits or all of them do.
             middle = low if best is None else (low + high) // 2
             if taken := (yield from self.ask(states, build(amounts[middle]))):
                 best, low = (amounts[middle], taken), middle + 1

@@ -1,4 +1,4 @@
-"""Smaller requests: less memory, less compute, fewer cards."""
+"""Changes that reduce a request: less memory, less compute, fewer cards."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from accelkit.placement.changes.situation import Situation, Terms, list_suiting
 def find_less_memory(
     probe: Probe, node: Situation, request: PodRequest, terms: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return by how much less memory of one container the pod would fit; None where that is not found.
+    """Return by how much less memory of one container the pod would fit; None if no amount is found.
 
-    With `large` it is looked for among what is less than half of what is asked for, else among the rest.
+    With `large`, amounts below half of the request are tried, else the others.
     """
 
     def list_amounts(container: ContainerRequest) -> range:
@@ -37,12 +37,12 @@ def find_less_memory(
 def find_less_compute(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return by how much less compute of one container the pod would fit; None where that is not found."""
+    """Return by how much less compute of one container the pod would fit; None if no amount is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         asked = container.compute
         free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
-        # A container that asks for compute alone asks for no card without any.
+        # A container that requests compute alone would request no card if it requested none.
         least = 0 if container.memory_bytes else 1
         return _cut(range(least, min(asked - 1, free) + 1), -(-asked // 2), large=large)
 
@@ -53,7 +53,7 @@ def find_less_compute(
 def find_fewer_cards(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return with how many cards fewer of one container the pod would fit; None where that is not found."""
+    """Return with how many cards fewer of one container the pod would fit; None if no number is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         most = min(container.cards - 1, len(list_suiting(node.states, container)))
@@ -64,7 +64,7 @@ def find_fewer_cards(
 
 
 def replace_containers(request: PodRequest, places: Sequence[int], **fields: object) -> PodRequest:
-    """Return the request with other fields of the containers at these places."""
+    """Return the request with changed fields of the containers at these places."""
     return PodRequest(
         tuple(
             msgspec.structs.replace(container, **fields) if place in places else container
@@ -74,12 +74,12 @@ def replace_containers(request: PodRequest, places: Sequence[int], **fields: obj
 
 
 def list_distinct(request: PodRequest) -> Iterator[int]:
-    """Return the places of the containers, of those that ask for the same the first."""
-    seen = set[ContainerRequest]()
+    """Return the places of the containers, the first one only of containers with equal requests."""
+    distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
         asked = msgspec.structs.replace(container, container="")
-        if asked not in seen:
-            seen.add(asked)
+        if asked not in distinct:
+            distinct.add(asked)
             yield place
 
 
@@ -119,12 +119,12 @@ def _find_least(
 
 
 def _find_free(amounts: list[int], container: ContainerRequest) -> int:
-    """Return the most that as many cards have as the container asks for; nothing where there are not so many."""
+    """Return the amount that is free on as many cards as the container requests; -1 if there are too few cards."""
     return sorted(amounts, reverse=True)[container.cards - 1] if len(amounts) >= container.cards else -1
 
 
 def _cut(amounts: range, half: int, *, large: bool) -> range:
-    """Return what is less than half of what is asked for, else the rest."""
+    """Return the amounts below half of the request if `large` is set, else the others."""
     if large:
         return range(amounts.start, min(amounts.stop, half), amounts.step)
     start = amounts.start

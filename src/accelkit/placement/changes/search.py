@@ -1,4 +1,4 @@
-"""Searches the changes of one node in their order, the smallest kind first."""
+"""Search for the changes of one node, from the smallest kind to the largest."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from accelkit.placement.policies import AnyPolicy
 def search_changes(
     situation: Situation, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget
 ) -> Iterator[Change | None]:
-    """Return the changes after which a pod would fit a node, at most one of each kind, the smallest first.
+    """Yield the changes after which a pod would fit a node, at most one of each kind, the smallest first.
 
-    A None is a question that was asked: between two of them others may have their turn. It ends early where the budget
-    is spent.
+    None is yielded after each trial, so that other work can run in between. The search ends early when the budget is
+    spent.
 
     Args:
         situation: the node, which the pod does not fit.
-        request: what the pod asks for.
-        policy: ranks cards where the pod does not say.
+        request: the request of the pod.
+        policy: the policy that ranks cards if the pod does not name one.
         terms: how the request can be changed.
-        budget: what is left for this and other nodes; what is asked is taken off.
+        budget: the steps left for this and other nodes; each trial subtracts its steps.
     """
     kinds = set[ChangeKind]()
     for kind, find in _STAGES:

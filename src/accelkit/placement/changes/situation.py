@@ -1,4 +1,4 @@
-"""What of a node a search for changes looks at: its cards, and the pods that hold them."""
+"""Input of a search for changes on a node: its cards, and the pods that hold them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import Charge
 from accelkit.placement.misfit import MisfitReason
 
-# What a pod costs each card, by the card's place on its node; None for a pod of which that is not known.
+# The charges of a pod by the place of each card on its node; None if the charges of the pod are unknown.
 PlacedCharges = tuple[tuple[int, Charge], ...] | None
 
 
@@ -21,8 +21,8 @@ class Holder:
     """A pod that holds cards of the node.
 
     Attributes:
-        charges: what it costs which card; pods with the same are interchangeable. None where that is not known.
-        memory_bytes: what it costs all of them.
+        charges: its charge on each card; pods with equal charges are interchangeable. None if unknown.
+        memory_bytes: its memory on all cards together.
     """
 
     pod: PodRef
@@ -37,7 +37,7 @@ class Situation:
     Attributes:
         states: its cards.
         holders: the pods that hold some of them.
-        leave_out: returns the cards as they would be without the pods of these UIDs.
+        leave_out: returns the cards as they would be without the pods with these UIDs.
     """
 
     states: Sequence[CardState]
@@ -47,23 +47,24 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What of a request can be changed, and how finely.
+    """Permitted changes of a request.
 
     Attributes:
-        memory_steps: bytes by which memory can be less; the first that divides an amount counts, else single bytes.
-        fixed: constraints that its writer cannot leave out.
+        memory_steps: steps in bytes by which memory can be reduced; the first that divides the amount is used, else
+            one byte.
+        fixed: constraints that the author of the pod cannot leave out.
     """
 
     memory_steps: tuple[int, ...] = ()
     fixed: frozenset[str] = frozenset()
 
 
-# Who is on a card may end.
+# These rules do not exclude a card for good, because the pods on it may end.
 _PASSING: Final = (None, MisfitReason.APART)
 
 
 def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> list[CardState]:
-    """Return the cards that would do for a container, were enough of them free."""
+    """Return the cards that a container could use if enough of them were free."""
     return [
         state
         for state in states
@@ -76,9 +77,9 @@ def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> li
 
 
 def bound_lack(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> int:
-    """Return how many bytes others would have to free at least; where it is little, changes are small.
+    """Return a lower bound of the bytes that other pods would have to free; it is small if changes are small.
 
-    What init containers take others get after them, so it is left out.
+    Init containers are left out, because later containers get their memory.
     """
     lack = 0
     for container in containers:

@@ -1,7 +1,8 @@
-"""Which pods have to leave a node, so that one of higher priority gets its cards there.
+"""Search for the pods that must leave a node so that a pod of higher priority gets its cards.
 
-The pods of the cards that are freed most cheaply are taken away, or else all, and given back one after the other: first
-those of the highest priority, then the small ones. So none of those that are left can stay.
+The search removes the pods of the cards that are freed at the lowest cost, or else all candidates. It then restores
+them one after the other: first those of the highest priority, then the small ones. None of the pods that remain in the
+result can stay.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from accelkit.placement.changes.probe import Probe, Search, finish
 from accelkit.placement.changes.situation import Holder, Situation
 from accelkit.placement.policies import AnyPolicy
 
-# What a search may take for one node, and for all nodes of a pod: at about 25 microseconds a step, two seconds.
+# Limits of a search for one node, and for all nodes of a pod: at about 25 microseconds a step, two seconds.
 STEPS_PER_NODE: Final = 4_000
 MOST_STEPS: Final = 80_000
-# Makes every priority positive, as kube-scheduler does: of sums, fewer pods then weigh more than lower priorities.
+# Added to make each priority positive, as kube-scheduler does: in sums, fewer pods then outweigh lower priorities.
 _LOWEST: Final = 2**31
 
 
@@ -28,8 +29,8 @@ class Candidate:
     """A pod that may have to leave.
 
     Attributes:
-        holder: the pod, and what it holds.
-        priority: as admission wrote it.
+        holder: the pod, and the amounts that it holds.
+        priority: the priority that admission wrote into the pod.
     """
 
     holder: Holder
@@ -45,10 +46,10 @@ Rank = tuple[int, int, int, tuple[str, ...]]
 
 
 def rank_victims(victims: Collection[Candidate]) -> Rank:
-    """Return a sort key, the best victims first, in kube-scheduler's order.
+    """Return a sort key that orders sets of victims as kube-scheduler does, the best first.
 
-    The lowest highest priority, the least sum of priorities, which is mostly the fewest pods, the least memory; then by
-    name, so that the same is chosen again.
+    It compares the highest priority, then the sum of priorities, which mostly prefers fewer pods, then memory. Names
+    decide between equal sets, so that the choice is repeatable.
     """
     return (
         max((each.priority for each in victims), default=-_LOWEST),
@@ -67,18 +68,18 @@ def find_victims(
     *,
     gone: Collection[str] = (),
 ) -> list[Candidate] | None:
-    """Return who has to leave a node, the highest priority first; nobody where the pod fits without.
+    """Return the pods that have to leave a node, the highest priority first; an empty list if none has to.
 
     Args:
-        node: its cards, and who holds them.
-        request: what the pod asks for.
-        policy: ranks cards where the pod does not say.
-        candidates: those who may leave.
-        budget: what all questions may cost; the steps taken are taken off.
-        gone: UIDs of pods that leave anyway.
+        node: its cards, and the pods that hold them.
+        request: the request of the pod.
+        policy: the policy that ranks cards if the pod does not name one.
+        candidates: the pods that may leave.
+        budget: the steps of all trials; each trial subtracts its steps.
+        gone: UIDs of pods that leave in any case.
 
     Returns:
-        None where the pod would not fit without all of them, or the budget was spent before anything was found.
+        None if the pod would not fit without all candidates, or if the budget was spent before a set was found.
     """
     return finish(search_victims(node, request, policy, candidates, budget, gone=gone))
 
@@ -92,7 +93,7 @@ def search_victims(
     *,
     gone: Collection[str] = (),
 ) -> Search[list[Candidate] | None]:
-    """Search for what `find_victims` returns, question by question."""
+    """Search for the result of `find_victims`, and yield after each trial."""
     probe = Probe(policy, budget)
     gone = frozenset(gone)
 
@@ -112,11 +113,11 @@ def search_victims(
             best = found
     if best is None and (yield from fits(candidates)):
         best = yield from _give_back(candidates, fits)
-    return None if best is None else sorted(best, key=_order_told)
+    return None if best is None else sorted(best, key=_order_result)
 
 
 def _list_sets(node: Situation, request: PodRequest, candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each card; where several cards are asked for, of more and more of those freed cheaply."""
+    """Yield the candidates of each card; for several cards, growing sets that start with the cheapest cards."""
     on_cards: dict[int, list[Candidate]] = {}
     for each in candidates:
         for place, _ in each.holder.charges or ():
@@ -149,5 +150,5 @@ def _order_given_back(each: Candidate) -> tuple[int, int, str]:
     return -each.priority, each.holder.memory_bytes, str(each.holder.pod)
 
 
-def _order_told(each: Candidate) -> tuple[int, str]:
+def _order_result(each: Candidate) -> tuple[int, str]:
     return -each.priority, str(each.holder.pod)

@@ -1,4 +1,4 @@
-"""Says which rule of sharing keeps a container off a card, whatever is free of it."""
+"""Rules of sharing that exclude a container from a card, whatever is free on it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from accelkit.model.request import ContainerRequest, PodSelector
 from accelkit.placement.misfit import Misfit, MisfitReason
 
 _MOST_NAMED: Final = 4
-# In which they are looked for.
+# Order in which the rules are checked.
 _ORDER: Final = (MisfitReason.CARD_IDS, MisfitReason.RESERVED, MisfitReason.BESIDE, MisfitReason.APART)
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """The reservation of a card: its name, and for whom it is, in words."""
+    """The reservation of a card: its name, and a description of the pods that may use the card."""
 
     name: str
     whom: str
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Which of the pods that a request names hold a share of a card.
+    """Which of the pods that a request selects hold a share of a card.
 
     Attributes:
-        sure: those of which one holds a share of it.
-        possible: those of which one may: a pod of the node of whose cards nobody knows.
+        sure: selectors of pods of which one holds a share of the card.
+        possible: selectors of pods of which one may hold a share: a pod on the node whose cards are unknown.
     """
 
     sure: frozenset[PodSelector] = frozenset()
@@ -39,20 +39,20 @@ NOBODY: Final = Neighbours()
 
 
 def is_ruled(container: ContainerRequest) -> bool:
-    """Whether a container says, or is told, which cards it may have by their identity or by who is on them."""
+    """Return whether rules of sharing apply to a container: by identity, neighbours or reservations of cards."""
     return bool(container.card_ids or container.beside or container.apart or container.closed)
 
 
 def find_bar(
     card: Card, reserved: Reserved | None, neighbours: Neighbours, container: ContainerRequest
 ) -> MisfitReason | None:
-    """Return which rule keeps a container off a card; None where none does.
+    """Return the rule that excludes a container from a card; None if no rule does.
 
     Args:
         card: the card.
-        reserved: for whom it is reserved; None for everybody.
-        neighbours: who holds shares of it, of the pods that the container names.
-        container: who asks.
+        reserved: its reservation; None if all pods may use it.
+        neighbours: which of the pods that the container selects hold shares of it.
+        container: the container that requests the card.
     """
     if container.card_ids and card.id not in container.card_ids:
         return MisfitReason.CARD_IDS
@@ -69,16 +69,16 @@ def find_bar(
 def describe_bars(
     bars: Sequence[MisfitReason], container: ContainerRequest, reservations: Sequence[Reserved | None]
 ) -> Misfit | None:
-    """Return the misfit of a container that rules keep off cards with room; None where none does.
+    """Return the misfit of a container that rules exclude from cards with room; None if no rule does.
 
     Args:
-        bars: which rules they are.
-        container: who asks.
-        reservations: those of these cards.
+        bars: the rules.
+        container: the container that requests the cards.
+        reservations: the reservations of these cards.
     """
     if not bars:
         return None
-    # Of the cards that came nearest.
+    # The last rule in the order belongs to the cards that passed most rules.
     reason = max(bars, key=_ORDER.index)
     match reason:
         case MisfitReason.CARD_IDS:

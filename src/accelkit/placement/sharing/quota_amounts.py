@@ -1,7 +1,7 @@
-"""Counts what a pod takes of its namespace's quota: memory and compute of shares, and cards.
+"""Amounts of a pod that count against the quota of its namespace: memory and compute of shares, and cards.
 
-A whole card counts as one card, whatever memory it has, so that what a pod takes is known before its cards are.
-So do cards that a container asks for by their number: it need name no amount of them.
+A whole card counts as one card, whatever its memory, so that the amounts of a pod are known before its cards are. Cards
+that a container requests by number count in the same way, because the request need not name an amount.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from accelkit.placement.charges import Charge
 
 
 class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
-    """What is held or asked for: bytes and thousandths of compute of shared cards; and cards, whole or by number."""
+    """Held or requested amounts: bytes and thousandths of compute of shared cards, and whole or counted cards."""
 
     memory_bytes: int = 0
     cards: int = 0
     compute: int = 0
 
     def plus(self, other: QuotaAmounts, sign: int = 1) -> QuotaAmounts:
-        """Return both together, or with -1 this one without the other."""
+        """Return the sum of both; with sign -1, the difference."""
         return QuotaAmounts(
             self.memory_bytes + sign * other.memory_bytes,
             self.cards + sign * other.cards,
@@ -31,7 +31,7 @@ class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
 
 
 def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
-    """Return what a pod holds of all cards together."""
+    """Return the amounts that a pod holds on all cards together."""
     memory = cards = compute = 0
     for charge in charges:
         cards += charge.counted
@@ -44,9 +44,9 @@ def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
 
 
 def sum_request(request: PodRequest) -> QuotaAmounts:
-    """Return what a pod will hold, wherever it is placed.
+    """Return the amounts that a pod will hold, wherever it is placed.
 
-    What plain init containers leave is taken over by the containers after them before these take more.
+    Containers use the amounts that plain init containers leave before they take more.
     """
     memory = cards = compute = counted = 0
     memory_pool = cards_pool = compute_pool = 0

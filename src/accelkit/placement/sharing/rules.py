@@ -1,6 +1,6 @@
 """The administrator's rules of sharing: quotas of namespaces, and cards that are reserved for some pods.
 
-No I/O: the rules come as what YAML has been read to.
+This module does no I/O: its input is a loaded YAML document.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MOST_NAMED: Final = 4
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What each of some namespaces may hold at most; what is not named is not limited.
+    """Limits of each of some namespaces; an amount that is not named is not limited.
 
     Attributes:
-        namespaces: names, in which `*`, `?` and `[…]` are those of file names; each namespace has the quota for itself.
-        memory: of shared cards, as `64GiB`.
-        cards: how many whole cards, and cards that containers ask for by their number.
-        compute: of shared cards, in thousandths of a card.
+        namespaces: names, with `*`, `?` and `[…]` as in file names; the quota applies to each namespace separately.
+        memory: memory of shared cards, for example `64GiB`.
+        cards: number of whole cards, and of cards that containers request by number.
+        compute: compute of shared cards, in thousandths of a card.
     """
 
     namespaces: tuple[str, ...]
@@ -46,13 +46,13 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods for whom cards are reserved: those of some namespaces, of a priority, or both at once."""
+    """Pods that may use reserved cards: those of some namespaces, of a priority, or both at once."""
 
     namespaces: tuple[str, ...] = ()
     priority: int | None = None
 
     def allows(self, namespace: str, priority: int) -> bool:
-        """Whether a pod is one of them."""
+        """Return whether a pod is one of them."""
         named = not self.namespaces or _matches(namespace, self.namespaces)
         return named and (self.priority is None or priority >= self.priority)
 
@@ -65,13 +65,13 @@ class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some cards of some nodes; what is not named is any.
+    """Some cards of some nodes; a field that is not set matches all.
 
     Attributes:
-        nodes: names, with `*`, `?` and `[…]`.
-        model: of the cards.
-        ids: their identities.
-        count: so many of them on each node, the first in the order of its inventory.
+        nodes: names of nodes, with `*`, `?` and `[…]`.
+        model: model of the cards.
+        ids: IDs of the cards.
+        count: number of these cards on each node, the first in the order of its inventory.
     """
 
     nodes: tuple[str, ...] = ("*",)
@@ -80,7 +80,7 @@ class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: int | None = None
 
     def list_cards(self, node: str, cards: Sequence[Card]) -> Iterator[str]:
-        """Return the identities of those that a node has."""
+        """Yield the IDs of the matching cards of a node."""
         if not _matches(node, self.nodes):
             return
         found = [card.id for card in cards if self.model in {"", card.model} and (not self.ids or card.id in self.ids)]
@@ -88,12 +88,12 @@ class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"allowed": "for"}):
-    """Cards that only some pods may have.
+    """Cards that only some pods may use.
 
     Attributes:
-        name: told to users; no other reservation has it.
-        cards: all of these.
-        allowed: any of these.
+        name: name that messages to users contain; it is unique.
+        cards: all cards that match one of these.
+        allowed: pods that match one of these.
     """
 
     name: str
@@ -102,22 +102,22 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
     @property
     def whom(self) -> str:
-        """For whom they are, in words."""
+        """Description of the pods that may use the cards."""
         return f"{' or '.join(map(str, self.allowed))} ({self.name})"
 
 
 class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All rules; of several that name the same namespace or card, the first counts."""
+    """All rules; if several name the same namespace or card, the first applies."""
 
     quotas: tuple[Quota, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
     def find_quota(self, namespace: str) -> Quota | None:
-        """Return the quota of a namespace; None where it has none."""
+        """Return the quota of a namespace; None if it has none."""
         return next((quota for quota in self.quotas if _matches(namespace, quota.namespaces)), None)
 
     def close(self, request: PodRequest, namespace: str, priority: int) -> PodRequest:
-        """Return a pod's request with the reservations that are not for it."""
+        """Return a pod's request with the reservations that exclude the pod."""
         closed = frozenset(
             each.name
             for each in self.reservations
@@ -128,7 +128,7 @@ class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PodRequest(tuple(msgspec.structs.replace(each, closed=closed) for each in request.containers))
 
     def find_reserved(self, node: str, cards: Sequence[Card]) -> Mapping[str, Reserved]:
-        """Return for whom the cards of a node are reserved, by their identities."""
+        """Return the reservations of a node's cards, by card ID."""
         found: dict[str, Reserved] = {}
         for reservation in self.reservations:
             reserved = Reserved(reservation.name, reservation.whom)
@@ -142,36 +142,38 @@ NO_RULES: Final = SharingRules()
 
 
 def read_rules(document: object) -> SharingRules:
-    """Read the rules from what YAML was read to; nothing at all means none.
+    """Return the rules of a loaded YAML document; an empty document has none.
 
     Raises:
-        ConfigurationError: they are not rules, with what is wrong.
+        ConfigurationError: the document does not contain valid rules; the message has the cause.
     """
     try:
         rules = msgspec.convert({} if document is None else document, SharingRules)
     except (msgspec.ValidationError, RecursionError) as exc:
-        raise ConfigurationError(f"the sharing rules are wrong: {exc}") from exc
+        raise ConfigurationError(f"the sharing rules are invalid: {exc}") from exc
     for number, quota in enumerate(rules.quotas):
         _check_quota(f"quotas[{number}]", quota)
     names = set[str]()
     for number, reservation in enumerate(rules.reservations):
         place = f"reservations[{number}]"
-        _demand(bool(reservation.name) and reservation.name not in names, f"{place}: its name is empty, or twice there")
+        unique = bool(reservation.name) and reservation.name not in names
+        _demand(unique, f"{place}: its name is empty, or another reservation has it")
         names.add(reservation.name)
         _demand(bool(reservation.cards), f"{place}: it names no cards")
-        _demand(bool(reservation.allowed), f"{place}: it is for nobody; say for whom")
+        _demand(bool(reservation.allowed), f"{place}: for is empty; name the namespaces or priority of its pods")
         for allowed in reservation.allowed:
-            _demand(bool(allowed.namespaces) or allowed.priority is not None, f"{place}: an entry of for names nobody")
+            limited = bool(allowed.namespaces) or allowed.priority is not None
+            _demand(limited, f"{place}: an entry of for sets neither namespaces nor priority")
         for cards in reservation.cards:
-            _demand(cards.count is None or cards.count > 0, f"{place}: count is at least 1")
-            _demand(bool(cards.nodes), f"{place}: it names no nodes; leave nodes out for all")
+            _demand(cards.count is None or cards.count > 0, f"{place}: count must be at least 1")
+            _demand(bool(cards.nodes), f"{place}: nodes is empty; omit it to select all nodes")
     return rules
 
 
 def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, asked: QuotaAmounts) -> Misfit | None:
-    """Return why a namespace may not have more; None where it may.
+    """Return why a namespace may not have more; None if it may.
 
-    What a pod does not ask for does not count against it, however much of it the namespace holds.
+    Amounts that a pod does not request do not count against it, however much of them the namespace holds.
     """
     limits = (
         ("memory", quota.memory_bytes, held.memory_bytes, asked.memory_bytes, format_bytes),
@@ -197,13 +199,13 @@ def _check_quota(place: str, quota: Quota) -> None:
         _ = quota.memory_bytes
     except QuantityError as exc:
         raise ConfigurationError(
-            f"the sharing rules are wrong: {place}: memory: {exc.message}", next_step="write it as 64GiB, or in bytes"
+            f"the sharing rules are invalid: {place}: memory: {exc.message}", next_step="write it as 64GiB, or in bytes"
         ) from exc
 
 
 def _demand(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as a sentence
     if not holds:
-        raise ConfigurationError(f"the sharing rules are wrong: {problem}")
+        raise ConfigurationError(f"the sharing rules are invalid: {problem}")
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reads sharing rules from the text of a YAML document."""
+"""Parser of sharing rules in a YAML document."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from accelkit.errors import ConfigurationError
 from accelkit.placement.sharing.rules import SharingRules, read_rules
 from accelkit.yaml import load_yaml
 
-# As much as a ConfigMap holds.
+# The limit of a ConfigMap.
 MOST_BYTES: Final = 2**20
 
 
 def parse_rules(text: bytes) -> SharingRules:
-    """Return the rules that a text says.
+    """Return the rules in a text.
 
     Raises:
-        ConfigurationError: they cannot be read, with what is wrong.
+        ConfigurationError: the text is not valid rules; the message has the cause.
     """
     if len(text) > MOST_BYTES:
         raise ConfigurationError(f"the sharing rules are longer than {MOST_BYTES} bytes")
     try:
         document = load_yaml(text)
     except (YAMLError, ValueError, RecursionError) as exc:
-        raise ConfigurationError(f"the sharing rules are no YAML: {' '.join(str(exc).split())}") from exc
+        raise ConfigurationError(f"the sharing rules are not valid YAML: {' '.join(str(exc).split())}") from exc
     return read_rules(document)

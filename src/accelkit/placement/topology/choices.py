@@ -1,4 +1,4 @@
-"""Lists the sets of cards that a container may have, by how they are connected: for `fit`, in steps of its search."""
+"""Sets of cards that a container may have, ordered by their connections; `fit` counts them as steps of its search."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.wanted import Wanted
 
-# So many of the best sets are tried before others: mostly the first one does.
+# Number of the best sets that are tried before others: mostly the first one fits.
 _BEST_SETS: Final = 8
-# So many sets of cards of an init container are compared with the groups of a container after it.
+# Limit of the sets of an init container's cards that are compared with the groups of a later container.
 _MOST_DRAWS: Final = 32
 
 
@@ -26,13 +26,13 @@ class LinkedSets:
     """The cards of a node at one moment of a search, by their indexes.
 
     Attributes:
-        links: how they are connected; None where nobody knows.
-        cards: all that may take shares.
-        pool: those whose devices the container takes over, and therefore has.
-        fitting: those that the container fits.
-        empty: those of which nobody holds anything.
-        ranks: for each card, how much is left of it over.
-        spend: told of steps; False when there are none left.
+        links: their connections; None if unknown.
+        cards: all cards that take new shares.
+        pool: cards whose devices the container takes over, and so must use.
+        fitting: cards that the container fits.
+        empty: cards of which no pod holds anything.
+        ranks: for each card, the amount that is left of it.
+        spend: counts steps; returns False if none are left.
     """
 
     links: CardLinks | None
@@ -44,7 +44,7 @@ class LinkedSets:
     spend: Callable[[int], bool]
 
     def list_best(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the sets that the policy `topology` likes best; none where nobody knows the connections."""
+        """Yield the best sets for the policy `topology`; none if the connections are unknown."""
         if self.links is None:
             return
         together: tuple[int, ...] = ()
@@ -62,12 +62,12 @@ class LinkedSets:
                 yield cards
 
     def list_grouped(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the sets in which the container's groups are near each other, as it wants them."""
+        """Yield the sets in which the groups of the container are as near each other as it requires."""
         if self.links is None:
             return
         memory = [card.memory_bytes or 0 for card in self.cards]
         if len(self.pool) > container.cards:
-            # The kubelet draws from the pool as it likes, so every draw must do.
+            # The kubelet selects any cards of the pool, so every selection must be suitable.
             draws = list(islice(combinations(sorted(self.pool), container.cards), _MOST_DRAWS + 1))
             fits = len(draws) <= _MOST_DRAWS and set(self.fitting) >= set(self.pool)
             if fits and all(may_be_groups(self.links, memory, container.groups, _mask(draw)) for draw in draws):

@@ -1,6 +1,6 @@
-"""Seeks a well connected set of more cards than all sets can be compared of: it grows sets and exchanges single cards.
+"""Search for a well connected set among too many cards to compare all sets: it grows sets and exchanges single cards.
 
-The set that is found cannot be bettered by the exchange of one card; there may be a better one.
+No exchange of one card improves the set that is found; a better set may exist.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from accelkit.placement.topology.wanted import Wanted, list_cards
 _Weights: TypeAlias = npt.NDArray[np.int64]
 _Cards: TypeAlias = npt.NDArray[np.bool_]
 
-# So many cards are tried as the first of a set, those with the strongest connections before others.
+# Number of cards that are tried as the first of a set, those with the strongest connections first.
 _SEEDS: Final = 8
-# Sums stay far below it, for as many cards as a request may have.
+# Width of a field of the measure: sums stay far below it, for as many cards as a request may have.
 _SHIFT: Final = 26
 _IMPOSSIBLE: Final = -1
 
 
 def seek_set(links: CardLinks, wanted: Wanted) -> tuple[int, ...] | None:
-    """Return a possible set that no exchange of one card betters; None where none was found."""
+    """Return a possible set that no exchange of one card improves; None if none was found."""
     if wanted.required & ~wanted.free or wanted.required.bit_count() > wanted.count:
         return None
     search, best = _Search(links, wanted), None
@@ -48,7 +48,7 @@ class _Search:
         self._links = np.array(links.weights, dtype=np.int64)
         self._candidates, self._kept = _to_array(wanted.free, cards), _to_array(wanted.required, cards)
         self._empty = _to_array(wanted.empty, cards)
-        # The same, and less than any weight for two cards that may not be together.
+        # The same weights, but lower than any weight for two cards that may not be together.
         self._weights = self._links.copy()
         for one, others in enumerate(wanted.together):
             apart = ~_to_array(others, cards)
@@ -56,13 +56,13 @@ class _Search:
             self._weights[one, apart] = self._weights[apart, one] = _IMPOSSIBLE
 
     def list_seeds(self, count: int) -> list[int]:
-        """Return the cards whose connections to `count` - 1 others are the strongest together."""
+        """Return the cards whose strongest connections to `count` - 1 others have the largest sums."""
         cards = np.flatnonzero(self._candidates)
         strongest = np.sort(self._weights[np.ix_(cards, cards)], axis=1)[:, ::-1][:, : max(1, count - 1)].sum(axis=1)
         return [int(card) for card in cards[np.argsort(-strongest, kind="stable")][:_SEEDS]]
 
     def grow(self, seed: tuple[int, ...], count: int) -> tuple[int, ...] | None:
-        """Add the card that is connected best to those chosen, until there are `count`; None where none is possible."""
+        """Add the best connected card until the set has `count`; return None if no card is possible."""
         chosen = list(seed)
         while len(chosen) < count:
             value = self._value_with(chosen)
@@ -73,7 +73,7 @@ class _Search:
         return tuple(sorted(chosen))
 
     def exchange(self, chosen: tuple[int, ...]) -> tuple[int, ...]:
-        """Exchange single cards as long as that betters the set."""
+        """Exchange single cards as long as this improves the set."""
         best = self.measure(chosen)
         for _ in range(2 * len(chosen)):
             found = max(
@@ -85,7 +85,7 @@ class _Search:
         return chosen
 
     def measure(self, chosen: Sequence[int]) -> int:
-        """Return what orders sets, as where all are compared; negative where the set is not possible."""
+        """Return a number that orders sets as a comparison of all sets does; negative for an impossible set."""
         block = self._weights[np.ix_(chosen, chosen)]
         pairs = block[np.triu_indices(len(chosen), 1)]
         weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)
@@ -97,21 +97,21 @@ class _Search:
         return int(self._links[np.ix_(rest, rest)].sum()) // 2
 
     def _replace(self, chosen: tuple[int, ...], out: int) -> tuple[int, tuple[int, ...]]:
-        """Return the best set with another card in the place of one, and its measure."""
+        """Return the best set with another card in place of one, and its measure."""
         rest = [card for card in chosen if card != out]
         added = int(np.argmax(self._value_with(rest)))
         found = tuple(sorted((*rest, added)))
         return (self.measure(found), found) if self._candidates[added] and added not in rest else (_IMPOSSIBLE, chosen)
 
     def _value_with(self, chosen: Sequence[int]) -> _Weights:
-        """Return, for each card, what the set measures with it; negative where that is not possible."""
+        """Return, for each card, the measure of the set with it; negative if that is not possible."""
         possible, rest = self._candidates.copy(), self._empty.copy()
         possible[list(chosen)] = rest[list(chosen)] = False
-        # Of two cards as good, the one whose loss the empty cards that are left feel least.
+        # Between two equally good cards, the one with the weakest links to the remaining empty cards is better.
         value = (1 << _SHIFT) - 1 - np.where(self._empty, self._links[:, rest].sum(axis=1), 0)
         if chosen:
             rows = self._weights[list(chosen)]
-            # No card makes the pairs that are there stronger.
+            # An added card does not strengthen the existing pairs.
             within = rows[:, list(chosen)][np.triu_indices(len(chosen), 1)]
             weakest = np.minimum(rows.min(axis=0), within.min(initial=NO_PAIR))
             value += (weakest << _SHIFT | np.maximum(rows.sum(axis=0), 0)) << _SHIFT

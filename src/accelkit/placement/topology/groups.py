@@ -1,6 +1,6 @@
-"""Finds cards for a container whose cards must be near each other in groups, some of which share a socket.
+"""Search of cards for a container whose cards must be near each other in groups, some of which share a socket.
 
-Group after group, the set is tried first that the policy `topology` likes best; what leads nowhere is taken back.
+Group by group, the set that the policy `topology` prefers is tried first; the search backtracks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_tables import MOST_CARDS
 from accelkit.placement.topology.wanted import Wanted, list_cards
 
-# What it may take to find out whether cards are in the groups that were asked for.
+# Limit of the steps of a check whether cards are in the requested groups.
 _STEPS: Final = 2_000
 _LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
 
@@ -27,11 +27,11 @@ class GroupSearch:
 
     Attributes:
         links: the connections of the node's cards.
-        memory: the memory of each card in bytes, 0 where it is unknown.
-        empty: the cards of which nobody holds anything, as a bit mask.
-        required: those that must be among the chosen.
-        ranks: for each card, how much is left of it over; empty where it is all the same.
-        spend: told of steps; False when there are none left.
+        memory: the memory of each card in bytes, 0 if unknown.
+        empty: the cards of which no pod holds anything, as a bit mask.
+        required: the cards that must be chosen.
+        ranks: for each card, the amount that is left of it; empty if all are equal.
+        spend: counts steps; returns False if none are left.
     """
 
     links: CardLinks
@@ -42,13 +42,13 @@ class GroupSearch:
     spend: Callable[[int], bool]
 
     def find(self, groups: Sequence[CardGroup], free: int) -> Iterator[tuple[int, ...]]:
-        """Yield the cards of all groups together; nothing more when the steps are spent.
+        """Yield the cards of all groups together; end early if the steps are spent.
 
         Args:
-            groups: what the cards must be.
-            free: those that may be chosen, as a bit mask.
+            groups: the requested groups.
+            free: the cards that may be chosen, as a bit mask.
         """
-        # Those for which there are the fewest choices first.
+        # The groups with the fewest choices come first.
         order = sorted(groups, key=lambda group: (-_LEAST_WEIGHTS[group.near], -group.cards, group.socket is None))
         for chosen in self._fill(order, free, {}):
             if not self.required & ~chosen:
@@ -83,22 +83,22 @@ class GroupSearch:
 
     def _enumerate(self, wanted: Wanted) -> Iterable[tuple[int, ...]]:
         ranked = rank_sets(self.links, wanted, self.ranks)
-        # Of many cards only one set is ranked, and all others may have to be tried.
+        # Of many cards only one set is ranked, so all others may have to be tried.
         return ranked if len(self.memory) <= MOST_CARDS else chain(ranked, _list_all(wanted, wanted.free, wanted.count))
 
     def _keep_near(self, free: int, others: int, least: int) -> int:
-        """Return the free cards that are so near to all others."""
+        """Return the free cards whose weight with each of the others is at least `least`."""
         weights, cards = self.links.weights, list_cards(others)
         return sum(1 << card for card in list_cards(free) if all(weights[card][o] >= least for o in cards if o != card))
 
 
 def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[CardGroup], chosen: int) -> bool:
-    """Whether cards are the groups that are wanted, in some order; True where that takes too long to find out.
+    """Return whether cards can form the requested groups; True if the check takes too many steps.
 
     Args:
         links: the connections of the node's cards.
-        memory: the memory of each card in bytes, 0 where it is unknown.
-        groups: those that are wanted.
+        memory: the memory of each card in bytes, 0 if unknown.
+        groups: the requested groups.
         chosen: the cards, as a bit mask.
     """
     left = _STEPS

@@ -1,15 +1,15 @@
-"""How the cards of a node are connected: a weight for every two of them.
+"""Connections of the cards of a node: a weight for each pair.
 
 | weight | the two cards share |
 |---|---|
 | 8 for each link | NVLink, XGMI |
 | 8 | NVSwitch |
-| 7 | an XGMI hive, in which other cards pass on what they send |
-| 6 | Xe-link, or a link of a kind that is not named here |
+| 7 | an XGMI hive, in which other cards forward the data |
+| 6 | Xe-link, or a link of another kind |
 | 5, 4 | one PCI switch, several |
 | 3 | the PCI root complex |
 | 2 | the NUMA node |
-| 1 | nothing that is known: neither near nor far |
+| 1 | unknown: neither near nor far |
 | 0 | nothing, they are on different NUMA nodes |
 """
 
@@ -27,20 +27,19 @@ from accelkit.model.request import MAX_CARDS
 from accelkit.model.topology import FABRICS, NVLINK, NVSWITCH, XE_LINK, XGMI, XGMI_HIVE, Nearness
 from accelkit.texts import shorten
 
-# What a pair of cards is to people: the name of their connection.
+# Names of the connections of pairs of cards, for output.
 Names: TypeAlias = tuple[tuple[str, ...], ...]
 Weights: TypeAlias = tuple[tuple[int, ...], ...]
 
-# The weight from which on two cards are as near as a link of the fabrics brings them: more links than one are faster,
-# but no nearer.
+# Two cards with this weight or more have the nearest connection. Several links are faster, but not nearer.
 LINKED: Final = 8
-# From these weights on two cards are below the same PCI switches, and on the same NUMA node.
+# Least weights of two cards below the same PCI switches, and on the same NUMA node.
 SAME_SWITCH: Final = 4
 SAME_SOCKET: Final = 2
 
 _OTHER_LINK: Final = 6
 _LINKS: Final[Mapping[str, int]] = {NVLINK: LINKED, NVSWITCH: LINKED, XGMI: LINKED, XGMI_HIVE: 7, XE_LINK: 6}
-# More links than any card has. What an inventory says is not more than that.
+# More links than any card has: the limit of an inventory's count.
 _MOST_LINKS: Final = 36
 _MOST_NAME: Final = 40
 _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
@@ -54,7 +53,7 @@ _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
     Nearness.CROSS_NUMA: (0, "other NUMA node"),
 }
 _FABRICS: Final = (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED)
-# The matrix says that there is a link, and the cards say which.
+# The matrix has a link without its kind, and the cards have the kind.
 _UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in _FABRICS)
 
 
@@ -63,25 +62,25 @@ class CardLinks:
     """The connections of the cards of a node, in the order of its inventory; equal ones are one object.
 
     Attributes:
-        weights: of card i and card j; 0 for a card and itself.
-        names: what connects card i and card j, as `2 NVLink` or `PCI switch`; empty for a card and itself.
+        weights: the weight of card i and card j; 0 for a card and itself.
+        names: the connection of card i and card j, for example `2 NVLink` or `PCI switch`; empty for a card and itself.
     """
 
     weights: Weights
     names: Names
 
     def describe(self, places: Iterable[int]) -> dict[str, int]:
-        """Return by how many pairs of these cards each connection is had, the strongest first."""
+        """Return the number of pairs of these cards with each connection, the strongest first."""
         pairs = sorted(combinations(sorted(places), 2), key=lambda pair: -self.weights[pair[0]][pair[1]])
         return dict(Counter(self.names[i][j] for i, j in pairs))
 
 
 def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks | None:
-    """Return how the cards of a node are connected; None for more cards than any machine has.
+    """Return the connections of a node's cards; None for more cards than any machine has.
 
     Args:
-        cards: those of the inventory, in its order.
-        topology: its matrix of `Nearness`; where it does not fit the cards, they alone say it.
+        cards: the cards of the inventory, in its order.
+        topology: its matrix of `Nearness`; if its size differs, the connections are derived from the cards alone.
     """
     if len(cards) > MAX_CARDS:
         return None
@@ -90,7 +89,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
     linked_letters = sum(row.count(letter) for row in topology for letter in _FABRICS)
     complete = fits and linked_letters == sum(len(card.links) for card in cards)
     if complete and (named := _name_letters(kinds)) is not None:
-        # The matrix says it all, and is the same for all nodes of a kind.
+        # The matrix is complete, and the same for all nodes of a kind.
         return _build(tuple(topology), (), named)
     places = {card.id: place for place, card in enumerate(cards)}
     linked = tuple(
@@ -102,7 +101,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
 
 @lru_cache(maxsize=128)
 def _name_letters(kinds: frozenset[tuple[str, int]]) -> tuple[tuple[str, str], ...] | None:
-    """Return the kind of link that each letter of the matrix stands for; None where it does not say enough."""
+    """Return the kind of link that each letter of the matrix stands for; None if the matrix is ambiguous."""
     letters = [FABRICS.get(kind) for kind, _ in kinds]
     if None in letters or len(set(letters)) < len(letters) or any(count != 1 for _, count in kinds):
         return None
@@ -122,7 +121,7 @@ def _build(
     for here, links in enumerate(linked):
         for there, kind, count in links:
             link = _weigh(kind, count)
-            # A link may be known at one end only, and several may join the same two cards.
+            # One card alone may report a link, and several links may join the same two cards.
             for i, j in ((here, there), (there, here)):
                 if link[0] > found[i][j][0] or found[i][j][1] in _UNNAMED:
                     found[i][j] = link
@@ -152,7 +151,7 @@ def _weigh(kind: str, count: int) -> tuple[int, str]:
 
 
 def _compare(a: Card, b: Card) -> str:
-    """Return how near two cards are by what they say of themselves, links aside."""
+    """Return how near two cards are by their own positions, without links."""
     if a.pci_root and a.pci_root == b.pci_root:
         return Nearness.HOST_BRIDGE
     if a.numa is None or b.numa is None:

@@ -1,9 +1,9 @@
-"""Ranks the sets of cards that a container may have by how they are connected.
+"""Order of the sets of cards that a container may have by their connections.
 
-A set is measured by its weakest pair first, since a program waits for its slowest connection, then by the sum of all
-its pairs. Of sets that measure the same, the one is taken that leaves the empty cards connected best (the sum of their
-pairs), so that larger groups stay whole; then the one with the least memory left over; then the one of the lowest
-numbers. All sets of up to 16 cards are compared; of more cards, a good set is sought.
+The weakest pair of a set counts first, because a program waits for its slowest connection, then the sum of all its
+pairs. Among equal sets, the best one leaves the empty cards connected best (the sum of their pairs), so that larger
+groups stay whole. Then the least remaining memory decides, then the lowest numbers. Of up to 16 cards all sets are
+compared; of more cards, the search finds one good set.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from accelkit.placement.topology.links import CardLinks, restrict
 from accelkit.placement.topology.set_tables import MOST_CARDS, NO_PAIR, Masks, build_tables, list_sets
 from accelkit.placement.topology.wanted import Wanted, list_cards
 
-# So many sets are looked at in the time of one step of a search.
+# Number of sets that are measured in the time of one step of a search.
 _SETS_PER_STEP: Final = 256
 _MOST_RANK_BITS: Final = 58
 
 
 def rank_sets(links: CardLinks, wanted: Wanted, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the sets that are possible, the best first; of more than 16 cards only one that is good.
+    """Yield the possible sets, the best first; of more than 16 cards only one good set.
 
     Args:
         links: the connections of the node's cards.
-        wanted: which sets are possible.
-        ranks: for each card, how much is left of it over; empty where it is all the same.
+        wanted: the conditions of possible sets.
+        ranks: for each card, the amount that is left of it; empty if all are equal.
     """
     places = list_cards(wanted.free | wanted.empty)
     if len(places) > MOST_CARDS:
@@ -54,13 +54,13 @@ def rank_sets(links: CardLinks, wanted: Wanted, ranks: Sequence[int] = ()) -> It
     if ranks and len(sets):
         ties = sets[values == values.max()]
         yield list_cards(int(ties[np.argmin(_sum_ranks(ties, ranks))]))
-    # Whoever goes on after the best one has constraints that it does not meet.
+    # A caller that continues after the best set has constraints that this set does not meet.
     for mask in sets[np.lexsort((_sum_ranks(sets, ranks), -values))][1:].tolist():
         yield list_cards(mask)
 
 
 def count_steps(links: CardLinks, wanted: Wanted) -> int:
-    """Return how many steps of a search it takes to find the best set; the same on every machine and at every time."""
+    """Return the number of steps that the best set takes to find; it does not depend on the machine or the time."""
     cards = min((wanted.free | wanted.empty).bit_count(), len(links.weights))
     sets = comb(cards, wanted.count) if cards <= MOST_CARDS else cards * cards * wanted.count
     return wanted.count + sets // _SETS_PER_STEP
@@ -84,7 +84,7 @@ def _list_possible(cards: int, wanted: Wanted) -> Masks:
 
 
 def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
-    """Return a number for each set that orders them; 20 bits hold any sum of 120 pairs."""
+    """Return a number for each set that orders the sets; 20 bits hold any sum of 120 pairs."""
     tables = build_tables(links)
     weakest = np.where(tables.weakest[sets] == NO_PAIR, 0, tables.weakest[sets]).astype(np.int64)
     total, left = tables.sums[sets].astype(np.int64), tables.sums[empty & ~sets].astype(np.int64)
@@ -94,7 +94,7 @@ def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
 
 def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
     total = np.zeros(len(sets), dtype=np.int64)
-    # What an inventory says may be as much as one number holds, and 16 of them are added.
+    # A value of an inventory may use all bits of an integer, and 16 of them are added.
     beyond = max(0, max(ranks, default=0).bit_length() - _MOST_RANK_BITS)
     for card, rank in enumerate(ranks):
         total += (sets >> card & 1) * (rank >> beyond)
@@ -102,7 +102,7 @@ def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
 
 
 def _pack(wanted: Wanted, places: Sequence[int]) -> Wanted:
-    """Return what is wanted by the numbers that some cards have among themselves."""
+    """Return the conditions with the cards numbered by their places among some cards."""
 
     def pack(mask: int) -> int:
         return sum((mask >> place & 1) << card for card, place in enumerate(places))

@@ -1,4 +1,4 @@
-"""Scores nodes by the best set of cards that they have, and by what its use breaks up."""
+"""Scores of nodes by their best set of cards, and by the groups of cards that its use breaks up."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from accelkit.placement.topology.links import LINKED, CardLinks
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.wanted import Wanted
 
-# Of a score: how good the set is, and how little its use breaks up.
+# Parts of a score: the quality of the set, and how little its use breaks up.
 _QUALITIES: Final = 7
 _UNBROKEN: Final = 3
 
 
 class SetRating(NamedTuple):
-    """How good the best set of a node is, 0 to 7, and how little its use breaks up, 0 to 3.
+    """The quality of a node's best set, 0 to 7, and how little its use breaks up, 0 to 3.
 
-    One card has no connections, so its quality is 0.
+    The quality of one card is 0, because it has no connections.
     """
 
     quality: int
@@ -26,12 +26,11 @@ class SetRating(NamedTuple):
 
 
 def rate_set(links: CardLinks, wanted: Wanted) -> SetRating | None:
-    """Rate the best set that is possible on a node; None where none is.
+    """Return the rating of the best possible set of a node; None if no set is possible.
 
-    Quality compares the connections of the set with those of NVLink or XGMI between every two. 3 for what is unbroken
-    are for a set whose use leaves no empty card or touches none; 2 where no empty card that is left is as near to all
-    of the set as these are to each other, so that whole groups stay; 1 where a group loses cards of which others are in
-    use already.
+    The quality compares the connections of the set with those of NVLink or XGMI between all pairs. `unbroken` is 3 if
+    no empty card is left or the set contains none. It is 2 if no remaining empty card is as near to all of the set as
+    these are to each other, so that whole groups stay. It is 1 if a group loses cards of which others are in use.
     """
     chosen = next(rank_sets(links, wanted), None)
     if chosen is None:
@@ -42,12 +41,12 @@ def rate_set(links: CardLinks, wanted: Wanted) -> SetRating | None:
 
 
 def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> int:
-    """Score a node 0 to MAX_SCORE by its best set, 0 where it has none.
+    """Return the score of a node, 0 to MAX_SCORE, by its best set; 0 if it has none.
 
     Args:
-        rating: of the best set.
-        cards: how many it has; one card is scored by `used_fraction` instead of its connections.
-        used_fraction: how much of the node's memory is used, 0 to 1.
+        rating: the rating of the best set.
+        cards: the number of cards of the set; one card is scored by `used_fraction` instead of its connections.
+        used_fraction: the used fraction of the node's memory, 0 to 1.
     """
     if rating is None:
         return 0
@@ -58,9 +57,9 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
 
 
 def score_wish(score: int, *, granted: bool) -> int:
-    """Score a node 0 to MAX_SCORE for a container that wishes to be near a network card.
+    """Return the score of a node, 0 to MAX_SCORE, for a container that prefers cards near a network card.
 
-    A node that grants it comes before all that do not, as such a card comes before others within a node.
+    A node with such cards scores higher than all nodes without, as such a card is preferred within a node.
     """
     if granted:
         return MAX_SCORE - (MAX_SCORE - score) // 2
@@ -68,7 +67,7 @@ def score_wish(score: int, *, granted: bool) -> int:
 
 
 def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:
-    """Return how little the use of a set breaks up: 3 nothing, 0 a group of which no card is used yet."""
+    """Return how little the use of a set breaks up: 3 nothing, 0 a group of which no card is in use."""
     mask = sum(1 << card for card in chosen)
     rest = empty & ~mask
     if not rest or not mask & empty:

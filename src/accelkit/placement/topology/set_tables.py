@@ -1,7 +1,7 @@
-"""Measures all sets of up to 16 cards at once: their weakest pair, and the sum of all pairs, by bit masks.
+"""Measures of all sets of up to 16 cards: their weakest pair, and the sum of all pairs, by bit masks.
 
-Bit i of a mask is card i. A table of all masks is built in a millisecond for 16 cards and kept with the connections of
-the cards, which few kinds of nodes have in common.
+Bit i of a mask is card i. The table of all masks takes a millisecond for 16 cards. It is stored with the connections of
+the cards, which are the same on all nodes of a kind.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from accelkit.placement.topology.links import CardLinks
 
-# Of so many cards all sets are looked at.
+# With up to this number of cards, all sets are measured.
 MOST_CARDS: Final = 16
 
-# The weakest pair of a set that has none: more than any weight.
+# Value for a set without a pair: more than any weight.
 NO_PAIR: Final = 1023
 
 Masks: TypeAlias = npt.NDArray[np.int64]
@@ -27,11 +27,11 @@ Measures: TypeAlias = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class SetTables:
-    """The measures of every set of the cards of a node, by mask.
+    """The measures of all sets of a node's cards, by mask.
 
     Attributes:
-        weakest: the weight of its weakest pair, NO_PAIR for fewer than two cards; shape (2 ** cards).
-        sums: the weights of all its pairs together; shape (2 ** cards).
+        weakest: the weight of the weakest pair, NO_PAIR for fewer than two cards; shape (2 ** cards).
+        sums: the sum of the weights of all pairs; shape (2 ** cards).
     """
 
     weakest: Measures
@@ -44,7 +44,7 @@ def build_tables(links: CardLinks) -> SetTables:
     cards = len(links.weights)
     weakest, sums = np.full(1 << cards, NO_PAIR, dtype=np.int32), np.zeros(1 << cards, dtype=np.int32)
     for card in range(cards):
-        # Of the sets of the cards before this one: this card's weakest pair with them, and its sum.
+        # For the sets of the cards before this one: this card's weakest pair with them, and its sum.
         low, total = np.full(1 << card, NO_PAIR, dtype=np.int32), np.zeros(1 << card, dtype=np.int32)
         for other in range(card):
             half, weight = 1 << other, links.weights[card][other]

@@ -1,4 +1,4 @@
-"""The set of cards that is sought on a node."""
+"""Conditions of the set of cards that a search must find on a node."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which sets of cards are possible, as bit masks: bit i is card i of the node.
+    """Conditions of possible sets, as bit masks: bit i is card i of the node.
 
     Attributes:
-        count: how many cards.
-        free: those that may be chosen.
-        empty: those of which nobody holds anything; what is left of them should stay connected well.
-        required: those that must be in the set.
-        together: for each card, those that it may be in a set with; empty where all may be with all.
+        count: the number of cards.
+        free: the cards that may be chosen.
+        empty: the cards of which no pod holds anything; those that are left should stay well connected.
+        required: the cards that must be in the set.
+        together: for each card, the cards that may be in a set with it; empty if there is no restriction.
     """
 
     count: int

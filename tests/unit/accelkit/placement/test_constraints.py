@@ -68,7 +68,7 @@ def test_groups_that_are_no_groups_are_named(held, groups, holds):
     assert found == (
         ()
         if holds
-        else ("container c has cards that are not near each other as its groups want them, or too small for them",)
+        else ("container c has cards that are not as near each other as its groups require, or too small for them",)
     )
     assert find_broken_constraints(PodRequest((container,)), assignment, CARDS) == ()
 

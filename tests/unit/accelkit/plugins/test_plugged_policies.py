@@ -107,8 +107,8 @@ def test_a_container_names_policies_of_ours_alone(plug):
     ("expressions", "problem"),
     [
         ({"rank": "1 / 0"}, "fails in rank_card: ZeroDivisionError"),
-        ({"rank": "'first'"}, "ranks a card as 'first', which is no number"),
-        ({"rank": "float('nan')"}, "ranks a card as nan, which is no number"),
+        ({"rank": "'first'"}, "ranks a card as 'first', which is not a number"),
+        ({"rank": "float('nan')"}, "ranks a card as nan, which is not a number"),
         ({"rank": "None"}, "ranks a card as None"),
         ({"rank": "card.card.memory_bytes / 2"}, "fails in rank_card: TypeError"),
         ({"score": "11"}, "scores a node as 11, which is not a whole number from 0 to 10"),
@@ -169,7 +169,7 @@ def test_one_that_fails_later_refuses_the_pod_and_holds_nothing(plug):
     with pytest.raises(PluginError, match=r"policy tight of acme 1\.0 fails in score_node"):
         verbs.prioritize(args())
     with pytest.raises(
-        PluginError, match=r"fails in rank_card: ZeroDivisionError.*; tell its maker, and choose another"
+        PluginError, match=r"fails in rank_card: ZeroDivisionError.*; report this to its maintainer, and choose another"
     ):
         ledger.reserve(PodRef("d", "q", "q"), "small", PodRequest((wants(4),)), later)
     assert ledger.find_holding("q") is None

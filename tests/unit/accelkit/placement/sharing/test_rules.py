@@ -121,12 +121,15 @@ def test_a_request_is_opened_again_where_no_rule_closes_it():
         ({"quotas": [{"namespaces": [], "cards": 1}]}, "names no namespaces"),
         ({"quotas": [{"namespaces": ["a"], "cards": True}]}, "Expected `int . null`, got `bool`"),
         ({"reservations": [reservation(name="")]}, "its name is empty"),
-        ({"reservations": [reservation(), reservation()]}, "reservations.1.: its name is empty, or twice there"),
+        (
+            {"reservations": [reservation(), reservation()]},
+            "reservations.1.: its name is empty, or another reservation has it",
+        ),
         ({"reservations": [reservation(cards=[])]}, "names no cards"),
-        ({"reservations": [reservation(cards=[{"nodes": []}])]}, "names no nodes"),
-        ({"reservations": [reservation(cards=[{"count": 0}])]}, "count is at least 1"),
-        ({"reservations": [reservation(**{"for": []})]}, "it is for nobody"),
-        ({"reservations": [reservation(**{"for": [{}]})]}, "names nobody"),
+        ({"reservations": [reservation(cards=[{"nodes": []}])]}, "nodes is empty"),
+        ({"reservations": [reservation(cards=[{"count": 0}])]}, "count must be at least 1"),
+        ({"reservations": [reservation(**{"for": []})]}, "for is empty"),
+        ({"reservations": [reservation(**{"for": [{}]})]}, "sets neither namespaces nor priority"),
     ],
 )
 def test_wrong_rules_are_refused_with_their_place(document, words):
