@@ -1,4 +1,4 @@
-"""The nodes of a trace in a ledger, with what their hosts have free: what kube-scheduler looks at beside the cards."""
+"""The nodes of a trace in a ledger, with the free amounts of their hosts, which kube-scheduler checks as well."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from accelkit.placement.mix import TaskType
 from accelkit.placement.policies import Policy
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 
-# What a card is divided into takes the place of its memory, of which the trace says nothing.
+# Bytes of one thousandth of a card: traces contain no memory of cards, so thousandths stand for it.
 _UNIT: Final = 2**20
 
 Rows = npt.NDArray[np.int64]
 
 
 class Cluster:
-    """Nodes with cards and hosts; tasks that were placed stay until they are removed.
+    """Nodes with cards and hosts; placed tasks stay until they are removed.
 
     Attributes:
         ledger: the nodes by their rows, which are in the trace's order.
-        cards: how many there are.
-        used_milli: thousandths of cards that are held.
+        cards: the number of cards.
+        used_milli: thousandths of cards that tasks hold.
     """
 
     def __init__(self, nodes: Sequence[TraceNode]) -> None:
@@ -49,19 +49,19 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows whose host has room and whose model is allowed: those that an extender is asked about."""
+        """Return the rows with enough on the host and an allowed model: those that an extender receives in a filter."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 
     def allows(self, task: Task) -> npt.NDArray[np.bool_]:
-        """Return, for every row, whether it is of a model that the task runs on."""
+        """Return, for every row, whether its model is allowed for the task."""
         if task.models not in self._allowed:
             every = np.ones(len(self._models), dtype=np.bool_)
             self._allowed[task.models] = np.isin(self._models, sorted(task.models)) if task.models else every
         return self._allowed[task.models]
 
     def place(self, task: Task, row: int, policy: Policy) -> str:
-        """Put a task on a node that it fits, and return its UID; the ledger chooses the cards, as at a bind."""
+        """Place a task on a node that it fits, and return its UID; the ledger chooses the cards, as at a bind."""
         self._placed += 1
         ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
         if task.cards:
@@ -74,7 +74,7 @@ class Cluster:
         return ref.uid
 
     def remove(self, uid: str, task: Task, row: int) -> None:
-        """Have a task leave the node on which it was placed."""
+        """Remove a task from the node on which it was placed."""
         if self.ledger.release(uid):
             self.used_milli -= task.demand_milli
         self._cpu[row] += task.cpu_milli
@@ -82,7 +82,7 @@ class Cluster:
         self._note_host(row)
 
     def measure_host(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Return what hosts have free: thousandths of CPUs, MiB of memory."""
+        """Return the free amounts of hosts: thousandths of CPUs, and MiB of memory."""
         return self._cpu[rows], self._host[rows]
 
     def _note_host(self, row: int) -> None:
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def make_request(task: Task) -> PodRequest:
-    """Return a task as the request of a pod of one container."""
+    """Return the request of a pod of one container that stands for a task."""
     whole = task.milli == WHOLE_MILLI
     return PodRequest(
         (ContainerRequest("main", Kind.APP, task.cards, 0 if whole else task.milli * _UNIT, whole=whole),)
@@ -98,6 +98,6 @@ def make_request(task: Task) -> PodRequest:
 
 
 def make_type(task: Task) -> TaskType:
-    """Return a task as one of a mix."""
+    """Return the type of a task in a mix."""
     share = 0 if task.milli == WHOLE_MILLI else task.milli * _UNIT
     return TaskType(task.cards, share, task.cpu_milli, task.memory_mib * _UNIT)

@@ -21,29 +21,31 @@ _LOAD: Final = 1.3
 _STEADY_LOAD: Final = 0.95
 
 
-@click.command(short_help="Replay a trace: what a policy makes of it.")
+@click.command(short_help="Replay a trace and report what a policy allocates.")
 @click.option("--nodes", type=FILE, required=True, help="CSV of nodes: sn, cpu_milli, memory_mib, gpu, model.")
 @click.option("--pods", type=FILE, required=True, help="CSV of tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli.")
-@click.option("--policy", type=click.Choice(RANKINGS), required=True, help="Who chooses among the nodes that fit.")
+@click.option(
+    "--policy", type=click.Choice(RANKINGS), required=True, help="Policy that chooses among the nodes that fit."
+)
 @click.option("--seed", type=int, default=42, show_default=True, help="Fixes the mix of tasks and their order.")
 @click.option(
     "--load",
     type=float,
     show_default=f"{_LOAD:g}; {_STEADY_LOAD:g} with --lifetimes",
-    help="Cards asked for, as a part of all cards; with --lifetimes those that are asked for at a time.",
+    help="Requested cards as a part of all cards; with --lifetimes the cards that are requested at a time.",
 )
 @click.option(
     "--lifetimes",
     type=FILE,
-    help="Have tasks leave: CSV with creation_time and deletion_time, in seconds. It is the list of --pods itself where"
-    " that has them; of another list, lifetimes are drawn.",
+    help="Let tasks end: CSV with creation_time and deletion_time, in seconds. The list of --pods itself is used as it"
+    " is; from another list, lifetimes are drawn at random.",
 )
 @click.option(
     "--arrivals",
     type=click.IntRange(1, 1_000_000),
     default=10_000,
     show_default=True,
-    help="With --lifetimes: how many come after the beginning, when the cluster is as full as the load has it.",
+    help="With --lifetimes: number of tasks that arrive after the start, when the cluster is filled to the load.",
 )
 @output_option
 def simulate(  # noqa: PLR0917 - click passes options by name
@@ -56,13 +58,13 @@ def simulate(  # noqa: PLR0917 - click passes options by name
     arrivals: int,
     output: str,
 ) -> None:
-    """Replay a trace in the form of openb through the code that the extender places pods with.
+    """Replay a trace in openb's format with the code that places pods in the extender.
 
-    Tasks are added at random, or left out, until they ask for --load times the cards; they come one at a time, in
-    random order, and stay. What fits nowhere is dropped.
+    Tasks are added at random, or left out, until they request --load times the cards. They arrive one at a time, in
+    random order, and stay. Tasks that fit on no node are dropped.
 
-    With --lifetimes they leave again. Then as many come as ask for --load times the cards on average, if all were
-    placed at once, and what fits nowhere waits.
+    With --lifetimes, tasks end. So many arrive that they request --load times the cards on average, if all were placed
+    at once. Tasks that fit on no node wait.
     """
     cluster, tasks = read_nodes(nodes), read_tasks(pods)
     if lifetimes is None:
@@ -81,23 +83,23 @@ def _describe(found: Replay) -> dict[str, str]:
     return {
         "policy": found.policy,
         "cards": f"{found.cards} on {found.nodes} nodes",
-        "asked for": f"{found.gpu_arrived_percent:.1f} % of them, by {found.arrivals} pods (seed {found.seed})",
-        "allocated": f"{found.gpu_allocation_percent:.2f} % of them, to {found.placed} pods",
+        "requested": f"{found.gpu_arrived_percent:.1f} % of the cards, by {found.arrivals} pods (seed {found.seed})",
+        "allocated": f"{found.gpu_allocation_percent:.2f} % of the cards, to {found.placed} pods",
         "refused": f"{found.refused} pods",
-        "decisions": f"{found.decisions_per_second:.0f} a second; {found.decision_p50_ms:.2f} ms each,"
-        f" 99 of 100 within {found.decision_p99_ms:.2f} ms",
+        "decisions": f"{found.decisions_per_second:.0f} per second; {found.decision_p50_ms:.2f} ms each,"
+        f" 99 % within {found.decision_p99_ms:.2f} ms",
     }
 
 
 def _describe_turnover(found: Turnover) -> dict[str, str]:
-    """Return the rows that are others where tasks leave."""
+    """Return the rows that differ if tasks end."""
     return {
-        "allocated": f"{found.time_weighted_allocation_percent:.2f} % of them over {found.measured_hours:.1f} h,"
+        "allocated": f"{found.time_weighted_allocation_percent:.2f} % of the cards over {found.measured_hours:.1f} h,"
         f" {found.gpu_allocation_percent:.2f} % at the end",
         "refused": f"none; {found.never_placed} pods were never placed",
         "pending": f"{found.pending_mean:.1f} pods on average, {found.pending_most} at most",
-        "waited": f"{found.had_to_wait} pods had to; of all pods half within {found.waited_p50_s:.0f} s,"
-        f" 99 of 100 within {found.waited_p99_s:.0f} s",
+        "waited": f"{found.had_to_wait} pods; 50 % of all pods at most {found.waited_p50_s:.0f} s,"
+        f" 99 % at most {found.waited_p99_s:.0f} s",
     }
 
 

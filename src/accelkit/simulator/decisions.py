@@ -1,4 +1,4 @@
-"""What an extender does for each pod, in a replay: filter, rank, reserve; and how long each of that took."""
+"""Decisions of an extender for each pod, in a replay: filter, rank, reserve; and their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.simulator.trace import Task
 
 
 class Times(NamedTuple):
-    """Of the decisions for tasks that ask for cards."""
+    """Times of the decisions for tasks that request cards."""
 
     per_second: float
     p50_ms: float
@@ -22,19 +22,19 @@ class Times(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a task went."""
+    """The UID of a placed task, and its row."""
 
     uid: str
     row: int
 
 
 class Decisions:
-    """Decides for one task after the other, by one policy.
+    """Decisions for one task after the other, by one policy.
 
     Args:
-        cluster: where tasks go.
-        policy: its name.
-        ranking: the same at work.
+        cluster: the cluster that runs the tasks.
+        policy: the name of the policy.
+        ranking: the policy itself.
     """
 
     def __init__(self, cluster: Cluster, policy: str, ranking: Ranking) -> None:
@@ -43,12 +43,12 @@ class Decisions:
         self._taken: list[float] = []
 
     def decide(self, task: Task) -> Placed | None:
-        """Place a task on the node of least cost; None where it fits nowhere."""
+        """Place a task on the node of least cost; return None if it fits on no node."""
         started = time.perf_counter()
         self._ranking.note(task)
         rows, placed = self._find_rows(task), None
         if len(rows):
-            # The first of equals: nodes are in the trace's order.
+            # Nodes are in the trace's order; the first of equal nodes is taken.
             placed = self.place(task, int(rows[np.argmin(self._ranking.rank(task, rows))]))
         if task.cards:
             self._taken.append(time.perf_counter() - started)
@@ -59,12 +59,12 @@ class Decisions:
         return Placed(self._cluster.place(task, row, self._card_policy), row)
 
     def measure_times(self) -> Times:
-        """Return how long the decisions took so far."""
+        """Return the times of the decisions so far."""
         seconds = np.array(self._taken or [0.0])
         p50, p99 = (round(1000 * float(np.percentile(seconds, part)), 4) for part in (50, 99))
         return Times(round(len(self._taken) / max(1e-9, float(seconds.sum())), 1), p50, p99)
 
     def _find_rows(self, task: Task) -> Rows:
-        """Return the rows that a task fits: what the extender does for a pod, with rows in place of names."""
+        """Return the rows that a task fits, as the extender does for a pod, with rows in place of names."""
         rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
         return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows

@@ -1,8 +1,9 @@
-"""Fragmentation Gradient Descent, the policy of the paper whose recipe `workload` follows.
+"""Fragmentation Gradient Descent, the policy of the paper whose workload `workload` builds.
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
-'23): a node's fragmentation is what is free there on cards that a task drawn from the trace could not use, or all that
-is free where the task fits nowhere; the node where a placement adds least of it wins. It is told the trace's mix.
+'23). A node's fragmentation is the free part of its cards that a task drawn from the trace could not use, or all of the
+free part if the task fits nowhere on it. The node where a placement adds the least fragmentation wins. The policy knows
+the trace's mix in advance.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from accelkit.ledger.priorities import KeptCosts
 from accelkit.simulator.cluster import Cluster, Rows
 from accelkit.simulator.trace import WHOLE_MILLI, Task
 
-# What decides between nodes that gain the same, in thousandths of a card: the fullest one. Without it the published
-# figures are not reached; its own program has such a rule in the rounding of its scores.
+# Decides between nodes with equal fragmentation, in thousandths of a card: the fullest one wins. The published figures
+# are not reached without it; the paper's program has such a rule in the rounding of its scores.
 _BEST_FIT: Final = 10.0
 
 Matrix = npt.NDArray[np.int64]
 
 
 class FgdCosts:
-    """Its costs, kept for the nodes that do not change.
+    """Costs of the policy, cached for the nodes that do not change.
 
     Args:
-        cluster: where tasks go.
-        tasks: the trace.
+        cluster: the cluster that runs the tasks.
+        tasks: the tasks of the trace.
     """
 
     def __init__(self, cluster: Cluster, tasks: Sequence[Task]) -> None:
@@ -53,14 +54,14 @@ class FgdCosts:
 
     def _measure(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
         columns = self._table.get_columns().take(rows)
-        # Of cards that are not there, 0 is free.
+        # Columns without a card count as 0 free.
         free = np.maximum(columns.free, 0) * WHOLE_MILLI // max(1, int(columns.capacity.max(initial=1)))
         cpu, host = self._cluster.measure_host(rows)
         before = self._fragment(free, cpu, host, rows)
         after = free.copy()
         index = np.arange(len(rows))
         for _ in range(task.cards):
-            # The freest card comes first, so the last that fits is the tightest.
+            # The card with the most free comes first, so the last that fits is the tightest.
             place = np.maximum((after >= task.milli).sum(axis=1) - 1, 0)
             after[index, place] -= task.milli
             after[:] = -np.sort(-after, axis=1)
@@ -70,7 +71,7 @@ class FgdCosts:
         return costs
 
     def _fragment(self, free: Matrix, cpu: Rows, host: Rows, rows: Rows) -> npt.NDArray[np.float64]:
-        """Return the thousandths of cards that a task drawn from the trace is expected not to be able to use."""
+        """Return the expected thousandths of cards that a task drawn from the trace cannot use."""
         total = free.sum(axis=1)
         fits = self._allowed[rows] & (cpu[:, None] >= self._cpu) & (host[:, None] >= self._host)
         usable = np.zeros((len(rows), len(self._types)), dtype=np.int64)

@@ -1,6 +1,6 @@
-"""The policies that a replay can follow: ours, and those of others that they are held against.
+"""The policies that a replay can follow: those of accelkit, and others for comparison.
 
-A ranking gives the candidates of a task their costs; the first of the least wins.
+A ranking returns the costs of the candidates of a task; the first with the least cost wins.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Costs = npt.NDArray[np.float64]
 
 
 class Ranking(Protocol):
-    """One policy at work."""
+    """A policy during a replay."""
 
     def note(self, task: Task) -> None:
-        """Take note of a task that has come, whether it fits or not."""
+        """Record a task that arrives, whether it fits or not."""
 
     def rank(self, task: Task, rows: Rows) -> Costs:
         """Return the cost of each of these rows, all of which the task fits."""
 
 
-class _Heedless:
-    """A policy that learns nothing."""
+class _Stateless:
+    """A policy that does not depend on earlier tasks."""
 
     def note(self, task: Task) -> None:
-        """Take no note."""
+        """Do nothing."""
 
 
-class _Random(_Heedless):
+class _Random(_Stateless):
     def __init__(self, random: Random) -> None:
         self._generator = np.random.default_rng(random.getrandbits(64))
 
@@ -47,8 +47,8 @@ class _Random(_Heedless):
         return self._generator.random(len(rows))
 
 
-class _BestFit(_Heedless):
-    """The node with least left of CPU and cards together, each as a part of what the largest node has."""
+class _BestFit(_Stateless):
+    """Policy that takes the node with the least CPU and cards left, each as a part of the largest node's."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -63,8 +63,8 @@ class _BestFit(_Heedless):
         return left
 
 
-class _UsedFraction(_Heedless):
-    """Our `binpack` and `spread`, which look at the cards alone."""
+class _UsedFraction(_Stateless):
+    """The policies `binpack` and `spread`, which use the amounts of cards alone."""
 
     def __init__(self, cluster: Cluster, sign: float) -> None:
         self._table, self._sign = cluster.ledger.table, sign
@@ -85,7 +85,7 @@ class _Fragmentation:
         return self._costs.measure(make_type(task), rows)
 
 
-class _Fgd(_Heedless):
+class _Fgd(_Stateless):
     def __init__(self, cluster: Cluster, tasks: Sequence[Task]) -> None:
         self._costs = FgdCosts(cluster, tasks)
 
@@ -105,17 +105,17 @@ RANKINGS: Final = tuple(_MAKERS)
 
 
 def make_ranking(name: str, cluster: Cluster, tasks: Sequence[Task], random: Random) -> Ranking:
-    """Return a policy, ready for a replay.
+    """Return a policy for a replay.
 
     Args:
         name: one of `RANKINGS`.
-        cluster: on which it places.
-        tasks: the trace, which `fgd` alone is told beforehand, as in its paper.
-        random: of which `random` draws.
+        cluster: the cluster that runs the tasks.
+        tasks: the tasks of the trace; only `fgd` knows them in advance, as in its paper.
+        random: the source of the policy `random`.
     """
     return _MAKERS[name](cluster, tasks, random)
 
 
 def find_card_policy(name: str) -> Policy:
-    """Return the policy by which the ledger chooses cards within a node: the tightest, but for `spread`."""
+    """Return the policy by which the ledger chooses cards within a node: `binpack`, except for `spread`."""
     return Policy.SPREAD if name == "spread" else Policy.BINPACK

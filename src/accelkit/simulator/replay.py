@@ -1,4 +1,4 @@
-"""Replays arrivals one at a time: filter, rank, reserve, as the extender does for a pod."""
+"""Replay of arrivals one at a time: filter, rank, reserve, as the extender does for a pod."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from accelkit.simulator.rankings import make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.workload import make_arrivals
 
-# Points of the curve: more than a plot shows.
+# Points of the curve: more than a plot can resolve.
 _POINTS: Final = 100
 _MOST_LOAD: Final = 100.0
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What came of one replay.
+    """Result of one replay.
 
     Attributes:
-        gpu_allocation_percent: of all cards, at the end.
-        gpu_arrived_percent: what the arrivals asked for, of the same.
-        decisions_per_second: over all arrivals that ask for cards.
-        decision_p50_ms: of one decision: filter, rank, reserve; those of pods without cards are not counted.
-        curve: pairs of what had been asked for and what was allocated, as parts of all cards.
+        gpu_allocation_percent: allocated part of all cards, at the end.
+        gpu_arrived_percent: requests of the arrivals, as a part of all cards.
+        decisions_per_second: over all arrivals that request cards.
+        decision_p50_ms: median of one decision: filter, rank, reserve; pods without cards are not counted.
+        curve: pairs of the requested and the allocated part of all cards.
     """
 
     policy: str
@@ -48,17 +48,17 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, seed: int, load: float) -> Replay:
-    """Submit a workload made of the tasks to the empty nodes; what fits nowhere is dropped, and nobody leaves.
+    """Submit a workload of the tasks to the empty nodes; tasks that fit on no node are dropped, and tasks do not end.
 
     Args:
-        nodes: of the trace.
-        tasks: of the trace.
+        nodes: the nodes of the trace.
+        tasks: the tasks of the trace.
         policy: one of `rankings.RANKINGS`.
-        seed: of the mix and the order; the same for every policy.
-        load: what the arrivals ask for, as a part of all cards.
+        seed: the seed of the mix and the order; the same for every policy.
+        load: the requests of the arrivals, as a part of all cards.
 
     Raises:
-        ConfigurationError: the load is no load.
+        ConfigurationError: the load is invalid.
     """
     check_load(load)
     random = Random(seed)  # noqa: S311 - a workload is no secret
@@ -92,10 +92,10 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
 
 
 def check_load(load: float) -> None:
-    """Refuse what is no load.
+    """Check a load.
 
     Raises:
-        ConfigurationError: it is not above 0, or too much.
+        ConfigurationError: it is not above 0, or it is too large.
     """
     if not 0 < load <= _MOST_LOAD:
-        raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="give a part of all cards: 1.3")
+        raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="set a part of all cards: 1.3")

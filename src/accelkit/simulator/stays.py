@@ -1,9 +1,10 @@
-"""Makes a workload of tasks that leave again: so many at a time that they ask for a stated part of all cards.
+"""Workload of tasks that end: so many at a time that they request a given part of all cards.
 
-Tasks come at random and evenly (a Poisson process), each as one of the trace with its lifetime. By Little's law the
-mean demand is then the rate times the mean of demand and lifetime together, so the load decides the rate. Lifetimes of
-real traces reach from seconds to months, and an empty cluster would take as long to fill; so the workload begins with
-what would be running at a random moment: tasks drawn in proportion to their lifetimes, of which a random part is over.
+Tasks arrive at random and evenly (a Poisson process), each a task of the trace with its lifetime. By Little's law, the
+mean demand is then the rate times the mean product of demand and lifetime, so the load determines the rate. Lifetimes
+of real traces range from seconds to months, and an empty cluster would take as long to fill. So the workload starts
+with the tasks that would run at a random moment: tasks drawn in proportion to their lifetimes, of which a random part
+has passed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from accelkit.simulator.trace import WHOLE_MILLI, Task
 
 
 class Stay(NamedTuple):
-    """One task that comes and leaves.
+    """A task that arrives and ends.
 
     Attributes:
-        arrives: seconds after the beginning.
-        lasts: seconds from when it is placed to when it leaves.
+        arrives: seconds after the start.
+        lasts: seconds from its placement to its end.
     """
 
     task: Task
@@ -32,30 +33,30 @@ class Stay(NamedTuple):
 
 
 def draw_lifetimes(lifetimes: Sequence[float], tasks: int, seed: int) -> list[float]:
-    """Return a lifetime for each of so many tasks, drawn from those of another list."""
+    """Return a lifetime for each of `tasks` tasks, drawn from another list of lifetimes."""
     return Random(seed).choices(lifetimes, k=tasks)  # noqa: S311 - a workload is no secret
 
 
 def make_stays(
     tasks: Sequence[Task], lifetimes: Sequence[float], cards: int, *, load: float, arrivals: int, random: Random
 ) -> list[Stay]:
-    """Return who runs at the beginning, in random order, and after them who comes.
+    """Return the tasks that run at the start, in random order, and after them the arrivals.
 
     Args:
-        tasks: some of them ask for cards.
-        lifetimes: of these tasks, in seconds.
-        cards: of the cluster.
-        load: what would be allocated on average if everything were placed at once, as a part of these.
-        arrivals: how many come after the beginning.
-        random: decides who comes, and when.
+        tasks: the tasks of the trace; some of them request cards.
+        lifetimes: the lifetimes of these tasks, in seconds.
+        cards: the number of cards of the cluster.
+        load: the mean part of the cards that would be allocated if everything were placed at once.
+        arrivals: the number of arrivals after the start.
+        random: the source of the choice of tasks and times.
 
     Raises:
-        ConfigurationError: no task with a card lives for any time.
+        ConfigurationError: no task with a card has a lifetime.
     """
     lasts = np.maximum(np.array(lifetimes, dtype=np.float64), 1.0)
     work = float((np.array([task.demand_milli for task in tasks]) * lasts).mean())
     if not work or not arrivals:
-        raise ConfigurationError("there is nothing to come", next_step="give a list with tasks, and --arrivals above 0")
+        raise ConfigurationError("the workload is empty", next_step="set tasks with cards, and --arrivals above 0")
     generator = np.random.default_rng(random.getrandbits(64))
     rate = load * cards * WHOLE_MILLI / work
     first = generator.choice(len(tasks), size=generator.poisson(rate * lasts.mean()), p=lasts / lasts.sum())

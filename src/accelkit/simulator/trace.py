@@ -1,4 +1,4 @@
-"""Reads traces in the form of openb, Alibaba's cluster-trace-gpu-v2023: one CSV of nodes, one of tasks."""
+"""Reader of traces in openb's format, Alibaba's cluster-trace-gpu-v2023: one CSV of nodes, one of tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.model.request import MAX_CARDS
 from accelkit.texts import count_cards
 
-# A card is cut into so many parts.
+# Number of parts of a card.
 WHOLE_MILLI: Final = 1000
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _TASK_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -32,11 +32,11 @@ class TraceNode(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What one task asks for.
+    """The request of one task.
 
     Attributes:
-        milli: thousandths of each of its cards; 1000 for whole ones, 0 without cards.
-        models: the only ones it runs on; empty for any.
+        milli: thousandths of each of its cards; 1000 for whole cards, 0 without cards.
+        models: the models of cards on which it can run; empty for any.
     """
 
     cpu_milli: int
@@ -47,63 +47,63 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def demand_milli(self) -> int:
-        """Thousandths of cards in all."""
+        """Thousandths of all its cards together."""
         return self.cards * self.milli
 
 
 def read_nodes(path: Path) -> list[TraceNode]:
-    """Read the nodes.
+    """Return the nodes of a file.
 
     Raises:
-        ConfigurationError: the file cannot be read, lacks a column, or a row is wrong.
+        ConfigurationError: the file cannot be read, lacks a column, or has an invalid row.
     """
     nodes = []
     for where, row in _read_rows(path, _NODE_COLUMNS):
         cpu, memory, cards = (_read_number(where, row, key) for key in _NODE_COLUMNS[1:4])
         if cards > MAX_CARDS:
-            raise ConfigurationError(f"{where}: {cards} cards are more than a node has")
+            raise ConfigurationError(f"{where}: a node has {cards} cards; the limit is {MAX_CARDS}")
         nodes.append(TraceNode(row["sn"], cpu, memory, cards, row["model"]))
     if sum(node.cards for node in nodes) == 0:
-        raise ConfigurationError(f"{path} has no card at all", next_step="give the list of nodes that have cards")
+        raise ConfigurationError(f"{path} has no cards", next_step="set a list of nodes with cards")
     if len({node.name for node in nodes}) < len(nodes):
-        raise ConfigurationError(f"{path} names a node twice")
+        raise ConfigurationError(f"{path} contains a node twice")
     return nodes
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the tasks; a list without the column gpu_spec has tasks that run on any model.
+    """Return the tasks of a file; without the column gpu_spec, tasks run on any model.
 
     Raises:
-        ConfigurationError: the file cannot be read, lacks a column, or a row is wrong.
+        ConfigurationError: the file cannot be read, lacks a column, or has an invalid row.
     """
     tasks = [_read_task(where, row) for where, row in _read_rows(path, _TASK_COLUMNS)]
     if not any(task.cards for task in tasks):
-        raise ConfigurationError(f"no task of {path} asks for a card", next_step="give a list of tasks with num_gpu")
+        raise ConfigurationError(f"no task of {path} requests a card", next_step="set a list of tasks with num_gpu")
     return tasks
 
 
 def read_lifetimes(path: Path) -> list[int]:
-    """Read how long each task was there, in seconds.
+    """Return the lifetime of each task of a file, in seconds.
 
     Raises:
-        ConfigurationError: the file cannot be read or lacks a column, a time is wrong, or there is no task.
+        ConfigurationError: the file cannot be read or lacks a column, a time is invalid, or there are no tasks.
     """
     lifetimes = []
-    for where, row in _read_rows(path, _TIME_COLUMNS, "--lifetimes takes a list that has them"):
+    for where, row in _read_rows(path, _TIME_COLUMNS, "set --lifetimes to a list with these columns"):
         created, deleted = (_read_number(where, row, key) for key in _TIME_COLUMNS)
         if deleted < created:
             raise ConfigurationError(f"{where}: the task is deleted before it is created")
         lifetimes.append(deleted - created)
     if not lifetimes:
-        raise ConfigurationError(f"{path} has no task", next_step="give a list of tasks with their times")
+        raise ConfigurationError(f"{path} has no tasks", next_step="set a list of tasks with their times")
     return lifetimes
 
 
 def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
-        raise ConfigurationError(f"{where}: {count_cards(cards)} of {milli} thousandths each is more than there can be")
-    # A task of several cards has them whole, whatever the trace says of their thousandths.
+        raise ConfigurationError(f"{where}: {count_cards(cards)} of {milli} thousandths each exceed the limits")
+    # A task of several cards gets them whole, whatever their thousandths in the trace.
     share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
     if cards and not share:
         raise ConfigurationError(f"{where}: a task with a card needs gpu_milli of 1 to {WHOLE_MILLI}")
@@ -112,21 +112,21 @@ def _read_task(where: str, row: dict[str, str]) -> Task:
 
 
 def _read_rows(
-    path: Path, columns: tuple[str, ...], elsewhere: str = "see https://github.com/alibaba/clusterdata for the form"
+    path: Path, columns: tuple[str, ...], next_step: str = "see https://github.com/alibaba/clusterdata for the format"
 ) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             missing = [each for each in columns if each not in (reader.fieldnames or ())]
             if missing:
-                raise ConfigurationError(f"{path} has no column {', '.join(missing)}", next_step=elsewhere)
+                raise ConfigurationError(f"{path} has no column {', '.join(missing)}", next_step=next_step)
             for row in reader:
                 where = f"{path}, line {reader.line_num}"
                 if any(row.get(each) is None for each in columns):
                     raise ConfigurationError(f"{where} is too short")
                 yield where, row
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
-        raise ConfigurationError(f"{path} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read {path}: {exc}") from exc
 
 
 def _read_number(where: str, row: dict[str, str], key: str) -> int:

@@ -1,4 +1,4 @@
-"""Replays tasks that come and leave: what fits nowhere waits until a departure lets it in."""
+"""Replay of tasks that arrive and end: a task that fits on no node waits until the end of another makes room."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from accelkit.simulator.stays import Stay, make_stays
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.waiting import WaitingTasks
 
-# The first part of the time is for what the beginning leaves behind to wear off.
+# The first part of the time is not measured, so that effects of the start disappear.
 _MEASURED_FROM: Final = 0.5
 _POINTS: Final = 100
 
 
 class Turnover(Replay, frozen=True, kw_only=True):
-    """What came of one replay with departures; what is measured, is measured over the second half of its time.
+    """Result of one replay in which tasks end; the measurements cover the second half of its time.
 
-    In what it shares with a replay without them, `gpu_allocation_percent` is at the end too; `gpu_arrived_percent` and
-    the curve count what would run if everything were placed when it comes.
+    As in a replay without ends, `gpu_allocation_percent` is the value at the end. `gpu_arrived_percent` and the curve
+    count the tasks that would run if everything were placed when it arrives.
 
     Attributes:
-        time_weighted_allocation_percent: of all cards.
-        measured_hours: how long that was.
-        pending_mean: tasks that waited, by time.
-        pending_most: at once.
-        had_to_wait: of the tasks that came in that time.
-        waited_p50_s: of the same tasks, in seconds; who was never placed has waited until the end.
-        never_placed: of all, in the whole time.
+        time_weighted_allocation_percent: allocated part of all cards.
+        measured_hours: duration of the measurement.
+        pending_mean: mean number of waiting tasks, by time.
+        pending_most: largest number of waiting tasks at once.
+        had_to_wait: number of tasks that waited, of those that arrived in that time.
+        waited_p50_s: median wait of the same tasks in seconds; a task that was never placed waited until the end.
+        never_placed: number of tasks that were never placed, of all tasks.
     """
 
     time_weighted_allocation_percent: float
@@ -50,41 +50,41 @@ class Turnover(Replay, frozen=True, kw_only=True):
 
 
 class _Course:
-    """What is measured between two times."""
+    """Measurements between two times."""
 
     def __init__(self, begins: float, ends: float) -> None:
         self.begins, self.ends = begins, ends
-        self._then = 0.0
+        self._previous = 0.0
         self.used, self.pending, self.most = 0.0, 0.0, 0
         self.points: list[int] = []
 
-    def pass_on(self, now: float, used_milli: int, pending: int) -> None:
-        """Note what was until now."""
-        within = max(0.0, min(now, self.ends) - max(self._then, self.begins))
+    def advance(self, now: float, used_milli: int, pending: int) -> None:
+        """Add the state from the previous call until now."""
+        within = max(0.0, min(now, self.ends) - max(self._previous, self.begins))
         self.used += used_milli * within
         self.pending += pending * within
         if within:
             self.most = max(self.most, pending)
         while len(self.points) <= _POINTS and self.ends * len(self.points) / _POINTS < now:
             self.points.append(used_milli)
-        self._then = now
+        self._previous = now
 
 
-class _Residents:
-    """Who is there, who waits, and when each leaves."""
+class _RunningTasks:
+    """The running and waiting tasks, with the time at which each ends."""
 
     def __init__(self, cluster: Cluster, decisions: Decisions, stays: Sequence[Stay]) -> None:
         self._cluster, self._decisions = cluster, decisions
         self._waiting = WaitingTasks(cluster, (stay.task for stay in stays))
-        self._leaving: list[tuple[float, int, Placed, Task]] = []
+        self._ends: list[tuple[float, int, Placed, Task]] = []
         self._begins = stays[-1].arrives * _MEASURED_FROM
         self.course = _Course(self._begins, stays[-1].arrives)
         self.placed = 0
         self.waited: list[float] = []
 
-    def come(self, stay: Stay) -> None:
-        """Place a task, or have it wait."""
-        self._leave_until(stay.arrives)
+    def arrive(self, stay: Stay) -> None:
+        """Place a task, or queue it."""
+        self._end_until(stay.arrives)
         placed = self._decisions.decide(stay.task)
         if placed is None:
             self._waiting.put(stay)
@@ -92,31 +92,31 @@ class _Residents:
             self._stay(stay, placed, stay.arrives)
 
     def end(self) -> None:
-        """Count what those have waited that wait still."""
-        self._pass_on(inf)
+        """Count the waiting times of tasks that still wait."""
+        self._advance(inf)
         for stay in self._waiting.list_all():
             self._count_waiting(stay, self.course.ends)
 
-    def _leave_until(self, now: float) -> None:
-        while self._leaving and self._leaving[0][0] <= now:
-            time, _, gone, task = heappop(self._leaving)
-            self._pass_on(time)
+    def _end_until(self, now: float) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            time, _, gone, task = heappop(self._ends)
+            self._advance(time)
             self._cluster.remove(gone.uid, task, gone.row)
             while (stay := self._waiting.take_fitting(gone.row)) is not None:
                 self._stay(stay, self._decisions.place(stay.task, gone.row), time)
-        self._pass_on(now)
+        self._advance(now)
 
     def _stay(self, stay: Stay, placed: Placed, now: float) -> None:
         self.placed += 1
         self._count_waiting(stay, now)
-        heappush(self._leaving, (now + stay.lasts, self.placed, placed, stay.task))
+        heappush(self._ends, (now + stay.lasts, self.placed, placed, stay.task))
 
     def _count_waiting(self, stay: Stay, until: float) -> None:
         if stay.arrives >= self._begins:
             self.waited.append(until - stay.arrives)
 
-    def _pass_on(self, now: float) -> None:
-        self.course.pass_on(now, self._cluster.used_milli, len(self._waiting))
+    def _advance(self, now: float) -> None:
+        self.course.advance(now, self._cluster.used_milli, len(self._waiting))
 
 
 def replay_turnover(
@@ -129,34 +129,34 @@ def replay_turnover(
     load: float,
     arrivals: int,
 ) -> Turnover:
-    """Have tasks come to a cluster that is as full as the load has it, and leave it again.
+    """Replay tasks that arrive on a cluster that is filled to the load, and end.
 
     Args:
-        nodes: of the trace.
-        tasks: of the trace.
-        lifetimes: of the same tasks, in seconds.
+        nodes: the nodes of the trace.
+        tasks: the tasks of the trace.
+        lifetimes: the lifetimes of these tasks, in seconds.
         policy: one of `rankings.RANKINGS`.
-        seed: of who comes when; the same for every policy.
-        load: mean demand of those that would run if everything were placed at once, as a part of all cards.
-        arrivals: how many come after the beginning.
+        seed: the seed of the arrivals; the same for every policy.
+        load: mean demand of the tasks that would run if everything were placed at once, as a part of all cards.
+        arrivals: the number of arrivals after the start.
 
     Raises:
-        ConfigurationError: the load is no load, or nothing comes.
+        ConfigurationError: the load is invalid, or no task arrives.
     """
     check_load(load)
     random = Random(seed)  # noqa: S311 - a workload is no secret
     cluster = Cluster(nodes)
     stays = make_stays(tasks, lifetimes, cluster.cards, load=load, arrivals=arrivals, random=random)
     decisions = Decisions(cluster, policy, make_ranking(policy, cluster, tasks, random))
-    residents = _Residents(cluster, decisions, stays)
+    running = _RunningTasks(cluster, decisions, stays)
     for stay in stays:
-        residents.come(stay)
-    residents.end()
-    course, total, times = residents.course, cluster.cards * WHOLE_MILLI, decisions.measure_times()
+        running.arrive(stay)
+    running.end()
+    course, total, times = running.course, cluster.cards * WHOLE_MILLI, decisions.measure_times()
     seconds = course.ends - course.begins
     demand, arrived = _measure_demand(stays, course)
     curve = zip(arrived, course.points, strict=True)
-    waited = np.array(residents.waited)
+    waited = np.array(running.waited)
     p50, p99 = (round(float(np.percentile(waited, part)), 1) for part in (50, 99))
     return Turnover(
         policy=policy,
@@ -165,8 +165,8 @@ def replay_turnover(
         nodes=len(nodes),
         cards=cluster.cards,
         arrivals=len(stays),
-        placed=residents.placed,
-        refused=len(stays) - residents.placed,
+        placed=running.placed,
+        refused=len(stays) - running.placed,
         gpu_allocation_percent=round(100 * cluster.used_milli / total, 3),
         gpu_arrived_percent=round(100 * demand / total, 3),
         decisions_per_second=times.per_second,
@@ -180,16 +180,16 @@ def replay_turnover(
         had_to_wait=int((waited > 0).sum()),
         waited_p50_s=p50,
         waited_p99_s=p99,
-        never_placed=len(stays) - residents.placed,
+        never_placed=len(stays) - running.placed,
     )
 
 
 def _measure_demand(stays: Sequence[Stay], course: _Course) -> tuple[float, list[float]]:
-    """Return what would run if everything were placed at once, in thousandths of cards: its mean, and by points."""
+    """Return the demand if everything were placed at once, in thousandths of cards: its mean, and by points."""
     milli = np.array([stay.task.demand_milli for stay in stays], dtype=np.float64)
-    come = np.array([stay.arrives for stay in stays])
-    gone = come + [stay.lasts for stay in stays]
-    within = np.clip(np.minimum(gone, course.ends) - np.maximum(come, course.begins), 0.0, None)
+    arrive = np.array([stay.arrives for stay in stays])
+    gone = arrive + [stay.lasts for stay in stays]
+    within = np.clip(np.minimum(gone, course.ends) - np.maximum(arrive, course.begins), 0.0, None)
     times = np.linspace(0.0, course.ends, _POINTS + 1)
-    curve = [float(milli[(come <= time) & (gone > time)].sum()) for time in times]
+    curve = [float(milli[(arrive <= time) & (gone > time)].sum()) for time in times]
     return float((milli * within).sum()) / (course.ends - course.begins), curve

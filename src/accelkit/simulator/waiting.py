@@ -1,7 +1,8 @@
-"""Keeps the tasks that fit nowhere, in the order in which they came, until a departure lets one in.
+"""Queue of tasks that fit on no node, in the order of their arrival, until the end of another makes room.
 
-As in kube-scheduler's queue, what waits is tried again when a pod leaves, the oldest first, and who does not fit lets
-others pass. A departure changes one node, and nobody who waits fits another one, so that is where they are tried.
+As in kube-scheduler's queue, waiting tasks are tried again when a pod ends, the oldest first, and a task that does not
+fit does not block the next ones. The end of a task changes one node, and no waiting task fits another, so they are
+tried on that node only.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from accelkit.simulator.cluster import Cluster, make_type
 from accelkit.simulator.stays import Stay
 from accelkit.simulator.trace import Task
 
-_NOBODY: Final = np.iinfo(np.int64).max
+_NONE_WAITING: Final = np.iinfo(np.int64).max
 
 
 class WaitingTasks:
-    """Those that wait, by what they ask for.
+    """Waiting tasks, by their requests.
 
     Args:
-        cluster: where they want to go.
-        tasks: all that may come.
+        cluster: the cluster that runs the tasks.
+        tasks: all tasks that may arrive.
     """
 
     def __init__(self, cluster: Cluster, tasks: Iterable[Task]) -> None:
         self._cluster = cluster
         self._kinds = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
         self._queues: list[deque[tuple[int, Stay]]] = [deque() for _ in self._kinds]
-        # The number of the oldest of each kind.
-        self._oldest = np.full(len(self._kinds), _NOBODY, dtype=np.int64)
+        # Sequence number of the oldest task of each kind.
+        self._oldest = np.full(len(self._kinds), _NONE_WAITING, dtype=np.int64)
         amounts = [[each.cpu_milli, each.memory_mib] for each in self._kinds]
         self._host = np.array(amounts, dtype=np.int64).reshape(-1, 2)
         types = [make_type(task) for task in self._kinds]
-        # Of a card that is shared, a task takes one; whole cards are empty ones.
+        # A task with a share takes a part of one card; whole cards must be empty.
         self._share = np.array([each.memory_bytes for each in types], dtype=np.int64)
         self._whole = np.array([each.cards if each.whole else 0 for each in types], dtype=np.int64)
         self._allowed = np.array([cluster.allows(task) for task in self._kinds]).T
@@ -47,7 +48,7 @@ class WaitingTasks:
         return self._count
 
     def put(self, stay: Stay) -> None:
-        """Have a task wait that fits nowhere."""
+        """Queue a task that fits on no node."""
         kind = self._kinds[stay.task]
         if not self._queues[kind]:
             self._oldest[kind] = self._put
@@ -56,22 +57,22 @@ class WaitingTasks:
         self._count += 1
 
     def list_all(self) -> Iterator[Stay]:
-        """Yield all that wait."""
+        """Return all waiting tasks."""
         return (stay for queue in self._queues for _, stay in queue)
 
     def take_fitting(self, row: int) -> Stay | None:
-        """Take out the oldest task that fits a row; None where there is none."""
+        """Remove and return the oldest task that fits a row; return None if there is none."""
         if not self._count:
             return None
         (cpu,), (host,) = self._cluster.measure_host(np.array([row]))
         columns = self._cluster.ledger.table.get_columns().take(np.array([row]))
-        fits = (self._oldest < _NOBODY) & self._allowed[row] & (self._host <= (cpu, host)).all(axis=1)
+        fits = (self._oldest < _NONE_WAITING) & self._allowed[row] & (self._host <= (cpu, host)).all(axis=1)
         fits &= (self._share <= max(0, columns.free.max())) & (self._whole <= columns.empty.sum())
         if not fits.any():
             return None
-        kind = int(np.argmin(np.where(fits, self._oldest, _NOBODY)))
+        kind = int(np.argmin(np.where(fits, self._oldest, _NONE_WAITING)))
         queue = self._queues[kind]
         _, stay = queue.popleft()
-        self._oldest[kind] = queue[0][0] if queue else _NOBODY
+        self._oldest[kind] = queue[0][0] if queue else _NONE_WAITING
         self._count -= 1
         return stay

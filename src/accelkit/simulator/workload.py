@@ -1,4 +1,4 @@
-"""Makes a workload of a trace's tasks: so many that they ask for a stated part of all cards, in random order."""
+"""Workload of a trace's tasks that request a given part of all cards, in random order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from accelkit.simulator.trace import WHOLE_MILLI, Task
 
 
 def make_arrivals(tasks: Sequence[Task], cards: int, load: float, random: Random) -> list[Task]:
-    """Return all tasks, and more of them drawn at random, until they ask for `load` times the cards; then shuffled.
+    """Return all tasks, and more of them drawn at random, until they request `load` times the cards; shuffled.
 
-    Where they ask for more by themselves, random ones are dropped. It is the recipe of Weng et al., "Beware of
-    Fragmentation" (USENIX ATC '23), so that figures compare.
+    If the tasks request more by themselves, random ones are dropped. This is the procedure of Weng et al., "Beware of
+    Fragmentation" (USENIX ATC '23), so that results can be compared.
 
     Args:
-        tasks: some of them ask for cards.
-        cards: of the cluster.
+        tasks: the tasks of the trace; some of them request cards.
+        cards: the number of cards of the cluster.
         load: requested cards as a part of these.
-        random: decides the mix and the order.
+        random: the source of the mix and the order.
     """
     arrivals, wanted = list(tasks), load * cards * WHOLE_MILLI
     demand = sum(task.demand_milli for task in arrivals)

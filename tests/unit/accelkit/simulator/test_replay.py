@@ -95,7 +95,7 @@ def test_fgd_fills_the_card_whose_rest_nobody_could_use():
 
 def test_a_load_that_is_none_is_refused():
     for load in (0.0, -1.0, 1e9, float("nan")):
-        with pytest.raises(ConfigurationError, match=r"cannot be replayed; give a part of all cards: 1\.3"):
+        with pytest.raises(ConfigurationError, match=r"cannot be replayed; set a part of all cards: 1\.3"):
             replay(NODES, [HALF], "binpack", seed=1, load=load)
 
 
@@ -113,7 +113,7 @@ def test_the_command_prints_what_scripts_and_people_read(tmp_path):
         6,
     )
     table = CliRunner().invoke(main, command, catch_exceptions=False).stdout
-    assert f"{found['gpu_allocation_percent']:.2f} % of them, to {found['placed']} pods" in table
+    assert f"{found['gpu_allocation_percent']:.2f} % of the cards, to {found['placed']} pods" in table
     assert "6 on 3 nodes" in table
 
 

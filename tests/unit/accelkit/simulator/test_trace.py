@@ -35,9 +35,9 @@ def test_a_list_without_models_is_read_and_several_cards_are_whole(tmp_path):
         (NODES.replace("16000,65536,2", "-1,65536,2"), "line 2: cpu_milli is '-1', where a whole number is expected"),
         (NODES.replace("16000,65536,2", f"{2**41},65536,2"), "line 2: cpu_milli is '2199023255552'"),
         (NODES.replace("a,16000,65536,2,T4", "a,16000"), "line 2 is too short"),
-        (NODES.replace("65536,2,", "65536,999,"), "line 2: 999 cards are more than a node has"),
-        (NODES.replace("\nb,", "\na,"), "names a node twice"),
-        ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n", "has no card at all; give the list of nodes that have cards"),
+        (NODES.replace("65536,2,", "65536,999,"), "line 2: a node has 999 cards; the limit is "),
+        (NODES.replace("\nb,", "\na,"), "contains a node twice"),
+        ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n", "has no cards; set a list of nodes with cards"),
     ],
 )
 def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
@@ -50,10 +50,10 @@ def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
     ("text", "sentence"),
     [
         (TASKS.replace("1,500", "1,0"), "line 2: a task with a card needs gpu_milli of 1 to 1000"),
-        (TASKS.replace("1,500", "1,1001"), "line 2: 1 card of 1001 thousandths each is more than there can be"),
+        (TASKS.replace("1,500", "1,1001"), "line 2: 1 card of 1001 thousandths each exceed the limits"),
         (TASKS.replace("2,1000", "129,1000"), "line 4: 129 cards"),
         (TASKS.replace("1,500", "x,500"), "line 2: num_gpu is 'x'"),
-        ("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,0,0\n", "asks for a card; give a list of tasks with num_gpu"),
+        ("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,0,0\n", "requests a card; set a list of tasks with num_gpu"),
     ],
 )
 def test_wrong_tasks_are_refused_with_their_line(tmp_path, text, sentence):
@@ -65,5 +65,5 @@ def test_wrong_tasks_are_refused_with_their_line(tmp_path, text, sentence):
 @pytest.mark.parametrize("name", ["none", "garbled"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
     (tmp_path / "garbled").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match=re.escape(f"{tmp_path}/{name} cannot be read")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"cannot read {tmp_path}/{name}")):
         read_nodes(tmp_path / name)

@@ -40,10 +40,10 @@ def test_lifetimes_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (TASKS, "has no column creation_time, deletion_time; --lifetimes takes a list that has them"),
+        (TASKS, "has no column creation_time, deletion_time; set --lifetimes to a list with these columns"),
         (TIMED.replace("100,160", "160,100"), "line 2: the task is deleted before it is created"),
         (TIMED.replace("100,160", ",160"), "line 2: creation_time is ''"),
-        (TIMED.splitlines()[0], "has no task; give a list of tasks with their times"),
+        (TIMED.splitlines()[0], "has no tasks; set a list of tasks with their times"),
     ],
 )
 def test_wrong_lifetimes_are_refused(tmp_path, text, sentence):
@@ -136,7 +136,7 @@ def test_the_same_seed_is_the_same_course():
 
 
 def test_nothing_to_come_is_refused():
-    with pytest.raises(ConfigurationError, match="there is nothing to come"):
+    with pytest.raises(ConfigurationError, match="the workload is empty"):
         replay_turnover(NODES, [Task(1, 1, 0, 0)], [60], "binpack", seed=1, load=0.9, arrivals=5)
 
 
@@ -164,5 +164,5 @@ def test_the_command_adds_what_departures_bring(tmp_path):
     drawn_ones = json.loads(CliRunner().invoke(main, other, catch_exceptions=False).stdout)
     assert 0 < drawn_ones["measured_hours"] < found["measured_hours"] / 10
     table = CliRunner().invoke(main, command, catch_exceptions=False).stdout
-    assert f"{found['time_weighted_allocation_percent']:.2f} % of them over" in table
+    assert f"{found['time_weighted_allocation_percent']:.2f} % of the cards over" in table
     assert f"{found['never_placed']} pods were never placed" in table
