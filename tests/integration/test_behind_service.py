@@ -82,7 +82,7 @@ async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, ext
     assert [node["name"] for node in json.loads(shown.stdout)["nodes"]] == [extender]
     assert extender in installation.run(reader, "inspect", extender).stdout
     unknown = installation.run(reader, "inspect", "x")
-    assert unknown.stderr == "Error: there is no node 'x'; GET /inspect lists the nodes with cards\n"
+    assert unknown.stderr == "Error: node 'x' is unknown; GET /inspect lists the nodes with cards\n"
     audited = installation.run(installation.kubeconfig, "audit", "-o", "json", "--wait", "30")
     assert audited.returncode == 0, audited.stdout + audited.stderr
     assert not [note for note in json.loads(audited.stdout)["notes"] if "ledger" in note]

@@ -78,7 +78,7 @@ async def test_sigterm_ends_it_with_open_connections(process):
         process.signal(signal.SIGTERM)
         assert await process.ended(seconds=GRACE_SECONDS) == 0
     log = process.log.read_text()
-    assert "extender ended" in log
+    assert "extender stopped" in log
     assert "Traceback" not in log
 
 

@@ -96,7 +96,7 @@ async def test_wrong_uid_reserves_nothing(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     error = await extender.bind(pod, node, uid="11111111-2222-3333-4444-555555555555")
-    assert "is another one now" in error
+    assert "has been replaced" in error
     assert await extender.used(node) == 0
     assert not (await world.read(pod))["spec"].get("nodeName")
     assert await extender.bind(pod, node) == ""
@@ -106,9 +106,9 @@ async def test_recreated_pod_of_the_same_name_is_another_one(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     await world.delete(pod)
-    assert "does not exist any more" in await extender.bind(pod, node)
+    assert "no longer exists" in await extender.bind(pod, node)
     again = await world.pod(24, name=pod["metadata"]["name"])
-    assert "is another one now" in await extender.bind(pod, node)
+    assert "has been replaced" in await extender.bind(pod, node)
     assert await extender.used(node) == 0
     assert await extender.bind(again, node) == ""
 

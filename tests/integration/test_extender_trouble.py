@@ -47,9 +47,9 @@ async def test_api_server_away_and_back(extender, world, proxy):
         status, text = await extender.readiness()
         return text if status == 503 else ""
 
-    assert "the API server has been away for" in await until(red)
-    assert "the API server has been away for" in await extender.bind(later, node)
-    assert "the API server has been away for" in (await extender.filter(later, node))["Error"]
+    assert "the API server has been unreachable for" in await until(red)
+    assert "the API server has been unreachable for" in await extender.bind(later, node)
+    assert "the API server has been unreachable for" in (await extender.filter(later, node))["Error"]
     status, _ = await extender.ask("GET", "/healthz")
     assert status == 200
     assert used_by_card(await extender.node(node))[f"{node}-0"] >= 48

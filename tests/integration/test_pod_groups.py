@@ -86,7 +86,7 @@ async def test_a_gated_group_is_bound_wholly_once_its_last_pod_is_there(site):
     await site.add_nodes(2)
     group = site.name()
     pods = await site.pods(group, 3, 8, size=4)
-    await site.told(pods, "PodGroupWaiting", "3 of 4 pods are there")
+    await site.told(pods, "PodGroupWaiting", "3 of 4 pods exist")
     assert await site.placed(pods) == [None] * 3
     assert await site.used() == 0
     pods.append(await site.pod(group, 8, size=4))
@@ -132,7 +132,7 @@ async def test_without_gates_binds_are_held_until_all_are_there(site):
     await site.add_nodes(2)
     group = site.name()
     pods = await site.pods(group, 3, 8, size=4, gated=False)
-    await site.told(pods, "FailedScheduling", "3 of 4 pods are there")
+    await site.told(pods, "FailedScheduling", "3 of 4 pods exist")
     assert await site.placed(pods) == [None] * 3
     assert await site.used() == 0
     pods.append(await site.pod(group, 8, size=4, gated=False))
@@ -171,7 +171,7 @@ async def test_a_group_that_loses_a_pod_amid_its_reservation_is_released(site):
     pods = await site.pods(site.name(), 2, 8, size=2, scheduler="none")
     await site.holds(16)
     await site.world.delete(pods[0], seconds=0)
-    await site.told(pods[1:], "PodGroupReleased", "1 of 2 pods are there")
+    await site.told(pods[1:], "PodGroupReleased", "1 of 2 pods exist")
     assert await site.used() == 0
 
 
@@ -205,7 +205,7 @@ async def test_the_pod_group_of_coscheduling_says_the_size(site):
     kind = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
     await site.world.api.post(POD_GROUPS, {**kind, "metadata": {"name": group}, "spec": {"minMember": 2}})
     pods = [await site.pod(group, 8, label=COSCHEDULING)]
-    await site.told(pods, "PodGroupWaiting", "1 of 2 pods are there")
+    await site.told(pods, "PodGroupWaiting", "1 of 2 pods exist")
     # What a pod says does not count beside the object.
     await site.relabel(pods[0], SIZE, "1")
     pods.append(await site.pod(group, 8, label=COSCHEDULING))
@@ -227,7 +227,7 @@ async def test_kubernetes_own_pod_group_says_the_size(site, gated):
     await site.world.api.post(OWN_POD_GROUPS, {**kind, "metadata": {"name": group}, "spec": spec})
     pods = [await site.pod(group, 8, own=True, gated=gated)]
     if gated:
-        await site.told(pods, "PodGroupWaiting", "1 of 2 pods are there")
+        await site.told(pods, "PodGroupWaiting", "1 of 2 pods exist")
     assert await site.placed(pods) == [None]
     assert await site.used() == 0
     pods.append(await site.pod(group, 8, own=True, gated=gated))

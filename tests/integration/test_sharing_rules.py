@@ -216,4 +216,4 @@ async def test_broken_rules_at_the_start_end_the_extender_with_the_next_step(con
         assert await process.ended(seconds=45) == 1
     told = process.log.read_text()
     assert "unknown field `quota`" in told
-    assert "mend the file" in told
+    assert "correct the file" in told

@@ -1,8 +1,8 @@
-"""Answers the verb bind: decides again, then annotates and binds in one write to the API server.
+"""Verb bind: decides again, then annotates and binds the pod in one write to the API server.
 
-The API server merges a Binding's annotations into the pod in the transaction that sets nodeName, and refuses a second
-binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all, and what remains to be
-handled is an answer that is lost: then the reservation stays until a GET by UID decides.
+The API server merges a Binding's annotations into the pod in the transaction that sets nodeName. It rejects a second
+binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all. If the answer is lost, the
+reservation stays until a GET by UID shows the outcome.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# A Binding and the look at what became of it, each with the deadline of the client.
+# Time for a Binding and the read of its outcome, each with the deadline of the client.
 _FINISH_SECONDS = 20.0
-# So often a Binding is sent of a pod that changes meanwhile.
+# Number of times that a Binding is sent if the pod changes in between.
 _TRIES = 3
-# As much of an error is logged.
+# Longest error text in the log.
 _MAX_ERROR = 500
 
-# Names stand in paths of the API server, where anything else would lead elsewhere.
+# Names are parts of paths of the API server, where other characters would change the path.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class Binder:
-    """Binds pods.
+    """Binder of pods.
 
     Args:
         api: an open client.
-        ledger: where shares are reserved.
-        feed: knows the pods that wait, and takes over what a GET shows.
-        policy: ranks cards where the pod does not say.
-        opens_at: binds wait until then, on the clock of `time.monotonic`.
-        readiness: says whether a Binding may be sent now.
-        admit: holds the bind of a pod that asks for cards until it may go on; None where none is held.
-        on_released: called with the UID of each pod whose reservation is released, in the same turn.
+        ledger: the ledger that reserves shares.
+        feed: provides the pods that wait, and applies pods that were read.
+        policy: the policy that ranks cards if the pod does not name one.
+        opens_at: the time until which binds wait, on the clock of `time.monotonic`.
+        readiness: checks whether a Binding may be sent now.
+        admit: holds the bind of a pod that requests cards until it may continue; None if no bind is held.
+        on_released: called synchronously with the UID of each pod whose reservation is released.
 
     Attributes:
         outcomes: Bindings whose answer was lost.
@@ -83,13 +83,13 @@ class Binder:
         self._readiness = readiness
         self._admit = admit
         self._opens_at = opens_at
-        # Set when it is.
-        self._set_anew = asyncio.Event()
+        # Set when the time changes.
+        self._time_changed = asyncio.Event()
         self._container_limits = container_limits
         self._api = api
         self._ledger, self._feed = ledger, feed
         self._policy = policy
-        self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._in_progress: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self.outcomes = BindingOutcomes(api, ledger, feed, is_under_way=self.is_under_way, release=self._release)
         self._repeats = RepeatLog(log)
         self._finished = False
@@ -97,65 +97,65 @@ class Binder:
     async def bind(self, args: BindingArgs) -> None:
         """Bind a pod to a node.
 
-        A repeated call for the same pod and node joins the one under way, or finds its result; it changes nothing.
+        A repeated call for the same pod and node waits for the first call, or returns its result; it changes nothing.
 
         Raises:
             BindingError: the pod cannot be bound there.
             NotReadyError: no Binding may be sent now.
             NotLeadingError: another replica binds.
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server rejected the Binding or did not answer.
         """
         for name, value in msgspec.structs.asdict(args).items():
             if not value:
                 raise BindingError(f"{name} is missing")
             if name != "PodUID" and not _NAME.fullmatch(value):
-                raise BindingError(f"{name} {value[:100]!r} is no name of a Kubernetes object")
-        node, task = self._under_way.get(args.PodUID, (args.Node, None))
+                raise BindingError(f"{name} {value[:100]!r} is not a valid name of a Kubernetes object")
+        node, task = self._in_progress.get(args.PodUID, (args.Node, None))
         if task is None:
             if self._finished:
-                raise NotReadyError("the extender ends")
+                raise NotReadyError("the extender is shutting down")
             task = asyncio.create_task(self._bind(args))
-            self._under_way[args.PodUID] = (args.Node, task)
+            self._in_progress[args.PodUID] = (args.Node, task)
             task.add_done_callback(partial(self._end_bind, args, time.monotonic()))
         elif node != args.Node:
             raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}")
-        # A caller that hangs up must not cancel a Binding that others wait for.
+        # A caller that disconnects must not cancel a Binding that other callers wait for.
         await asyncio.shield(task)
 
     def open(self, at: float = -math.inf) -> None:
-        """Let binds begin at that time, on the clock of `time.monotonic`; at once without one."""
+        """Let binds start at that time, on the clock of `time.monotonic`; by default at once."""
         self._opens_at = at
-        self._set_anew.set()
-        self._set_anew = asyncio.Event()
+        self._time_changed.set()
+        self._time_changed = asyncio.Event()
 
     @property
     def unsettled(self) -> bool:
-        """Whether a Binding is under way, or its outcome unknown."""
-        return bool(self._under_way or self.outcomes)
+        """Whether a Binding is in progress, or its outcome is unknown."""
+        return bool(self._in_progress or self.outcomes)
 
     @property
     def opened(self) -> bool:
-        """Whether binds may begin."""
+        """Whether binds may start."""
         return time.monotonic() >= self._opens_at
 
     def is_under_way(self, uid: str) -> bool:
         """Return whether a pod is being bound."""
-        return uid in self._under_way
+        return uid in self._in_progress
 
     def is_unsettled(self, uid: str) -> bool:
         """Return whether the outcome of a pod's Binding is unknown."""
         return uid in self.outcomes
 
     async def finish(self) -> None:
-        """Begin no more binds, and wait for those under way, whose callers may have hung up."""
+        """Start no more binds, and wait for those in progress, even if their callers have disconnected."""
         self._finished = True
-        if tasks := [task for _, task in self._under_way.values()]:
+        if tasks := [task for _, task in self._in_progress.values()]:
             await asyncio.wait(tasks, timeout=_FINISH_SECONDS)
 
     def _end_bind(self, args: BindingArgs, started: float, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(args.PodUID, None)
-        # Read here, since every caller may have hung up.
-        failure = "the extender ended" if task.cancelled() else task.exception()
+        self._in_progress.pop(args.PodUID, None)
+        # Read here, because every caller may have disconnected.
+        failure = "the extender stopped" if task.cancelled() else task.exception()
         pod, values = f"{args.PodNamespace}/{args.PodName}", {"uid": args.PodUID, "node": args.Node}
         if failure is not None:
             error = str(failure)[:_MAX_ERROR]
@@ -193,7 +193,7 @@ class Binder:
         while (wait := self._opens_at - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await self._set_anew.wait()
+                    await self._time_changed.wait()
 
     async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
         ref = pending.pod.ref
@@ -210,18 +210,18 @@ class Binder:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
-        """Write the Binding of a pod that has this resource version, or was seen in a newer one.
+        """Send the Binding of a pod that has this resource version, or a newer one that was read.
 
-        The version is one that was seen while this replica led, so what the next leader writes on the pod makes the
-        Binding fail, whenever it arrives.
+        The version was read while this replica led. If the next leader writes to the pod, the Binding fails whenever it
+        arrives.
         """
         for left in reversed(range(_TRIES)):
-            if (seen := self._feed.pending.get(ref.uid)) is not None and is_older(version, seen.version):
-                version = seen.version
+            if (known := self._feed.pending.get(ref.uid)) is not None and is_older(version, known.version):
+                version = known.version
             try:
                 self._readiness.check_binding()
             except (NotLeadingError, NotReadyError):
-                if self._ours(ref):
+                if self._is_own_reservation(ref):
                     self._release(ref)
                 raise
             try:
@@ -235,34 +235,34 @@ class Binder:
                 return
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
-        """Find out what became of a Binding that was not accepted; return only if the pod is bound to the node.
+        """Find the outcome of a Binding that was not accepted; return an empty text if the pod is bound to the node.
 
-        Where the Binding failed since the pod has changed, its present version is returned, by which it may be bound.
+        If the Binding failed because the pod has changed, return its present version, with which it may be bound.
 
         Args:
             ref: the pod.
-            node: where it was to go.
-            failure: of the Binding.
-            version: that the pod had to have; empty where the Binding is not to be sent again.
+            node: the node of the Binding.
+            failure: the failure of the Binding.
+            version: the version that the Binding required; empty if it must not be sent again.
 
         Raises:
-            BindingError: it is not, or nobody knows.
+            BindingError: the pod is not bound to the node, or the outcome is unknown.
         """
         sentence = f"binding {ref} to {node}: {failure}"
-        held, ours = self._ledger.find_holding(ref.uid), self._ours(ref)
+        held, own = self._ledger.find_holding(ref.uid), self._is_own_reservation(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
         elif not (failure.conflict or failure.not_found):
-            if ours:
+            if own:
                 self._release(ref)
             raise BindingError(sentence) from failure
         if held is not None:
-            # Counted from the last Binding sent: any of them may still take effect.
+            # Counted from the last Binding, because any of them may still take effect.
             self.outcomes.note_sent(ref.uid)
         try:
             pod = await read_pod(self._api, ref)
         except ApiError:
-            # The reservation stays; the settling task goes on asking.
+            # The reservation stays; the outcomes task continues to ask.
             raise BindingError(sentence) from failure
         except PodGoneError:
             self._release(ref)
@@ -271,14 +271,14 @@ class Binder:
             self._take_bound(ref, pod, node)
             return ""
         again = bool(version) and failure.conflict and pod.metadata.resource_version != version
-        if ours and not failure.unanswered:
+        if own and not failure.unanswered:
             self._note_refusal(ref, again=again)
         if again:
             return pod.metadata.resource_version
         raise BindingError(sentence) from failure
 
     def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
-        """Note that the only Binding of a pod was refused; `again` says that another one follows."""
+        """Record that the only Binding of a pod was rejected; `again` means that another one follows."""
         self.outcomes.forget(ref.uid)
         if not again:
             self._release(ref)
@@ -287,13 +287,13 @@ class Binder:
         self._ledger.release(ref.uid)
         self._on_released(ref.uid)
 
-    def _ours(self, ref: PodRef) -> bool:
-        # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
+    def _is_own_reservation(self, ref: PodRef) -> bool:
+        # The reservation may belong to an earlier Binding, accepted or unanswered; then a rejection does not end it.
         held = self._ledger.find_holding(ref.uid)
         return held is not None and held.stage is Stage.RESERVED and ref.uid not in self.outcomes
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
-        """Take over a pod that is bound.
+        """Apply a pod that is bound.
 
         Raises:
             BindingError: it is bound to another node.

@@ -1,4 +1,4 @@
-"""Bindings whose outcome is unknown: an answer was lost, or a list does not show the pod. A GET of the pod decides."""
+"""Bindings with unknown outcomes: an answer was lost, or a list lacks the pod. A GET of the pod decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelkit.model.pod import Pod, PodRef
 
 log = logging.getLogger(__name__)
 
-# So long after a Binding was sent it can no longer take effect.
+# Time after which a Binding can no longer take effect.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL_SECONDS = 1.0
 
@@ -28,9 +28,9 @@ class BindingOutcomes:
 
     Args:
         api: an open client.
-        ledger: who holds what.
-        feed: takes over what a GET shows.
-        is_under_way: whether a pod is being bound.
+        ledger: the ledger with the reservations.
+        feed: applies pods that were read.
+        is_under_way: returns whether a pod is being bound.
         release: releases the reservation of a pod.
     """
 
@@ -45,7 +45,7 @@ class BindingOutcomes:
     ) -> None:
         self._api, self._ledger, self._feed = api, ledger, feed
         self._is_under_way, self._release = is_under_way, release
-        # When the last Binding was sent, on the clock of `time.monotonic`, by the pod's UID.
+        # The time of the last Binding, on the clock of `time.monotonic`, by the pod's UID.
         self._unsettled: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -55,15 +55,15 @@ class BindingOutcomes:
         return uid in self._unsettled
 
     def note_sent(self, uid: str) -> None:
-        """Note that a Binding was sent now, and that its outcome is unknown."""
+        """Record that a Binding was sent now, and that its outcome is unknown."""
         self._unsettled[uid] = time.monotonic()
 
     def forget(self, uid: str) -> None:
-        """Forget a pod whose Binding is known to have failed."""
+        """Remove a pod whose Binding is known to have failed."""
         self._unsettled.pop(uid, None)
 
     async def run(self) -> None:
-        """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
+        """Until cancelled, read the pods whose outcome is unknown from the API server."""
         while True:
             await asyncio.sleep(_SETTLE_INTERVAL_SECONDS)
             for uid in list(self._unsettled):
@@ -74,17 +74,17 @@ class BindingOutcomes:
                     await self.ask(held)
 
     def recheck(self, held: Holding) -> None:
-        """Have a holding checked against the API server, because a list did not show it."""
+        """Schedule a check of a holding against the API server, because a list does not contain it."""
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
     def take_read(self, ref: PodRef, pod: Pod) -> None:
-        """Take over a pod that was read by itself."""
+        """Apply a pod from a single read."""
         if not pod.spec.node_name:
-            # It may have been deleted while its answer was on the way.
+            # The pod may have been deleted after the API server sent the answer.
             if ref.uid in self._feed.pending:
                 self._feed.take_pod(pod)
             return
-        # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
+        # The pod may have been deleted after the answer was sent: unsettled until the watch reports it.
         self._feed.take_pod(pod)
         self._unsettled.pop(ref.uid, None)
         held = self._ledger.find_holding(ref.uid)
@@ -92,17 +92,17 @@ class BindingOutcomes:
             self._unsettled[ref.uid] = time.monotonic()
 
     async def ask(self, held: Holding, *, binding: bool = False) -> None:
-        """Ask what became of a holding; `binding` says that the bind under way is the one that asks."""
+        """Read the outcome of a holding; `binding` means that the bind in progress calls."""
         ref, pod = held.pod, None
         try:
             pod = await read_pod(self._api, ref)
         except PodGoneError:
             pass
         except ApiError as exc:
-            log.info("cannot ask for pod %s: %s", ref, exc)
+            log.info("cannot read pod %s: %s", ref, exc)
             return
         if self._ledger.find_holding(ref.uid) is not held or (not binding and self._is_under_way(ref.uid)):
-            # While the answer was on its way things went on, and it may be older than they are.
+            # The holding changed while the API server answered, so the answer may be older.
             return
         if pod is not None and pod.spec.node_name:
             self.take_read(ref, pod)

@@ -1,4 +1,4 @@
-"""Writes Bindings with their annotations, and reads the pods that they are about."""
+"""Bindings with their annotations, and reads of their pods."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 _P = TypeVar("_P", bound=Pod)
 
-# The API server gives up on a write after this long.
+# Deadline of a write in the API server.
 WRITE_SECONDS: Final = 5
-# A Binding leaves within this time, or not at all.
+# A Binding is sent within this time, or not at all.
 SEND_SECONDS: Final = 6.0
-# For so long after it was killed a Binding of a predecessor may still appear.
+# Time after the end of a predecessor during which its Bindings may still take effect.
 PREDECESSOR_SECONDS: Final = WRITE_SECONDS + 1.0
 
 _pod = msgspec.json.Decoder(Pod)
@@ -42,13 +42,13 @@ async def write_binding(
 
     Args:
         api: an open client.
-        pod: which.
-        node: where it goes.
-        annotations: what is written on it.
+        pod: the pod.
+        node: the node.
+        annotations: the annotations that the pod gets.
         version: the resource version that the pod must have; empty for any.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server rejected the Binding or did not answer.
     """
     metadata: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if annotations:
@@ -58,7 +58,7 @@ async def write_binding(
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     try:
-        # No byte of it leaves later: whoever binds after us counts on that.
+        # No byte is sent later: the next leader relies on that.
         async with asyncio.timeout(SEND_SECONDS):
             await api.post(
                 f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{WRITE_SECONDS}s"}
@@ -71,8 +71,8 @@ async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
     """Return the pod with this UID.
 
     Raises:
-        PodGoneError: it does not exist any more.
-        ApiError: the API server refused or did not answer.
+        PodGoneError: it no longer exists.
+        ApiError: the API server rejected the request or did not answer.
     """
     return await read_pod_as(api, pod, _pod)
 
@@ -81,8 +81,8 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
     """Return the pod with this UID, as a type of pod with more fields.
 
     Raises:
-        PodGoneError: it does not exist any more.
-        ApiError: the API server refused or did not answer, or with what cannot be read.
+        PodGoneError: it no longer exists.
+        ApiError: the API server rejected the request, did not answer, or sent an unreadable answer.
     """
     try:
         found = decoder.decode(await api.get(build_pod_path(pod.namespace, pod.name)))
@@ -91,36 +91,36 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
     except ApiError as exc:
         if not exc.not_found:
             raise
-        raise PodGoneError(f"pod {pod} does not exist any more") from exc
+        raise PodGoneError(f"pod {pod} no longer exists") from exc
     if found.metadata.uid != pod.uid:
-        raise PodGoneError(f"pod {pod} is another one now (UID {found.metadata.uid}, not {pod.uid})")
+        raise PodGoneError(f"pod {pod} has been replaced (UID {found.metadata.uid}, not {pod.uid})")
     return found
 
 
 def build_annotations(
     pod: CardPod, entry: NodeEntry | None, assignment: Assignment, *, limits: bool = False
 ) -> dict[str, str]:
-    """Return what is written on a pod with its Binding: its assignment, also in the words of its dialect.
+    """Return the annotations of a pod's Binding: its assignment, also in the format of its dialect.
 
     Args:
-        pod: whose it is.
-        entry: its node; None where that is not known any more.
+        pod: the pod.
+        entry: its node; None if the node is no longer known.
         assignment: the cards that it gets.
-        limits: whether what each container may take of NVIDIA's cards is written, too.
+        limits: whether to write what each container may take of NVIDIA's cards.
     """
-    ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
+    own = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
     codec = pod.dialect.annotations
     if entry is None or entry.inventory is None:
-        return ours
+        return own
     cards = {card.id: card for card in entry.list_cards()}
     if limits:
-        ours = {**write_container_limits(assignment, cards), **ours}
+        own = {**write_container_limits(assignment, cards), **own}
     if codec is None:
-        return ours
+        return own
     granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
     try:
-        # All keys, so that nothing a user put there before counts.
-        return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **ours}
+        # All keys are written, so that values that a user wrote there do not count.
+        return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **own}
     except AssignmentError as exc:
-        log.warning("pod %s is not written as %s does: %s", pod.ref, pod.dialect.name, exc)
-        return ours
+        log.warning("cannot write the annotations of pod %s for dialect %s: %s", pod.ref, pod.dialect.name, exc)
+        return own

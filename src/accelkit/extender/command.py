@@ -26,7 +26,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 @click.option("--listen", default="0.0.0.0:32766", show_default=True, help="Address and port to serve on.")
 @click.option("--plain-http", is_flag=True, help="Serve without TLS; on the loopback address only.")
 @click.option("--tls-cert", type=FILE, help="Certificate chain of this server (PEM).")
-@click.option("--tls-key", type=FILE, help="Its private key (PEM).")
+@click.option("--tls-key", type=FILE, help="Private key of this server (PEM).")
 @click.option("--client-ca", type=FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option(
     "--client-name",
@@ -34,22 +34,22 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     multiple=True,
     default=(CLIENT_NAME,),
     show_default=True,
-    help="Common name or DNS name that a client's certificate must have; may be given several times.",
+    help="Common name or DNS name that a client's certificate must have; repeatable.",
 )
-@click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
+@click.option("--unit", default="1GiB", show_default=True, help="Unit of accelkit.io/memory in the cluster.")
 @click.option(
     "--policy",
     type=click.Choice(list_policy_names()),
     default="binpack",
     show_default=True,
-    help="How cards and nodes that fit are ranked.",
+    help="Policy that ranks cards and nodes that fit.",
 )
 @click.option(
     "--most-nodes",
     type=click.IntRange(min=0),
     default=MOST_NODES,
     show_default=True,
-    help="How many nodes filter leaves where more fit, those that the policy likes best; 0 for all.",
+    help="Most nodes that filter returns, the best by the policy; 0 for all that fit.",
 )
 @click.option(
     "--dialect",
@@ -58,13 +58,13 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     multiple=True,
     default=("native",),
     show_default=True,
-    help="Whose pods are read; may be given several times.",
+    help="Dialect of the pods to read; repeatable.",
 )
 @click.option(
     "--sharing-rules",
     envvar="ACCELKIT_SHARING_RULES",
     type=FILE,
-    help="YAML file with quotas of namespaces and reserved cards; read again whenever it changes.",
+    help="YAML file with quotas of namespaces and reserved cards; reloaded when it changes.",
 )
 @kubeconfig_option
 @click.option(
@@ -73,23 +73,23 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 @click.option(
     "--read-port",
     type=click.IntRange(1, 65535),
-    help="With --service: port of GET /inspect and /version with TLS, for whom the API server knows by a token.",
+    help="With --service: port of GET /inspect and /version with TLS, for clients with a token of the API server.",
 )
 @click.option(
     "--certificates",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of certificates, NAME.crt of Secret NAME, whose ends /metrics shows.",
+    help="Folder of certificates, NAME.crt of Secret NAME, whose expiry /metrics reports.",
 )
-@click.option("--lease", help="NAMESPACE/NAME of the Lease by which one of several replicas binds; none for one alone.")
-@click.option("--identity", envvar="POD_NAME", help="With --lease: our name, unique among the replicas.")
-@click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
+@click.option("--lease", help="NAMESPACE/NAME of the Lease that elects the replica that binds; omit for one replica.")
+@click.option("--identity", envvar="POD_NAME", help="With --lease: name of this replica, unique among the replicas.")
+@click.option("--advertise", envvar="POD_IP", help="With --service: address of this replica in the cluster.")
 @click.option("--service", help="With --lease: the Service whose EndpointSlice the leader writes.")
 @click.option(
     "--http2/--no-http2",
     default=True,
     show_default=True,
     envvar="ACCELKIT_HTTP2",
-    help="Serve clients that know HTTP/2 by it, all requests on one connection; the others by HTTP/1.1.",
+    help="Serve HTTP/2 to clients that support it, all requests on one connection; HTTP/1.1 to others.",
 )
 @click.option(
     "--wake/--no-wake",
@@ -102,7 +102,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     envvar="ACCELKIT_POD_GROUPS",
     default=False,
     show_default=True,
-    help="Give the pods of a group their cards together, or none of them.",
+    help="Assign cards to all pods of a group together, or to none of them.",
 )
 @click.option(
     "--pod-group-seconds",
@@ -110,7 +110,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    help="With --pod-groups: so long cards stay reserved for a group whose pods are not all bound.",
+    help="With --pod-groups: seconds for which cards stay reserved for a group whose pods are not all bound.",
 )
 @click.option(
     "--pod-group-hold",
@@ -118,20 +118,20 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="With --pod-groups: so long a bind is held for the others of its group, in seconds; half of httpTimeout.",
+    help="With --pod-groups: seconds for which a bind waits for other pods of its group; half of httpTimeout.",
 )
 @click.option(
     "--container-limits/--no-container-limits",
     default=False,
     show_default=True,
-    help="Write on pods what each container may take of NVIDIA's cards, where KAI's gpu-fractioning holds them to it.",
+    help="Annotate pods with the limits of each container on NVIDIA's cards, which KAI's gpu-fractioning enforces.",
 )
 @click.option(
     "--evict-for-priority/--no-evict-for-priority",
     envvar="ACCELKIT_EVICT_FOR_PRIORITY",
     default=False,
     show_default=True,
-    help="Evict pods for one of higher priority where node totals fit but no card does.",
+    help="Evict pods for a pod of higher priority if it fits the totals of a node, but none of its cards.",
 )
 @log_format_option
 @log_folder_option

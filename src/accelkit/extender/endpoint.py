@@ -1,4 +1,4 @@
-"""Writes the Service's EndpointSlice, so that requests go to the replica that may bind."""
+"""EndpointSlice of the Service, which routes requests to the replica that may bind."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _Build = Callable[[Mapping[str, object]], dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Where the leader is reached.
+    """Address of the leader.
 
     Args:
-        namespace: of the Service.
-        service: name of a Service without selector; the EndpointSlice has the same name.
-        address: our IP address in the cluster.
-        port: where we listen.
-        pod: name of our pod; the API server proxies to addresses of pods alone.
-        read_port: where we listen to readers; None for nowhere.
+        namespace: the namespace of the Service.
+        service: the name of a Service without selector; the EndpointSlice has the same name.
+        address: the IP address of this replica in the cluster.
+        port: the port of this replica.
+        pod: the name of this pod; the API server proxies only to addresses of pods.
+        read_port: the port for readers; None if there is none.
     """
 
     namespace: str
@@ -46,11 +46,11 @@ class LeaderEndpoint:
 
 
 class EndpointWriter:
-    """Keeps the EndpointSlice of a Service naming us, while it runs, and its Endpoints where we serve readers.
+    """Writer of the EndpointSlice with this replica, and of the Endpoints if it serves readers.
 
     Args:
         api: an open client.
-        endpoint: where we are reached.
+        endpoint: the address of this replica.
     """
 
     def __init__(self, api: ApiClient, endpoint: LeaderEndpoint) -> None:
@@ -58,19 +58,19 @@ class EndpointWriter:
         self._endpoint = endpoint
 
     async def run(self) -> None:
-        """Write, and write again where others changed it, until cancelled. The address stays for a successor."""
+        """Write the address, and restore it after foreign changes, until cancelled. It remains after the end."""
         while True:
             try:
                 await self.write()
             except (ApiError, msgspec.MsgspecError, LookupError, TypeError) as exc:
-                log.warning("the EndpointSlice of Service %s cannot be written: %s", self._endpoint.service, exc)
+                log.warning("cannot write the EndpointSlice of Service %s: %s", self._endpoint.service, exc)
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def write(self) -> None:
-        """Make the EndpointSlice, and the Endpoints, name us alone.
+        """Set this replica as the only address of the EndpointSlice, and of the Endpoints.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
+            ApiError: the API server rejected the write, or did not answer.
         """
         at = self._endpoint
         slices = build_collection_path("discovery.k8s.io/v1", "endpointslices", at.namespace)
@@ -88,17 +88,17 @@ class EndpointWriter:
             owner = {"apiVersion": "v1", "kind": "Service", "name": at.service, "uid": service["metadata"]["uid"]}
             metadata = {"name": at.service, "namespace": at.namespace, "ownerReferences": [owner]}
             await self._api.post(collection, build(metadata))
-            log.info("requests to Service %s come to %s", at.service, at.address)
+            log.info("Service %s routes requests to %s", at.service, at.address)
             return
-        there = msgspec.json.decode(answer)
-        wanted = build(there["metadata"])
-        if fixed and there[fixed] != wanted[fixed]:
-            # It cannot be changed in place; the next turn creates it anew.
+        present = msgspec.json.decode(answer)
+        wanted = build(present["metadata"])
+        if fixed and present[fixed] != wanted[fixed]:
+            # The field is immutable; the next round creates the object again.
             await self._api.delete(path)
             return
-        if any(there.get(key) != wanted[key] for key in ("endpoints", "ports", "subsets") if key in wanted):
+        if any(present.get(key) != wanted[key] for key in ("endpoints", "ports", "subsets") if key in wanted):
             await self._api.put(path, wanted)
-            log.info("requests to Service %s come to %s", at.service, at.address)
+            log.info("Service %s routes requests to %s", at.service, at.address)
 
     def _target(self) -> dict[str, object]:
         at = self._endpoint
@@ -124,7 +124,7 @@ class EndpointWriter:
         }
 
     def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
-        # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and no other port of ours.
+        # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and only for the read port.
         labels = {"endpointslice.kubernetes.io/skip-mirror": "true", **PART_OF_LABELS}
         addresses = [{"ip": self._endpoint.address, **self._target()}]
         return {

@@ -1,7 +1,7 @@
-"""Answers `inspect` below the paths of other systems, in their JSON: amounts in units of memory or in slices.
+"""`inspect` below the paths of other systems, in their JSON: amounts in units of memory or in slices.
 
-What differs between them is data of their dialects. Their defects are not copied: no answer fails over a pod that is
-not allocated yet, a pod that has ended is not counted, and an unknown node is a sentence.
+The differences between the systems are data of their dialects. Their defects are not copied: a pod that is not
+allocated yet does not fail an answer, a pod that has ended is not counted, and an unknown node is a sentence.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Json = dict[str, Any]
 
 
 def make_foreign_inspects(names: Collection[str], created: Callable[[str], str | None]) -> dict[str, ForeignInspect]:
-    """Return who answers below each path; where several systems answered there, one that is in use.
+    """Return the handler below each path; if several systems used a path, one that is in use.
 
     Args:
         names: the dialects in use.
-        created: returns when a pod was created, by UID; None where that is not known.
+        created: returns the creation time of a pod by UID; None if unknown.
     """
     found: dict[str, ForeignInspect] = {}
     for dialect in (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(names)):
@@ -44,12 +44,12 @@ class _Device:
 
 
 class ForeignInspect:
-    """Answers in one system's JSON.
+    """Answers in the JSON of one system.
 
     Args:
-        dialect: the system.
-        format_: its JSON.
-        created: returns when a pod was created, by UID; None where that is not known.
+        dialect: the dialect of the system.
+        format_: its JSON format.
+        created: returns the creation time of a pod by UID; None if unknown.
     """
 
     def __init__(self, dialect: Dialect, format_: InspectFormat, created: Callable[[str], str | None]) -> None:
@@ -113,7 +113,7 @@ def _in_slices(entry: NodeEntry, per_card: int) -> Iterator[_Device]:
 
 
 def _charged_cards(entry: NodeEntry) -> Iterator[tuple[int, Card, Sequence[tuple[Holding, Charge]]]]:
-    """Yield each card with the number by which other systems know it, and what pods cost it."""
+    """Yield each card with its number in other systems, and the charges of pods on it."""
     holdings = sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
     for place, card in enumerate(entry.list_cards()):
         pods = [(held, held.charges[card.id]) for held in holdings if card.id in held.charges]

@@ -1,4 +1,4 @@
-"""Makes one of several replicas the one that binds: the holder of the Lease, to which the Service leads."""
+"""Election of the replica that binds: the holder of the Lease, to which the Service routes requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
-# A busy API server has to answer one of four renewals; pods are bound again within 5 s.
+# A busy API server must answer one of four renewals; pods are bound again within 5 s.
 LEASE_SECONDS: Final = 3
 _TERM_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.5
@@ -26,7 +26,7 @@ TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_S
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One of several extenders; `endpoint` is None where no Service leads to the leader."""
+    """One of several extenders; `endpoint` is None if no Service routes to the leader."""
 
     lease: LeaseName
     identity: str
@@ -42,18 +42,18 @@ def parse_replica(
     service: str | None,
     read_port: int | None = None,
 ) -> Replica | None:
-    """Read what makes an extender one of several; None without a Lease.
+    """Return the replica that the options describe; None without a Lease.
 
     Raises:
-        ConfigurationError: something is missing, or cannot be read.
+        ConfigurationError: an option is missing or invalid.
     """
     if not lease:
         if service:
-            raise ConfigurationError("--service needs --lease", next_step="give --lease NAMESPACE/NAME")
+            raise ConfigurationError("--service needs --lease", next_step="set --lease NAMESPACE/NAME")
         return None
     name = parse_lease(lease)
     if not identity:
-        raise ConfigurationError("--lease needs our name", next_step="give --identity, or set POD_NAME")
+        raise ConfigurationError("--lease needs a name of this replica", next_step="set --identity, or set POD_NAME")
     if not service:
         return Replica(name, identity)
     try:
@@ -66,13 +66,13 @@ def parse_replica(
 
 
 class Leadership:
-    """Competes for the Lease, and has the Service lead here while we hold it.
+    """Competes for the Lease, and routes the Service to this replica while it holds the Lease.
 
     Args:
         api: an open client.
-        replica: who we are.
-        on_acquired: called when we begin to lead.
-        on_lost: called when we may bind no longer.
+        replica: this replica.
+        on_acquired: called when this replica starts to lead.
+        on_lost: called when this replica may no longer bind.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Leadership:
     ) -> None:
         self._writer = EndpointWriter(api, replica.endpoint) if replica.endpoint else None
         self._writing: asyncio.Task[None] | None = None
-        self._told = on_acquired, on_lost
+        self._callbacks = on_acquired, on_lost
         self._elector = Elector(
             api,
             replica.lease,
@@ -103,9 +103,9 @@ class Leadership:
 
     @property
     def may_fence(self) -> bool:
-        """Whether the former leader led by these times: its term is over, and its Bindings name versions of pods.
+        """Whether the former leader led by these times: its term is over, and its Bindings contain versions of pods.
 
-        Where the Lease was missing, the former leader may not know yet that it was deleted.
+        If the Lease was missing, the former leader may not have detected yet that it was deleted.
         """
         former = self._elector.former_seconds
         return former is not None and former <= LEASE_SECONDS
@@ -131,15 +131,15 @@ class Leadership:
                     await self._writing
 
     async def release(self) -> None:
-        """Give up the Lease; what was begun under it must be done."""
+        """Release the Lease; all work that started under it must be done."""
         await self._elector.release()
 
     def _acquired(self) -> None:
-        self._told[0]()
+        self._callbacks[0]()
         if self._writer is not None:
             self._writing = asyncio.create_task(self._writer.run())
 
     def _lost(self) -> None:
         if self._writing is not None:
             self._writing.cancel()
-        self._told[1]()
+        self._callbacks[1]()

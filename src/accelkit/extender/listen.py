@@ -1,4 +1,4 @@
-"""Reads where the extender serves, and with which certificates."""
+"""Options of the extender's address and certificates."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ def parse_listen(
     client_ca: Path | None,
     client_names: Collection[str] = (),
 ) -> Listen:
-    """Check where and how to serve.
+    """Return the address and the certificates to serve with.
 
     Raises:
-        ConfigurationError: no address, certificates missing, or plain HTTP beyond the loopback address.
+        ConfigurationError: the address is invalid, certificates are missing, or plain HTTP is not on loopback.
     """
     host, number = _address(address)
     if plain_http:
         if not ipaddress.ip_address(host).is_loopback:
             raise ConfigurationError(
-                f"plain HTTP is served on the loopback address only, not on {host}",
-                next_step="give --tls-cert, --tls-key and --client-ca",
+                f"cannot serve plain HTTP on {host}, which is not a loopback address",
+                next_step="set --tls-cert, --tls-key and --client-ca",
             )
         return Listen(host, number)
     if certificate is None or key is None or client_ca is None:
         raise ConfigurationError(
-            "the extender serves TLS to clients with certificates",
-            next_step="give --tls-cert, --tls-key and --client-ca, or --plain-http on 127.0.0.1",
+            "cannot serve TLS without certificates",
+            next_step="set --tls-cert, --tls-key and --client-ca, or --plain-http on 127.0.0.1",
         )
     for path in (certificate, key, client_ca):
         if not path.is_file():
             raise ConfigurationError(f"{path} is not a file")
     if not client_names:
         raise ConfigurationError(
-            "no client would be accepted", next_step="give --client-name, the common name or a DNS name of clients"
+            "no client name is set", next_step="set --client-name to the common name or a DNS name of clients"
         )
     files = TlsFiles(certificate, key, client_ca, frozenset(client_names))
     make_context(files)
@@ -53,17 +53,17 @@ def parse_listen(
 
 
 def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | None:
-    """Return where readers are served: beside the verbs, with their certificate, to clients without one.
+    """Return the address for readers: on the host of the verbs, with their certificate, for clients without one.
 
     Raises:
-        ConfigurationError: no Service leads there, or it would be plain HTTP.
+        ConfigurationError: no Service is set, or the port would serve plain HTTP.
     """
     if port is None:
         return None
     if at.tls is None or not service:
         raise ConfigurationError(
-            "--read-port is served with TLS, behind a Service",
-            next_step="give --service and certificates, or leave it out",
+            "--read-port needs TLS and a Service",
+            next_step="set --service and certificates, or omit --read-port",
         )
     return Listen(at.host, port, replace(at.tls, client_ca=None))
 
@@ -71,7 +71,9 @@ def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | N
 def _address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
+    wrong = ConfigurationError(
+        f"{address!r} is not a valid address to listen on", next_step="write it as 0.0.0.0:32766"
+    )
     try:
         ipaddress.ip_address(host)
         number = int(port)

@@ -1,4 +1,4 @@
-"""Counts requests and shows what the ledger holds: metrics of the extender, in a registry of its own."""
+"""Metrics of the extender: requests and the contents of the ledger, in a separate registry."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Between two renderings, in the time that one took.
+# Least pause between two renderings, as a multiple of the time that one took.
 _PAUSE_RATIO: Final = 10
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class _LedgerCollector(Collector):
-    """Reads the ledger when scraped. Figures are per node: a series for each card belongs to the node's own agent."""
+    """Collector of the ledger. Values are per node: the node agent provides the series for each card."""
 
     def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
         self._ledger = ledger
@@ -50,21 +50,23 @@ class _LedgerCollector(Collector):
         yield from (cards, capacity, used, unassigned)
         yield GaugeMetricFamily("accelkit_pods", "Pods that hold cards.", value=len(self._ledger))
         yield GaugeMetricFamily(
-            "accelkit_api_silence_seconds", "How long the API server has been away.", value=self._silent_seconds()
+            "accelkit_api_silence_seconds",
+            "Seconds since the last answer of the API server.",
+            value=self._silent_seconds(),
         )
 
 
 class _FeedCollector(Collector):
-    """Shows, when scraped, what the API server showed that could not be taken over as it was."""
+    """Collector of objects from the API server that could not be applied completely."""
 
-    def __init__(self, disbelieved: Callable[[], int], unreadable: Callable[[], int]) -> None:
-        self._disbelieved, self._unreadable = disbelieved, unreadable
+    def __init__(self, invalid_assignments: Callable[[], int], unreadable: Callable[[], int]) -> None:
+        self._invalid_assignments, self._unreadable = invalid_assignments, unreadable
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             "accelkit_disbelieved_assignments",
-            "Pods whose assignment is not believed, or not in all.",
-            value=self._disbelieved(),
+            "Pods whose assignment, or a part of it, is not valid.",
+            value=self._invalid_assignments(),
         )
         yield CounterMetricFamily(
             "accelkit_unreadable_objects",
@@ -74,7 +76,7 @@ class _FeedCollector(Collector):
 
 
 class _RequestCollector(Collector):
-    """Shows, when scraped, how many requests there were on the port of the verbs, by the version of HTTP."""
+    """Collector of the number of requests on the port of the verbs, by the version of HTTP."""
 
     def __init__(self, requests: Callable[[], Mapping[str, int]]) -> None:
         self._requests = requests
@@ -89,7 +91,7 @@ class _RequestCollector(Collector):
 
 
 class _CertificateCollector(Collector):
-    """Reads, when scraped, until when the certificates of a folder are valid, each `NAME.crt` of Secret NAME."""
+    """Collector of the expiry of the certificates in a folder, each `NAME.crt` of Secret NAME."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,7 +99,7 @@ class _CertificateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         ends = GaugeMetricFamily(
             "accelkit_certificate_expiry_timestamp_seconds",
-            "When the certificate of a Secret ends; none where that cannot be read.",
+            "Unix time at which the certificate of a Secret expires; no series if it cannot be read.",
             labels=["certificate"],
         )
         for path in sorted(self._folder.glob("*.crt")):
@@ -107,19 +109,19 @@ class _CertificateCollector(Collector):
 
 
 class ExtenderMetrics:
-    """What the extender counts.
+    """Metrics of the extender.
 
     Args:
         ledger: read at each scrape.
-        silent_seconds: how long the API server has been away.
-        leads: whether this replica may bind.
-        certificates: folder of certificates, `NAME.crt`, whose ends are shown.
-        sharing: shows the rules of sharing; None where there are none.
-        disbelieved: how many pods have had an assignment that is not believed.
-        unreadable: how many objects could not be read.
-        requests: how many there were on the port of the verbs, by the version of HTTP.
-        stages: returns the exposition text of what stages found on the nodes.
-        clock: seconds on a clock that never jumps.
+        silent_seconds: returns the time since the last answer of the API server.
+        leads: returns whether this replica may bind.
+        certificates: folder of certificates, `NAME.crt`, whose expiry is reported.
+        sharing: collector of the sharing rules; None if there are none.
+        invalid_assignments: returns the number of pods whose assignment, or a part of it, is not valid.
+        unreadable: returns the number of objects that could not be read.
+        requests: returns the number of requests on the port of the verbs, by the version of HTTP.
+        stages: returns the exposition text of the stages of nodes.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class ExtenderMetrics:
         *,
         certificates: Path | None = None,
         sharing: Collector | None = None,
-        disbelieved: Callable[[], int] = lambda: 0,
+        invalid_assignments: Callable[[], int] = lambda: 0,
         unreadable: Callable[[], int] = lambda: 0,
         requests: Callable[[], Mapping[str, int]] = dict,
         stages: Callable[[], bytes] = bytes,
@@ -147,19 +149,17 @@ class ExtenderMetrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.errors = Counter(
-            "accelkit_extender_errors", "Replies that carry an error.", ["verb"], registry=self._registry
-        )
+        self.errors = Counter("accelkit_extender_errors", "Replies with an error.", ["verb"], registry=self._registry)
         self.wakes = Counter(
             "accelkit_extender_wakes",
             "Nodes annotated so that kube-scheduler tries waiting pods again.",
             ["result"],
             registry=self._registry,
         )
-        leader = Gauge("accelkit_leader", "1 where this replica may bind.", registry=self._registry)
+        leader = Gauge("accelkit_leader", "1 if this replica may bind.", registry=self._registry)
         leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))
-        self._registry.register(_FeedCollector(disbelieved, unreadable))
+        self._registry.register(_FeedCollector(invalid_assignments, unreadable))
         self._registry.register(_RequestCollector(requests))
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
@@ -167,16 +167,16 @@ class ExtenderMetrics:
             self._registry.register(sharing)
 
     def count_evictions(self) -> Counter:
-        """Return what counts evictions for pods of higher priority, by `result`; shown from now on."""
+        """Create and return the counter of evictions for pods of higher priority, by `result`."""
         return Counter(
             "accelkit_extender_evictions",
-            "Evictions that the extender asked for, so that a pod of higher priority gets a card.",
+            "Evictions by the extender, so that a pod of higher priority gets a card.",
             ["result"],
             registry=self._registry,
         )
 
     def count_lost_events(self) -> Counter:
-        """Return what counts pods of which the watch lost an event; shown from now on."""
+        """Create and return the counter of pods of which the watch lost an event."""
         return Counter(
             "accelkit_extender_lost_pod_events",
             "Pods of which the watch lost an event, found by comparison with a list.",
@@ -186,8 +186,8 @@ class ExtenderMetrics:
     def render(self) -> bytes:
         """Return the exposition text.
 
-        Anybody may ask, and on a large cluster it takes a tenth of a second: so no more than a tenth of the time is
-        spent on it, and who asks again at once gets the same text.
+        Any client may request it, and on a large cluster it takes a tenth of a second. So rendering takes a
+        tenth of the time at most, and a request that follows at once gets the same text.
         """
         now = self._clock()
         if now >= self._render_at:

@@ -1,4 +1,4 @@
-"""Scores nodes for the verb prioritize, 0 to 10, and keeps the scores while the nodes do not change."""
+"""Scores of nodes for the verb prioritize, 0 to 10, cached while the nodes do not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy, score_node
 
-# So many shapes of requests are scored at once.
+# Number of shapes of requests whose scores are cached.
 _MOST_SHAPES: Final = 32
 
 
@@ -26,8 +26,8 @@ class NodeScores:
     """The scores of all nodes by every policy.
 
     Args:
-        ledger: who holds what.
-        mix: what pods ask for, learnt elsewhere.
+        ledger: the nodes.
+        mix: the mix of tasks, which another component updates.
     """
 
     def __init__(self, ledger: Ledger, mix: TaskMix) -> None:
@@ -39,13 +39,13 @@ class NodeScores:
     def rank(
         self, names: list[str], request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[HostPriority]:
-        """Return the scores of these nodes; those that the ledger does not know score 0.
+        """Return the scores of these nodes; nodes that are unknown to the ledger score 0.
 
         Args:
-            names: of nodes that the pod fits.
-            request: what it asks for.
-            policy: scores them.
-            task: what it takes of a node.
+            names: the names of nodes that the pod fits.
+            request: the request of the pod.
+            policy: the policy that scores them.
+            task: the type of the pod in the mix.
         """
         if policy is Policy.FRAGMENTATION and task is not None:
             return self._rank_by_cost(names, task)
@@ -58,14 +58,14 @@ class NodeScores:
     def choose(
         self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[str]:
-        """Return the nodes that the policy likes best, of equals those that the ledger knows longest.
+        """Return the best nodes by the policy; the oldest in the ledger decide between equals.
 
         Args:
-            names: of nodes that the pod fits, all of them known.
-            most: how many.
+            names: the names of nodes that the pod fits, all known to the ledger.
+            most: the number of nodes.
             request: as in `rank`.
-            policy: the same.
-            task: the same.
+            policy: as in `rank`.
+            task: as in `rank`.
         """
         rows = self._names.find_rows(names)
         if policy is Policy.FRAGMENTATION and task is not None:
@@ -78,7 +78,7 @@ class NodeScores:
         return [names[place] for place in _find_least(costs, rows, most).tolist()]
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
-        """Spread the scores over the nodes that are asked about: the best has 10, the worst 0."""
+        """Return scores that spread over the nodes of the query: the best has 10, the worst 0."""
         rows = self._names.find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
@@ -86,12 +86,12 @@ class NodeScores:
             costs = self._costs.measure(task, rows[known])
             best, worst = float(costs.min()), float(costs.max())
             part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
-            # Only the best have all of it: rounding must not put others beside them.
+            # Only the best nodes get the highest score: rounding must not add others.
             scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
         return list(map(HostPriority, names, scores.tolist()))
 
     def _find(self, request: PodRequest, policy: AnyPolicy) -> _KeptScores:
-        # Topology looks for what the pod asks for on each node, the others at the node alone.
+        # Topology depends on the request and each node, the other policies on the node alone.
         key = policy, request if policy is Policy.TOPOLOGY else None
         if key not in self._kept and len(self._kept) >= _MOST_SHAPES:
             self._kept.popitem(last=False)
@@ -102,13 +102,13 @@ class NodeScores:
 
 
 def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
-    """Return the places of the least costs in their order, of equal ones those of the first rows.
+    """Return the places of the least costs in their order; the first rows decide between equals.
 
-    Arbitrary ties would scatter pods over nodes that are alike.
+    An arbitrary choice between equals would scatter pods over equivalent nodes.
     """
     places = np.arange(len(costs))
     if most < len(costs):
-        # All that cost no more than the last one that is wanted; thousands may cost the same.
+        # All that cost at most as much as the last one needed; thousands may cost the same.
         last = np.partition(costs, most - 1)[most - 1]
         below, equal = places[costs < last], places[costs == last]
         wanted = most - len(below)
@@ -122,11 +122,11 @@ class _KeptScores:
     """The score of each node under one policy.
 
     Args:
-        policy: scores them.
-        request: what it scores them for; None where it looks at the nodes alone.
+        policy: the policy that scores them.
+        request: the request that it scores; None if the policy depends on the nodes alone.
 
     Attributes:
-        by_name: the answers.
+        by_name: the scores as kube-scheduler reads them.
         by_row: the same scores by the table's rows.
     """
 
@@ -138,7 +138,7 @@ class _KeptScores:
         self._epoch = 0
 
     def refresh(self, ledger: Ledger, packed: PackedNames) -> None:
-        """Score the nodes that changed since."""
+        """Score the nodes that changed since the last call."""
         table = ledger.table
         if self._epoch != table.epoch:
             self.by_name, self._tick, self._epoch = {}, -1, table.epoch

@@ -1,7 +1,7 @@
-"""Periodic comparison of all pods with what the watch delivered, which heals events that were lost silently.
+"""Periodic comparison of all pods with the pods that the watch delivered, which detects lost events.
 
 The API server lists the metadata of all pods. If the watch does not deliver a listed version within a few seconds, the
-event of that pod was lost. Then all pods are listed anew, as after a broken watch.
+event of that pod was lost. Then all pods are listed again, as after a broken watch.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 # A list of 50,000 pods is about 100 MB of metadata, so the pause grows with the number of pods, to 5 minutes for these.
 _LEAST_PAUSE_SECONDS: Final = 15.0
 _PAUSE_SECONDS_PER_POD: Final = 0.006
-# The time that the watch has to deliver what a list shows already.
+# Time that the watch has to deliver the version of a list.
 _WATCH_LAG_SECONDS: Final = 3.0
 
 
 class PodComparison:
-    """Compares the versions of all pods with those that the feed has taken over.
+    """Compares the versions of all pods with those that the feed has applied.
 
     Args:
         api: an open client.
-        feed: the versions that were taken over.
-        compares: whether a comparison is due: this replica leads, and its watch is open.
-        relist: lists all pods anew.
-        lost: counts the pods of which an event was lost.
+        feed: the versions that were applied.
+        compares: returns whether a comparison is due: this replica leads, and its watch is open.
+        relist: lists all pods again.
+        lost: counter of the pods of which an event was lost.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PodComparison:
         self._api, self._feed = api, feed
         self._compares, self._relist, self._lost = compares, relist, lost
         self._pods = 0
-        # What a list did not heal, as a pod that cannot be read: it is not listed for again in the same version.
+        # Pods that a list did not repair, such as unreadable pods: they are not listed again for the same version.
         self._listed_for: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -66,10 +66,10 @@ class PodComparison:
                     log.info(Facts("pods not compared", error=str(exc)))
 
     async def compare(self) -> None:
-        """Compare once; list all pods anew where the watch has lost an event.
+        """Compare once; list all pods again if the watch has lost an event.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server rejected the request or did not answer.
         """
         listed, version = await list_identities(self._api, PODS)
         self._pods = len(listed)
@@ -80,10 +80,10 @@ class PodComparison:
         if not self._compares():
             return
         differences = self._feed.list_differences(listed, version)
-        lost = {uid: shown for uid, shown in differences.items() if self._listed_for.get(uid) != shown}
+        lost = {uid: version for uid, version in differences.items() if self._listed_for.get(uid) != version}
         self._listed_for = differences
         if lost:
             names = sorted(f"{each.namespace}/{each.name}" for each in listed if each.uid in lost)
-            log.warning(Facts("lost events of pods, listing all pods anew", pods=len(lost), first=",".join(names[:5])))
+            log.warning(Facts("lost events of pods, listing all pods again", pods=len(lost), first=",".join(names[:5])))
             self._lost.inc(len(lost))
             self._relist()

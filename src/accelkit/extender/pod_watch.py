@@ -1,4 +1,4 @@
-"""Hands the pods that the API server shows to the ledger's feed, and logs what they release."""
+"""Watch of pods, which updates the ledger's feed and logs the shares that are released."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class PodWatch:
-    """Takes lists and single events of pods.
+    """Applies lists and single events of pods.
 
     Args:
-        ledger: who holds what.
-        feed: brings it up to date.
-        holds: claims the cards that are held for pods, before anything else is answered.
+        ledger: the ledger.
+        feed: updates the ledger.
+        holds: claims the cards that are held for pods, before other requests are answered.
     """
 
     def __init__(self, ledger: Ledger, feed: LedgerFeed, holds: Holds) -> None:
@@ -29,7 +29,7 @@ class PodWatch:
         self._holds = holds
 
     def take_event(self, kind: str, pod: Pod) -> None:
-        """Take over one change of a pod."""
+        """Apply one change of a pod."""
         held = self._ledger.find_holding(pod.metadata.uid)
         self._feed.take_pod_event(kind, pod)
         self._holds.note(pod.metadata.uid)
@@ -37,7 +37,7 @@ class PodWatch:
             self._log_if_released(held)
 
     def replace(self, pods: list[Pod], version: str = "") -> list[Holding]:
-        """Take over a complete list of pods of this version; return the holdings younger than it."""
+        """Apply a complete list of pods of this version; return the holdings that are newer."""
         before = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
         young = self._feed.replace_pods(pods, version)
         self._holds.review()
@@ -51,7 +51,7 @@ class PodWatch:
 
 
 def log_release(held: Holding) -> None:
-    """Log what a pod held until now."""
+    """Log the shares that a pod held until now."""
     log.info(
         Facts("released", pod=str(held.pod), uid=held.pod.uid, node=held.node, containers=held.assignment.containers)
     )

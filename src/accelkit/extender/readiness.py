@@ -1,4 +1,4 @@
-"""Says whether this extender may decide, show what it knows, and bind."""
+"""Conditions under which this extender may decide, report its state, and bind."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.leadership import Leadership
 
-# A watch that resumes at once is no fault; an API server away for longer makes us unready.
+# A watch that resumes at once is not a fault; a longer silence of the API server makes this replica unready.
 MAX_SILENCE_SECONDS: Final = 5.0
 
 
 class Readiness:
-    """What must hold before a verb is answered.
+    """Conditions that must hold before a verb is answered.
 
     Args:
         synced: returns whether nodes and pods have been read.
-        silent_seconds: returns how long the API server has said nothing.
-        leadership: knows whether this replica leads; None where it is the only one.
+        silent_seconds: returns the time since the last answer of the API server.
+        leadership: the election; None if this is the only replica.
         pods_current: returns whether the pods have been read since this replica may bind.
     """
 
@@ -40,7 +40,7 @@ class Readiness:
         return self._leadership is None or self._leadership.leads()
 
     def check_synced(self) -> None:
-        """Check that there is something to show.
+        """Check that the cluster has been read.
 
         Raises:
             NotReadyError: nodes or pods have not been read.
@@ -49,17 +49,17 @@ class Readiness:
             raise NotReadyError("the cluster has not been read yet")
 
     def check_current(self) -> None:
-        """Check that decisions rest on what the API server says now.
+        """Check that the known state of the API server is current.
 
         Raises:
-            NotReadyError: nodes or pods have not been read, or the API server is away.
+            NotReadyError: nodes or pods have not been read, or the API server does not answer.
         """
         self.check_synced()
         if (silence := self.silent_seconds()) > MAX_SILENCE_SECONDS:
-            raise NotReadyError(f"the API server has been away for {silence:.0f} s")
+            raise NotReadyError(f"the API server has been unreachable for {silence:.0f} s")
 
     def check_leading(self) -> None:
-        """Check that the verbs are answered here.
+        """Check that this replica answers the verbs.
 
         Raises:
             NotLeadingError: another replica answers them.
@@ -72,14 +72,14 @@ class Readiness:
 
         Raises:
             NotLeadingError: another replica binds.
-            NotReadyError: the pods have not been read since this one leads.
+            NotReadyError: the pods have not been read since this replica leads.
         """
         self.check_leading()
         if not self.pods_current():
             raise NotReadyError("the pods are being read again")
 
     def may_bind(self) -> bool:
-        """Return whether both hold: decisions rest on what the API server says now, and a Binding may be sent."""
+        """Return whether the known state is current, and a Binding may be sent."""
         try:
             self.check_current()
             self.check_binding()

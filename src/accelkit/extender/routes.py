@@ -1,7 +1,7 @@
-"""Routes requests to the verbs and to what is shown: decodes, calls, encodes. No sockets here.
+"""Routes of the extender: decode requests, call the verbs and views, encode the results. No sockets here.
 
-Errors of filter and bind travel as HTTP 200 with `Error` set, since kube-scheduler shows that text to the user, and of
-any other status only the number. Everything else answers 4xx or 503 with {"error": …}.
+Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports that text to the user,
+and only the number of any other status. All other errors are 4xx or 503 with {"error": …}.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from accelkit.vendors.dialects import list_extender_paths
 
 log = logging.getLogger(__name__)
 
-# Changes nothing, and shows no more than GET /inspect.
+# It changes nothing, and reveals no more than GET /inspect.
 SIMULATE = "/simulate"
-# Nodes shown between two chances for other requests.
+# Number of nodes that are viewed before other requests are answered.
 _INSPECT_BATCH = 50
 
 
 class Routes:
-    """Every path of the extender.
+    """All paths of the extender.
 
     Args:
-        ledger: shown by inspect.
+        ledger: the ledger that inspect reports.
         verbs: filter and prioritize.
         binder: bind.
-        simulator: says what these would do.
+        simulator: simulations of these verbs.
         preemption: preempt.
-        metrics: counted here, shown at /metrics.
-        readiness: says whether the verbs are answered here and now.
-        foreign: who answers inspect below the paths of other systems, by prefix.
-        dialects: names of those in use.
+        metrics: counts requests, and answers /metrics.
+        readiness: checks whether this replica answers the verbs now.
+        foreign: the handlers of inspect below the paths of other systems, by prefix.
+        dialects: the names of the dialects in use.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Routes:
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
         dialects: Collection[str] = (),
     ) -> None:
-        # Ours answers at the root; these are where the extenders that we replace answered.
+        # accelkit's paths are at the root; these are the prefixes of the extenders that it replaces.
         self._prefixes = list_extender_paths(dialects)
         self._foreign = foreign
         self._readiness = readiness
@@ -94,7 +94,7 @@ class Routes:
         self._gets: Mapping[str, Callable[[], Awaitable[Reply]]] = {
             "/inspect": self._inspect,
             "/version": self._version,
-            "/metrics": self._show_metrics,
+            "/metrics": self._get_metrics,
             "/healthz": self._healthz,
             "/readyz": self._readyz,
         }
@@ -106,17 +106,17 @@ class Routes:
             return await self._verb(method, path, route, body, post)
         simulates = route == SIMULATE
         if method != ("POST" if simulates else "GET"):
-            return self._refuse(405 if simulates or route in self._gets else 404, f"there is no {method} {path}")
+            return self._refuse(405 if simulates or route in self._gets else 404, f"{method} {path} does not exist")
         try:
             return await (self._simulate(body) if simulates else self._get(path, route))
         except NotReadyError as exc:
             return self._refuse(503, str(exc))
 
     async def handle_probe(self, method: str, path: str, _: Headers) -> Reply:
-        """Answer a kubelet or a metrics collector, which have no certificate: nothing about pods, nothing to change."""
+        """Answer a kubelet or a metrics collector without a certificate: no data of pods, and no changes."""
         if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
             return await self.handle(method, path, b"")
-        return self._refuse(404, f"there is no {method} {path[:200]} here")
+        return self._refuse(404, f"{method} {path[:200]} does not exist on this port")
 
     async def _get(self, path: str, route: str) -> Reply:
         inspects = route == "/inspect" or route.startswith("/inspect/")
@@ -126,7 +126,7 @@ class Routes:
             return await get()
         if route.startswith("/inspect/"):
             return self._inspect_node(route.removeprefix("/inspect/"))
-        return self._refuse(404, f"there is no {path}")
+        return self._refuse(404, f"{path} does not exist")
 
     async def _verb(
         self, method: str, path: str, route: str, body: bytes, post: Callable[[bytes], Awaitable[Reply]]
@@ -136,7 +136,7 @@ class Routes:
         try:
             self._readiness.check_leading()
         except NotLeadingError as exc:
-            # kube-scheduler goes on using a connection whatever is answered; a new one reaches the leader.
+            # kube-scheduler keeps using a connection whatever the answer is; a new one reaches the leader.
             return Reply(503, self._encode({"error": str(exc)}), close=True)
         started = time.perf_counter()
         reply = await post(body)
@@ -165,7 +165,7 @@ class Routes:
             self._metrics.errors.labels("prioritize").inc()
             return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
         except PluginError as exc:
-            # kube-scheduler goes on without our scores, and shows nobody why.
+            # kube-scheduler continues without these scores, and does not report the reason.
             self._repeats.warn(str(exc), str(exc))
             self._metrics.errors.labels("prioritize").inc()
             return self._refuse(500, str(exc))
@@ -184,7 +184,7 @@ class Routes:
         return Reply(200, self._encode(result))
 
     async def _preempt(self, body: bytes) -> Reply:
-        # Its result has no field for an error: of any other status kube-scheduler evicts nobody, and tries again.
+        # Its result has no field for an error: for any other status, kube-scheduler evicts no pod, and tries again.
         status = 400
         try:
             self._readiness.check_current()
@@ -199,11 +199,11 @@ class Routes:
     async def _simulate(self, body: bytes) -> Reply:
         self._readiness.check_synced()
         if len(body) > MAX_QUESTION_BYTES:
-            return self._refuse(413, f"a question of more than {MAX_QUESTION_BYTES} bytes is not answered")
+            return self._refuse(413, f"the question is longer than {MAX_QUESTION_BYTES} bytes")
         try:
             return Reply(200, await self._simulator.simulate(self._question.decode(body)))
         except (*UNREADABLE, BadArgsError) as exc:
-            return self._refuse(400, f"accelkit cannot use what is asked: {exc}")
+            return self._refuse(400, f"accelkit cannot use the question: {exc}")
         except PluginError as exc:
             return self._refuse(503, str(exc))
 
@@ -211,11 +211,11 @@ class Routes:
         self._readiness.check_synced()
         nodes = []
         for number, entry in enumerate(self._ledger.list_nodes()):
-            shown = view_node(entry)
-            if is_worth_showing(shown):
-                nodes.append(shown)
+            view = view_node(entry)
+            if is_worth_showing(view):
+                nodes.append(view)
             if number % _INSPECT_BATCH == 0:
-                # A large cluster takes a tenth of a second to show; the scheduler must not wait for it.
+                # A large cluster takes a tenth of a second, and the scheduler must not wait for it.
                 await asyncio.sleep(0)
         return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
 
@@ -223,7 +223,7 @@ class Routes:
         self._readiness.check_synced()
         entry = self._ledger.find_node(name)
         if entry is None:
-            return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
+            return self._refuse(404, f"node {name!r} is unknown; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
 
     def _inspect_foreign(self, foreign: ForeignInspect, name: str) -> Reply:
@@ -238,7 +238,7 @@ class Routes:
     async def _version(self) -> Reply:
         return Reply(200, f"v{__version__}\n".encode(), "text/plain; charset=utf-8")
 
-    async def _show_metrics(self) -> Reply:
+    async def _get_metrics(self) -> Reply:
         return Reply(200, self._metrics.render(), CONTENT_TYPE)
 
     async def _healthz(self) -> Reply:

@@ -1,4 +1,4 @@
-"""Runs `accelkit extender`: watches, settling and the HTTP server as one group of tasks."""
+"""Service `accelkit extender`: its watches, background tasks and HTTP server as one group of tasks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from accelkit.vendors.dialects import load_dialects
 
 log = logging.getLogger(__name__)
 
-# Where other systems list the bad cards of nodes.
+# ConfigMaps in which other systems list the unhealthy cards of nodes.
 LISTS = build_config_maps_path("kube-system")
 _PROBE_CONNECTIONS = 64
 
@@ -64,7 +64,7 @@ _Pods = Reflector[Pod] | Reflector[GroupPod]
 
 @dataclass(frozen=True)
 class ExtenderOptions:
-    """What `accelkit extender` was told."""
+    """Options of `accelkit extender`."""
 
     listen: Listen
     unit_bytes: int
@@ -94,22 +94,22 @@ async def run(options: ExtenderOptions) -> None:
     stop = asyncio.Event()
     on_stop_signal(stop.set)
     for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
-        log.info("uses the %s", name)
+        log.info("using the %s", name)
     connection = load_connection(options.kubeconfig)
     async with ApiClient(connection) as api, make_review_client(connection) as reviews:
         await _Service(options, api, reviews).run(stop)
-    log.info("extender ended")
+    log.info("extender stopped")
 
 
 class _Service:
-    """The parts of one extender, wired together."""
+    """The parts of one extender, and their wiring."""
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
         self._ledger = ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
-        # Whether the pods were read since we may bind.
+        # Whether the pods were read since this replica may bind.
         self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
@@ -147,7 +147,7 @@ class _Service:
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
-        # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
+        # Only if a dialect in use lists unhealthy cards this way, because the right to read them is granted only then.
         self._lists = (
             Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
             if any(dialect.unhealthy_cards for dialect in dialects)
@@ -159,7 +159,7 @@ class _Service:
             self._readiness.leads,
             certificates=options.certificates,
             sharing=None if (rules := self._rules) is None else SharingCollector(ledger, lambda: rules.current),
-            disbelieved=lambda: feed.disbelieved,
+            invalid_assignments=lambda: feed.invalid_assignments,
             unreadable=self._count_unreadable,
             requests=lambda: self._server.requests,
             stages=StageTexts(self._stages, ledger, self._readiness.leads).render,
@@ -206,7 +206,7 @@ class _Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
-        log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
+        log.info("extender is listening on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.outcomes.run()]
         work += [self._holds.run(), self._comparison.run()]
         if self._lists is not None:
@@ -230,7 +230,7 @@ class _Service:
                 task.result()
         finally:
             stop.set()
-            # Binds under way end while the Lease is renewed; nothing was sent that is not answered.
+            # Binds in progress end while the Lease is renewed, so that no sent Binding is without an answer.
             await asyncio.wait({serving})
             await self._binder.finish()
             if self._leadership is not None and not self._binder.unsettled:
@@ -293,7 +293,7 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods, self._pods.version):
-            # For a claim, and for what is kept for a group, no Binding was sent that could be asked about.
+            # A claim, and a reservation for a group, have no Binding whose outcome could be read.
             if held.stage is not Stage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.outcomes.recheck(held)
         if self._read:
@@ -303,25 +303,25 @@ class _Service:
 
     def _open_or_fence(self) -> None:
         if not self._feed.pending:
-            # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
+            # If no pod was waiting, no predecessor can have sent a Binding that is unknown here.
             self._binder.open()
         elif self._leadership is not None and self._leadership.leads() and self._leadership.may_fence:
             self._fence.begin()
 
     def _acquired(self) -> None:
         if self._leadership is not None and self._leadership.resumed:
-            # No other replica sent a Binding meanwhile. Only what was begun and not done has to be done.
+            # No other replica sent a Binding in between. Only unfinished work must be done.
             if self._read and not self._binder.opened:
                 self._open_or_fence()
             return
-        # As after a start: what the former leader sent may still appear, and our watch may be dead unnoticed.
+        # As after a start: Bindings of the former leader may still take effect, and the watch may be broken.
         self._read = False
         self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:
         self._fence.cancel()
-        # kube-scheduler would go on using its connections, which lead here whatever the Service says.
+        # kube-scheduler would keep its connections to this replica, even if the Service routes elsewhere.
         self._server.renew()
 
     def _silent_seconds(self) -> float:

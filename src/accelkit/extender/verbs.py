@@ -1,4 +1,4 @@
-"""Answers the verbs filter and prioritize from the ledger; no I/O."""
+"""Verbs filter and prioritize, answered from the ledger; no I/O."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# What one call may search where no two nodes are alike, at about 25 microseconds a step: half a second, and 0.4 ms for
-# each node.
+# Limit of the search of one call if no two nodes are equivalent, at about 25 microseconds a step: half a second, and
+# 0.4 ms for each node.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
-# So many of those that fit are left for kube-scheduler's own scores.
+# Number of nodes that are left for kube-scheduler's own scores.
 MOST_NODES: Final = 16
-# A reason stands in the answer once for every node.
+# A reason is repeated in the answer for every node.
 _MAX_REASON: Final = 500
 
 UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
@@ -47,12 +47,12 @@ class Verbs:
     """Answers filter and prioritize from the ledger.
 
     Args:
-        ledger: who holds what.
+        ledger: the ledger.
         feed: reads requests in the cluster's unit.
-        policy: ranks cards and nodes where the pod does not say.
-        most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
-        note_refused: told of each pod that is refused everywhere, and on which nodes because of others; on none where
-            its namespace's quota refuses it.
+        policy: the policy that ranks cards and nodes if the pod does not name one.
+        most_nodes: the number of nodes that filter returns, the best by the policy; 0 for all that fit.
+        note_refused: called with each pod that is refused on all nodes, and the nodes that other pods block; no nodes
+            if its namespace's quota refuses it.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Verbs:
         self.policy = policy
 
     async def filter(self, args: Args) -> FilterResult:
-        """Tell the nodes that fit from those that do not, and why.
+        """Return the nodes that fit, and the reasons of the others.
 
         Simple requests are answered at once. Others get a budget for all nodes together, and other requests are
-        answered in between; bind decides again, so nothing hangs on nodes that change meanwhile.
+        answered in between. bind decides again, so a node may change in the meantime.
 
         Raises:
-            BadArgsError: no pod UID, or no nodes.
+            BadArgsError: the UID of the pod, or the nodes, are missing.
         """
         started = time.monotonic()
         names, whole = _nodes(args)
@@ -96,7 +96,7 @@ class Verbs:
         held = self._ledger.find_holding(uid)
         if held is not None and held.node in names and not is_blocked(self._ledger, held, request, policy):
             return self._only(held.node, names, whole, dialect)
-        # What is kept for the pod itself is no part of what others hold.
+        # A claim of the pod itself does not count as held by others.
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, without=(uid,))
         if beyond is not None:
             self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
@@ -110,7 +110,7 @@ class Verbs:
                 await asyncio.sleep(0)
         fitting = list(filter(verdict.fits.__contains__, names))
         failed = len(names) - len(fitting)
-        # Found when somebody asks, and once for all who do.
+        # Computed on demand, and once for all callers.
         find_failing = cache(partial(_find_failing, verdict, names))
         self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, find_failing()))
         if self._note_refused is not None and not fitting:
@@ -121,7 +121,7 @@ class Verbs:
         if leaves_best and len(fitting) > self._most_nodes:
             fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)
         result = _keep(names, whole, fitting)
-        # kube-scheduler reads why nodes fail where none is left, and a pod that found none is told all the next time.
+        # kube-scheduler reads the reasons if no node is left; a pod that found none gets all of them the next time.
         if failed and not (leaves_best and fitting):
             _explain(result, find_failing(), verdict, dialect)
         return result
@@ -129,7 +129,7 @@ class Verbs:
     def _log(
         self, pending: Pending, nodes: int, fit: int, started: float, count: Callable[[], Mapping[str, int]]
     ) -> None:
-        """Log what a filter said; the same of the same pod once a minute."""
+        """Log the result of a filter; an equal result for a pod at most once a minute."""
         ref = pending.pod.ref
         seconds = time.monotonic() - started
         self._repeats.info(
@@ -140,10 +140,10 @@ class Verbs:
         )
 
     def prioritize(self, args: Args) -> list[HostPriority]:
-        """Score nodes 0 to 10 by the policy; nodes we know nothing of, and pods without cards, score 0.
+        """Return the scores of nodes, 0 to 10, by the policy; unknown nodes, and pods without cards, score 0.
 
         Raises:
-            BadArgsError: no pod UID, or no nodes.
+            BadArgsError: the UID of the pod, or the nodes, are missing.
         """
         names, _ = _nodes(args)
         pending = self._feed.read_pending(args.Pod)
@@ -152,7 +152,7 @@ class Verbs:
         return self._scores.rank(names, pending.request, self._policy_of(pending.request), pending.task)
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
-        # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
+        # The answer to this pod's Binding was lost: its own reservation must not count against it.
         result = _answer(names, whole, [name == node for name in names])
         text = dialect.format_misfit(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
@@ -193,14 +193,14 @@ def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) ->
 
 
 class _Failing(NamedTuple):
-    """Nodes that do not fit, and of each the number of the reason."""
+    """Nodes that do not fit, each with the number of its reason."""
 
     names: list[str]
     numbers: list[int]
 
 
 def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
-    # Thousands at a time: what Python's own functions do themselves takes a third of the time.
+    # Thousands of names at a time: built-in functions take a third of the time.
     failing = list(filterfalse(verdict.fits.__contains__, names))
     found = list(map(verdict.failing.get, failing))
     unknown = verdict.assign_number(UNKNOWN) if None in found else 0
@@ -208,7 +208,7 @@ def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
 
 
 def _explain(result: FilterResult, failing: _Failing, verdict: ShapeVerdict, dialect: Dialect) -> None:
-    """Give each node its sentence; schedulers before 1.21 read FailedNodes only, later ones let the other map win."""
+    """Set the sentence of each node; schedulers before 1.21 read FailedNodes only, later ones prefer the other map."""
     texts = [dialect.format_misfit(reason) for reason in verdict.reasons]
     numbers = set(failing.numbers)
     result.FailedNodes = _texts(failing, texts, numbers)
@@ -229,7 +229,7 @@ def _count_reasons(verdict: ShapeVerdict, failing: _Failing) -> Mapping[str, int
 
 
 def cut_reason(reason: str) -> str:
-    """Return as much of a reason as is answered."""
+    """Return a reason, cut to the length in answers."""
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 

@@ -1,6 +1,6 @@
-"""Defines the wire format of k8s.io/kube-scheduler/extender/v1.
+"""Wire format of k8s.io/kube-scheduler/extender/v1.
 
-Its Go types have no JSON tags, so the wire names are Go's field names, exactly.
+Its Go types have no JSON tags, so the names on the wire are exactly Go's field names.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from accelkit.model.object_meta import ObjectMeta
 
 
 class RawNodes(msgspec.Struct):
-    """A node list whose items stay undecoded: what fits is sent back as it came."""
+    """A node list whose items stay undecoded: the nodes that fit are sent back unchanged."""
 
     items: list[msgspec.Raw] | None = None
 
 
 class NamedObject(msgspec.Struct):
-    """Any object, for its name."""
+    """Any object, of which only the name is read."""
 
     metadata: ObjectMeta
 
 
 class Args(msgspec.Struct):
-    """ExtenderArgs: node names where the scheduler's configuration says nodeCacheCapable, else whole nodes."""
+    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, else whole nodes."""
 
     Pod: AskedPod
     Nodes: RawNodes | None = None
@@ -42,7 +42,7 @@ class FilterResult(msgspec.Struct, omit_defaults=True):
 
 
 class HostPriority(msgspec.Struct, gc=False):
-    """HostPriority; thousands are made for one answer, and none is in a circle."""
+    """HostPriority; an answer contains thousands, which have no reference cycles."""
 
     Host: str
     Score: int

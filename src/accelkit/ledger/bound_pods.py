@@ -1,8 +1,8 @@
-"""Enters bound pods in the ledger with what is believed of their assignments.
+"""Bound pods in the ledger, with the valid parts of their assignments.
 
-An assignment is an annotation that users can write: its cards are believed, its amounts are computed from the limits. A
-bound pod that asks for cards without an assignment that can be believed is charged conservatively. All bound pods are
-remembered, since what a node's cards and units are may be known later than they are.
+An assignment is an annotation that users can write: its cards are accepted, its amounts are computed from the limits. A
+bound pod that requests cards without a valid assignment is charged conservatively. All bound pods are kept, because the
+cards and units of a node may become known later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accelkit.vendors.pod_reading import CardPod
 log = logging.getLogger(__name__)
 
 DEFAULT_UNIT_BYTES = 2**30
-# What a pod may hold whose limits make no sense to us, but perhaps to its kubelet: all there is.
+# Charge of a pod whose limits accelkit cannot read, although its kubelet may: everything that the node has.
 _EVERYTHING = PodRequest(
     (
         ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
@@ -39,61 +39,61 @@ _EVERYTHING = PodRequest(
 
 
 class _Entered(msgspec.Struct, frozen=True, gc=False):
-    """A pod, the inventory of its node when it was entered, and what was believed of its assignment then."""
+    """A pod, the inventory of its node when it was entered, and the valid part of its assignment at that time."""
 
     pod: CardPod
     inventory: Inventory | None
-    believed: Assignment | None
+    valid: Assignment | None
 
 
 class BoundPods:
     """The bound pods with cards, by node.
 
     Args:
-        ledger: where they are entered.
-        errors: told of those that cannot be.
+        ledger: the ledger that receives them.
+        errors: reporter of the pods that cannot be read.
     """
 
     def __init__(self, ledger: Ledger, errors: OnceReporter) -> None:
         self._ledger = ledger
         self._errors = errors
         self._by_node: dict[str, dict[str, _Entered]] = {}
-        # What each container held of a card's compute when the pod was seen first: no annotation changes it.
+        # Compute of each container on a card when the pod was first read: later annotations do not change it.
         self._compute: dict[str, Mapping[str, int]] = {}
         self._unassigned = OnceReporter(log)
-        self._disbelieved = OnceReporter(log)
+        self._invalid = OnceReporter(log)
 
     @property
-    def disbelieved(self) -> int:
-        """How many pods had an assignment that is not, or not in all, believed."""
-        return self._disbelieved.count
+    def invalid_assignments(self) -> int:
+        """The number of pods whose assignment, or a part of it, is not valid."""
+        return self._invalid.count
 
     def list_pods(self, node: str) -> list[CardPod]:
-        """Return the pods of a node that can be read."""
+        """Return the readable pods of a node."""
         return [entered.pod for entered in self._by_node.get(node, {}).values()]
 
     def put(self, pod: CardPod, stage: Stage) -> None:
-        """Enter a pod that asks for cards, or enter it anew."""
+        """Enter a pod that requests cards, or update its entry."""
         try:
             self._put(pod, stage)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the service
             self.put_unreadable(pod.ref, pod.node, exc)
 
     def put_unreadable(self, pod: PodRef, node: str, error: Exception | None = None) -> None:
-        """Enter a pod that cannot be read, and tell of the error: it may hold all that its node has."""
+        """Enter a pod that cannot be read, and log the error: it is charged with everything that its node has."""
         if error is not None:
             self._errors.report(pod.uid, f"pod {pod} cannot be read", error=error)
         self._ledger.confirm_unassigned(UnassignedPod(pod, node, _EVERYTHING, "it cannot be read"))
 
     def reread(self, node: str) -> None:
-        """Enter the pods of a node anew, whose cards or units are not what they were."""
+        """Enter the pods of a node again after its cards or units changed."""
         for uid, each in list(self._by_node.get(node, {}).items()):
             held = self._ledger.find_holding(uid)
-            # What a GET showed may still be newer than the next list.
+            # The result of a GET may still be newer than the next list.
             self.put(each.pod, Stage.BOUND if held is not None and held.stage is Stage.BOUND else Stage.CONFIRMED)
 
     def end(self, node: str, uid: str) -> None:
-        """Forget a pod that holds nothing any more."""
+        """Remove a pod that holds nothing any more."""
         self._compute.pop(uid, None)
         if (pods := self._by_node.get(node)) is not None:
             pods.pop(uid, None)
@@ -102,7 +102,7 @@ class BoundPods:
         self._ledger.release(uid)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all pods but these, without a change of the ledger."""
+        """Remove all pods but these, without a change of the ledger."""
         for node, pods in list(self._by_node.items()):
             for uid in pods.keys() - uids:
                 del pods[uid]
@@ -117,16 +117,16 @@ class BoundPods:
         entry = self._ledger.find_node(pod.node)
         inventory = entry.inventory if entry else None
         entered = pods.get(uid)
-        # Most events of a running pod change nothing for us.
-        if entered is None or entered.inventory is not inventory or entered.pod != pod or entered.believed is None:
-            # Remembered before it is known what to believe, whatever comes of that.
+        # Most events of a running pod do not change its charge.
+        if entered is None or entered.inventory is not inventory or entered.pod != pod or entered.valid is None:
+            # Stored before its assignment is checked, so that the pod is kept if the check fails.
             pods[uid] = _Entered(pod, inventory, None)
-            pods[uid] = entered = _Entered(pod, inventory, self._believe(pod, inventory))
-        if entered.believed is not None:
-            self._ledger.confirm(pod.ref, pod.node, entered.believed, pod.order, stage, labels=pod.labels)
+            pods[uid] = entered = _Entered(pod, inventory, self._validate(pod, inventory))
+        if entered.valid is not None:
+            self._ledger.confirm(pod.ref, pod.node, entered.valid, pod.order, stage, labels=pod.labels)
 
-    def _believe(self, pod: CardPod, inventory: Inventory | None) -> Assignment | None:
-        """Return what is believed of a pod's assignment; None where it is charged otherwise, or not at all."""
+    def _validate(self, pod: CardPod, inventory: Inventory | None) -> Assignment | None:
+        """Return the valid part of a pod's assignment; None if the pod is charged otherwise, or not at all."""
         uid, unit_bytes = pod.ref.uid, self._find_unit(inventory, pod)
         try:
             written = _find_written(pod, inventory, unit_bytes)
@@ -134,31 +134,31 @@ class BoundPods:
                 self._put_unassigned(pod, unit_bytes, "it has none")
                 return None
             capacities = None if inventory is None else {card.id: card.capacity_bytes for card in inventory.cards}
-            believed = check_assignment(pod, written, capacities, unit_bytes, self._find_compute(uid))
+            valid = check_assignment(pod, written, capacities, unit_bytes, self._find_compute(uid))
         except AssignmentError as exc:
-            self._disbelieved.report(uid, f"the assignment of pod {pod.ref} on {pod.node} is not believed: {exc}")
+            self._invalid.report(uid, f"the assignment of pod {pod.ref} on {pod.node} is not valid: {exc}")
             self._put_unassigned(pod, unit_bytes, str(exc))
             return None
-        if not believed.containers:
+        if not valid.containers:
             self._ledger.release(uid)
             return None
-        self._compute.setdefault(uid, list_compute(believed))
-        if difference := describe_difference(written, believed):
-            self._disbelieved.report(
-                uid, f"the assignment of pod {pod.ref} on {pod.node} is not believed in all: {difference}"
+        self._compute.setdefault(uid, list_compute(valid))
+        if difference := describe_difference(written, valid):
+            self._invalid.report(
+                uid, f"the assignment of pod {pod.ref} on {pod.node} is not valid in all parts: {difference}"
             )
-        # Kept once, as nearly all are.
-        return written if believed == written else believed
+        # Nearly all are equal, so only one object is kept.
+        return written if valid == written else valid
 
     def _find_unit(self, inventory: Inventory | None, pod: CardPod) -> int:
-        """Return the unit in which the pod was given devices, where its node is known, else the cluster's."""
+        """Return the unit of the pod's devices, if its node is known, else the cluster's."""
         if inventory is None:
             return self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
         return find_unit(inventory.unit_bytes, inventory.former_units, pod.started_at)
 
     def _find_compute(self, uid: str) -> Mapping[str, int] | None:
-        if (seen := self._compute.get(uid)) is not None:
-            return seen
+        if (known := self._compute.get(uid)) is not None:
+            return known
         held = self._ledger.find_holding(uid)
         return None if held is None else list_compute(held.assignment)
 
@@ -166,16 +166,16 @@ class BoundPods:
         try:
             request = pod.read_request(unit_bytes)
         except RequestError as exc:
-            # Bound past us with a request we would have refused; the kubelet goes by the limits alone.
+            # Another scheduler bound it with a request that accelkit refuses; the kubelet uses the limits alone.
             request, problem = _read_limits(pod, unit_bytes), str(exc)
         if request is None:
             self._ledger.release(pod.ref.uid)
             return
-        if (seen := self._find_compute(pod.ref.uid)) is not None:
+        if (known := self._find_compute(pod.ref.uid)) is not None:
             request = PodRequest(
-                tuple(msgspec.structs.replace(c, compute=seen.get(c.container, 0)) for c in request.containers)
+                tuple(msgspec.structs.replace(c, compute=known.get(c.container, 0)) for c in request.containers)
             )
-            self._compute.setdefault(pod.ref.uid, seen)
+            self._compute.setdefault(pod.ref.uid, known)
         self._unassigned.report(
             pod.ref.uid, f"pod {pod.ref} is bound to {pod.node} without a usable assignment: {problem}"
         )
@@ -183,10 +183,10 @@ class BoundPods:
 
 
 def _find_written(pod: CardPod, inventory: Inventory | None, unit_bytes: int) -> Assignment | None:
-    """Return the assignment that is written on a bound pod as we do, else as another system does; None for neither.
+    """Return the assignment of a bound pod in accelkit's format, else in another system's; None if it has neither.
 
     Raises:
-        AssignmentError: it cannot be read, or not be believed.
+        AssignmentError: the assignment cannot be read, or is not valid.
     """
     if isinstance(pod.assignment, Assignment):
         return pod.assignment

@@ -1,7 +1,8 @@
-"""Keeps cards for a pod for which others are evicted, from the eviction until its Binding.
+"""Claims: cards that are kept for a pod from the eviction of other pods until its Binding.
 
-A claim is charged at once, beside what those who leave still hold: so nobody else fits what they free. It does not
-outlive this process, unless a condition of the pod asks for it again (`accelkit.extender.preemption.holds`).
+A claim is charged at once, in addition to the shares of the pods that leave, so that no other pod gets the cards that
+they free. It ends with this process, unless a condition of the pod requests it again
+(`accelkit.extender.preemption.holds`).
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ def claim(
     gone: Collection[str],
     labels: tuple[str, ...] = (),
 ) -> Assignment:
-    """Keep the cards that a pod would get on a node without some others.
+    """Claim the cards that a pod would get on a node without some other pods.
 
     Args:
-        ledger: where they are kept.
-        pod: for which.
-        node: on which.
-        request: what the pod asks for.
-        policy: ranks cards where the pod does not say.
+        ledger: the ledger that keeps them.
+        pod: the pod that gets them.
+        node: the node.
+        request: the request of the pod.
+        policy: the policy that ranks cards if the pod does not name one.
         gone: UIDs of the pods that leave.
-        labels: the pod's, as `key=value`.
+        labels: the labels of the pod, as `key=value`.
 
     Raises:
-        MisfitError: it would not fit, or its namespace would hold more than its quota beside what those who leave hold.
+        MisfitError: the pod would not fit, or its namespace would exceed its quota while the other pods still hold
+            their shares.
     """
     with ledger.lock():
         beyond = ledger.judge_quota(pod.namespace, request, without=(pod.uid,))
@@ -51,7 +53,7 @@ def claim(
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
-    """Return whether a holding is a claim whose cards others have not left yet, or that the quota refuses by now."""
+    """Return whether a holding is a claim that is not ready: its cards are in use, or the quota refuses it now."""
     if held.stage is not Stage.CLAIMED:
         return False
     beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
@@ -61,7 +63,7 @@ def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPo
 def reserve(
     ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, labels: tuple[str, ...] = ()
 ) -> Assignment:
-    """Reserve as `Ledger.reserve` does, in the place of what is claimed for the pod.
+    """Reserve cards as `Ledger.reserve` does, in place of the pod's claim.
 
     Raises:
         MisfitError: the pod does not fit that node, or is held on another one; its claim stays.

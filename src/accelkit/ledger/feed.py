@@ -108,9 +108,9 @@ class LedgerFeed:
         self.created: dict[str, str] = {}
 
     @property
-    def disbelieved(self) -> int:
+    def invalid_assignments(self) -> int:
         """The number of pods whose assignment, or a part of it, is not valid."""
-        return self._bound.disbelieved
+        return self._bound.invalid_assignments
 
     @property
     def unreadable(self) -> int:
@@ -122,7 +122,7 @@ class LedgerFeed:
         return self._bound.list_pods(node)
 
     def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return what is free on the host of a node without the pods in `gone`, by UID; infinite if it is unknown."""
+        """Return the free amounts on the host of a node without the pods in `gone`, by UID; infinite if unknown."""
         return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:

@@ -1,4 +1,4 @@
-"""Finds nodes that have more to give than before: cards that came back, released shares, a changed unit."""
+"""Nodes with more free amounts than before: cards that returned, released shares, a changed unit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NOTHING: Final[_Offer] = {}
 
 
 class FreedNodes:
-    """Compares each node of a ledger with what it had to give at the last look.
+    """Comparison of each node of a ledger with its free amounts at the previous call.
 
-    Looks are apart, so a share that moves from one pod to another within one event of the API server is no change. But
-    the end of a pod that was bound is one, also where no look has seen it.
+    A share that moves from one pod to another within one event of the API server is not a change, because the calls are
+    apart. The end of a pod that was bound is a change, even if another pod took its share between two calls.
 
     Args:
-        ledger: read alone, but for corrections that are over.
+        ledger: the ledger, which is only read, except that corrections that have timed out are ended.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -33,11 +33,11 @@ class FreedNodes:
         self._tick = -1
         self._epoch = 0
         self._errors = OnceReporter(log, logging.ERROR)
-        # With how many pods had ended there.
+        # With the number of pods that had ended on the node.
         self._offers: dict[str, tuple[int, _Offer]] = {}
 
     def find(self) -> list[str]:
-        """Return the nodes that have more to give than at the last look, or other cards."""
+        """Return the nodes that have more free amounts than at the previous call, or other cards."""
         self._ledger.end_corrections()
         table = self._ledger.table
         if table.tick == self._tick:
@@ -53,24 +53,24 @@ class FreedNodes:
         try:
             return self._gained(entry)
         except Exception as exc:  # noqa: BLE001 - one node must not end the service
-            self._errors.report(entry.name, f"what node {entry.name} has to give cannot be compared", error=exc)
+            self._errors.report(entry.name, f"the free amounts of node {entry.name} cannot be compared", error=exc)
             return False
 
     def _gained(self, entry: NodeEntry) -> bool:
-        (ended, before), now = self._offers.get(entry.name, (0, _NOTHING)), _offer(entry)
+        (ended, before), now = self._offers.get(entry.name, (0, _NOTHING)), _list_offered(entry)
         self._offers[entry.name] = entry.ended, now
-        # A pod may have come and gone since the last look, and another been refused meanwhile.
-        return any(ended != entry.ended or _more(before.get(card), state) for card, state in now.items())
+        # A pod may have started and ended since the previous call, and another been refused meanwhile.
+        return any(ended != entry.ended or _has_more(before.get(card), state) for card, state in now.items())
 
 
-def _offer(entry: NodeEntry) -> _Offer:
+def _list_offered(entry: NodeEntry) -> _Offer:
     if entry.refusal is not None:
         return _NOTHING
     return {state.card.id: state for state in entry.list_card_states() if state.card.placeable}
 
 
-def _more(before: CardState | None, now: CardState) -> bool:
-    # Constraints of pods may name anything of a card, so one that is described otherwise may fit where it did not.
+def _has_more(before: CardState | None, now: CardState) -> bool:
+    # Constraints of pods may use any property of a card, so a pod may fit a card whose description has changed.
     return (
         before is None
         or before.card != now.card

@@ -1,4 +1,4 @@
-"""Entries of the ledger: nodes, and what pods hold there."""
+"""Entries of the ledger: nodes, and the shares that pods hold on them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from accelkit.placement.topology.links import CardLinks, find_links
 
 
 class Stage(StrEnum):
-    """How sure we are of a holding.
+    """How far the API server has confirmed a holding.
 
-    CLAIMED: kept free for a pod for which others were evicted; they may not have left yet, and no Binding was sent.
-    RESERVED: a Binding is on its way and its outcome unknown; of a pod group also before any is sent. BOUND: the API
-    server accepted the Binding, the watch has not shown it yet. CONFIRMED: the watch or a list showed it.
+    CLAIMED: cards are kept for a pod for which other pods were evicted; they may not have left yet, and no Binding was
+    sent. RESERVED: a Binding was sent and its outcome is unknown; for a pod group also before any is sent. BOUND: the
+    API server accepted the Binding, but the watch has not reported it yet. CONFIRMED: the watch or a list reported it.
     """
 
     CLAIMED = "claimed"
@@ -40,7 +40,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The shares of one pod on one node, and what they cost each card."""
+    """The shares of one pod on one node, and their charge on each card."""
 
     pod: PodRef
     node: str
@@ -51,16 +51,16 @@ class Holding:
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """What it takes of its namespace's quota."""
+        """Amounts that count against the quota of its namespace."""
         return sum_charges(self.charges.values())
 
 
 @dataclass(frozen=True, slots=True)
 class UnassignedPod:
-    """A pod bound to a node without an assignment that can be read: it holds cards, but nobody said which.
+    """A pod bound to a node without a readable assignment: it holds cards, but which cards is unknown.
 
-    Its memory and compute are counted on every card of the node, and, if it asks for whole cards, every empty card
-    counts as taken, so that nothing is promised twice.
+    Its memory and compute are counted on every card of the node. If it requests whole cards, every empty card counts as
+    taken, so that no card is assigned twice.
     """
 
     pod: PodRef
@@ -71,22 +71,22 @@ class UnassignedPod:
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """The most it can take of its namespace's quota."""
+        """The largest amounts that can count against the quota of its namespace."""
         return sum_request(self.request)
 
     @property
     def memory_bytes(self) -> int:
-        """The most it can hold on one card: nobody saw to it that what it wants split was split."""
+        """The most memory that it can hold on one card: the shares of several cards may lie on the same card."""
         return sum(container.memory_bytes * container.cards for container in self.request.containers)
 
     @property
     def compute(self) -> int:
-        """The most it can hold of one card's compute."""
+        """The most compute that it can hold on one card."""
         return sum(container.compute for container in self.request.containers)
 
     @property
     def amounts(self) -> Amounts:
-        """The most it can hold on one card of what is counted beside memory and compute."""
+        """The most that it can hold on one card of resources other than memory and compute."""
         most: Amounts = ()
         for container in self.request.containers:
             most = add_amounts(most, tuple((name, amount * container.cards) for name, amount in container.amounts))
@@ -94,15 +94,15 @@ class UnassignedPod:
 
     @property
     def whole(self) -> bool:
-        """Whether it may hold whole cards."""
+        """Whether it can hold whole cards."""
         return any(container.whole for container in self.request.containers)
 
 
 @dataclass(slots=True)
 class CardUse:
-    """What is held of one card.
+    """Amounts that pods hold of one card.
 
-    Whole holders are counted: more than one is a mistake, but what others have bound is never refused.
+    Whole holders are counted: more than one is an error, but the ledger never rejects a pod that is bound already.
     """
 
     used_bytes: int = 0
@@ -113,11 +113,11 @@ class CardUse:
 
     @property
     def whole(self) -> bool:
-        """Whether somebody holds all of the card."""
+        """Whether a pod holds all of the card."""
         return self.whole_holders > 0
 
     def add(self, charge: Charge, sign: int) -> None:
-        """Count a charge in (+1) or out (-1)."""
+        """Add a charge (+1) or subtract it (-1)."""
         self.used_bytes += sign * charge.memory_bytes
         self.used_compute += sign * charge.compute
         self.holders += sign
@@ -130,14 +130,14 @@ CORRECTING: Final = Misfit(MisfitReason.CORRECTING, resolvable=False)
 
 @dataclass(slots=True)
 class NodeEntry:
-    """One node: its cards, or why they are not known, and what pods hold.
+    """A node: its cards, or why they are unknown, and what pods hold.
 
     Attributes:
-        inventory: None where `problem` says why.
+        inventory: the inventory of the node; None if `problem` has the reason.
         row: the node's row in the table of all nodes.
-        correcting: whether a correction has put a card over its capacity, so that the next ones must come first.
-        reserved: for whom its cards are reserved, by their identities; those of the others are not there.
-        ended: how many pods that held cards here, and were bound, have been released.
+        correcting: whether a correction has put a card over its capacity, so that the next corrections must come first.
+        reserved: the reservations of its cards, by card ID; cards without a reservation are missing.
+        ended: the number of bound pods with cards here that have been released.
     """
 
     name: str
@@ -150,19 +150,19 @@ class NodeEntry:
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
-    # With the neighbours that the last request with selectors named.
+    # With the neighbours of the last request with selectors.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
     ended: int = 0
     correcting: bool = False
 
     @property
     def refusal(self) -> Misfit | None:
-        """Why the node takes no new pod, whatever it asks for; None if it takes some."""
+        """Why the node takes no new pods at all; None if it takes some."""
         return CORRECTING if self.problem is None and self.correcting else self.problem
 
     @property
     def overfull(self) -> bool:
-        """Whether pods hold more of a card than it has; what a card of unknown memory has is not known."""
+        """Whether pods hold more of a card than it has; a card of unknown memory is not checked."""
         return any(
             (use := self.uses.get(card.id)) is not None
             and ((card.capacity_bytes and use.used_bytes > card.capacity_bytes) or (use.whole and use.holders > 1))
@@ -171,7 +171,7 @@ class NodeEntry:
 
     @property
     def gone(self) -> bool:
-        """Whether the node does not exist any more and nothing is held there."""
+        """Whether the node no longer exists and no pod holds anything there."""
         unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
@@ -181,11 +181,11 @@ class NodeEntry:
 
     @property
     def knows_links(self) -> bool:
-        """Whether `find_links` has nothing left to do."""
+        """Whether the result of `find_links` is cached."""
         return self._links is not None and self._links[0] is self.inventory
 
     def find_links(self) -> CardLinks | None:
-        """Return how the known cards are connected, in their order; None where nobody knows."""
+        """Return the connections of the known cards, in their order; None if unknown."""
         if self.inventory is None:
             return None
         if self._links is None or not self.knows_links:
@@ -193,7 +193,7 @@ class NodeEntry:
         return self._links[1]
 
     def describe_links(self, assignment: Assignment) -> dict[str, dict[str, int]]:
-        """Return what connects the cards of each container that has several: by how many pairs, the strongest first."""
+        """Return the connections within each container of several cards, by number of pairs, the strongest first."""
         places = {card.id: place for place, card in enumerate(self.list_cards())}
         found = {
             name: [places[share.card] for share in shares if share.card in places]
@@ -204,15 +204,15 @@ class NodeEntry:
         return {} if links is None else {name: links.describe(cards) for name, cards in found.items()}
 
     def list_card_states(self) -> list[CardState]:
-        """Return every card with what is free of it; callers change nothing."""
+        """Return every card with its free amounts; callers must not change the list."""
         if self._states is None:
             self._states = self._count()
         return self._states
 
     def list_states_for(self, request: PodRequest) -> list[CardState]:
-        """Return every card with what is free of it, and which of the pods that the request names are on it.
+        """Return every card with its free amounts, and which of the pods that the request selects are on it.
 
-        As long as nothing changes the same request is given the same list; callers change nothing.
+        Equal requests get the same list until something changes; callers must not change it.
         """
         selectors = request.selectors
         if not selectors:
@@ -225,7 +225,7 @@ class NodeEntry:
         return self._marked[1]
 
     def list_empty_states(self) -> list[CardState]:
-        """Return every card as if nobody held any of it."""
+        """Return every card as if no pod held any of it."""
         states = build_empty_states(self.list_cards())
         if not self.reserved:
             return states
@@ -233,7 +233,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def invalidate(self) -> None:
-        """Note that cards, holdings or pods without an assignment are not what they were."""
+        """Discard cached states after a change of cards, holdings or unassigned pods."""
         self._states = self._marked = None
 
     def _count(self) -> list[CardState]:
@@ -244,7 +244,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def find_use(self, card: str) -> CardUse | None:
-        """Return what pods hold of a card, as they say and as the node's agent adds."""
+        """Return the amounts that pods hold of a card, with those that only the node agent reports."""
         use = self.uses.get(card)
         more = [share for share in self.inventory.uncounted if share.card == card] if self.inventory else []
         if more:
@@ -254,7 +254,7 @@ class NodeEntry:
         return use
 
     def copy_without(self, uids: Collection[str]) -> NodeEntry:
-        """Return the node as it would be without some pods; what happens to it later does not show."""
+        """Return a copy of the node without some pods; later changes do not affect it."""
         uses = {card: replace(use) for card, use in self.uses.items()}
         holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
         unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
@@ -267,7 +267,7 @@ class NodeEntry:
         return other
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
-        """Count a pod's charges in (+1) or out (-1)."""
+        """Add a pod's charges (+1) or subtract them (-1)."""
         for card, charge in charges:
             use = self.uses.setdefault(card, CardUse())
             use.add(charge, sign)
@@ -278,12 +278,12 @@ class NodeEntry:
 def find_neighbours(
     selectors: Collection[PodSelector], holdings: Iterable[Holding], unassigned: Iterable[UnassignedPod]
 ) -> Callable[[str], Neighbours]:
-    """Return what says which of these pods are on a card of a node.
+    """Return a function that returns which of the selected pods are on a card of a node.
 
     Args:
-        selectors: of the pods that are looked for.
-        holdings: what is held on the node.
-        unassigned: the pods there of whose cards nobody knows: they may be on any.
+        selectors: the selectors of the pods.
+        holdings: the holdings on the node.
+        unassigned: the pods on the node whose cards are unknown: they may be on any card.
     """
     sure: dict[str, set[PodSelector]] = {}
     for held in holdings:

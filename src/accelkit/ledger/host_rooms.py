@@ -1,4 +1,4 @@
-"""Keeps what each node's host has free, of all pods' requests: cards without CPU beside them are of no use."""
+"""Free CPU and memory of each node's host, from all pods' requests: cards on a host without free CPU are useless."""
 
 from __future__ import annotations
 
@@ -9,64 +9,64 @@ from accelkit.model.host_amounts import NOTHING, UNKNOWN, HostAmounts
 
 
 class HostRooms:
-    """What hosts have, and what the pods bound to them request.
+    """Amounts of hosts, and the requests of the pods bound to them.
 
     Args:
-        ledger: its table is told what is free.
+        ledger: the ledger whose table receives the free amounts.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._nodes: dict[str, HostAmounts] = {}
-        # Summed up anew at each change, so that nothing is left of pods that are gone.
+        # Summed at each change, so that rounding errors of removed pods do not remain.
         self._pods: dict[str, dict[str, HostAmounts]] = {}
         self._where: dict[str, str] = {}
 
     def put_node(self, name: str, amounts: HostAmounts) -> None:
-        """Take over what a node has for pods."""
+        """Set the amounts that a node has for pods."""
         self._nodes[name] = amounts
-        self._tell(name)
+        self._update_table(name)
 
     def drop_node(self, name: str) -> None:
-        """Forget a node; its pods are remembered until they are gone."""
+        """Remove a node; its pods are kept until they are removed."""
         self._nodes.pop(name, None)
 
     def keep_nodes(self, names: Collection[str]) -> None:
-        """Forget every node that a complete list did not show."""
+        """Remove every node that is missing from a complete list."""
         for name in self._nodes.keys() - set(names):
             self.drop_node(name)
 
     def put_pod(self, uid: str, node: str, amounts: HostAmounts) -> None:
-        """Take over what a bound pod requests."""
+        """Set the request of a bound pod."""
         if self._where.get(uid) == node and self._pods[node][uid] == amounts:
             return
         self.end_pod(uid)
         if amounts != NOTHING:
             self._pods.setdefault(node, {})[uid] = amounts
             self._where[uid] = node
-            self._tell(node)
+            self._update_table(node)
 
     def end_pod(self, uid: str) -> None:
-        """Forget a pod that ended or is gone; nothing happens where it is not known."""
+        """Remove a pod that ended or was deleted; do nothing if it is unknown."""
         if (node := self._where.pop(uid, None)) is None:
             return
         del self._pods[node][uid]
         if not self._pods[node]:
             del self._pods[node]
-        self._tell(node)
+        self._update_table(node)
 
     def keep_pods(self, uids: Collection[str]) -> None:
-        """Forget all pods that a complete list did not show."""
+        """Remove all pods that are missing from a complete list."""
         for uid in self._where.keys() - set(uids):
             self.end_pod(uid)
 
     def measure_free(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return what a node has free, as it would be without the pods of these UIDs; infinite where unknown."""
-        has, used = self._nodes.get(node, UNKNOWN), NOTHING
+        """Return the free amounts of a node without the pods with these UIDs; infinite if unknown."""
+        total, used = self._nodes.get(node, UNKNOWN), NOTHING
         for uid, amounts in self._pods.get(node, {}).items():
             if uid not in gone:
                 used += amounts
-        return HostAmounts(*(a - b for a, b in zip(has, used, strict=True)))
+        return HostAmounts(*(a - b for a, b in zip(total, used, strict=True)))
 
-    def _tell(self, node: str) -> None:
+    def _update_table(self, node: str) -> None:
         self._ledger.note_host(node, self.measure_free(node))

@@ -1,12 +1,12 @@
-"""Keeps all assignments of a cluster in memory: the ledger, the single writer of "free".
+"""All assignments of a cluster in memory: the ledger, the only component that computes free amounts.
 
 Invariants:
-- A reservation is decided and recorded in one critical section, so no two pods are promised the same memory.
-- What the API server says of a bound pod wins over what we reserved, and is never refused.
-- A pod, known by its UID, holds cards of one node at most.
+- A reservation is decided and recorded in one critical section, so no two pods get the same memory.
+- The API server's state of a bound pod overrides a reservation, and is never rejected.
+- A pod, identified by its UID, holds cards of at most one node.
 - A node takes no new pod while a correction has put one of its cards over its capacity. The card that the pod left
-  looks free, but a pod whose correction is still to come gets it.
-- What a list does not show is released only if it was confirmed before: a Binding younger than the list stays.
+  looks free, but it belongs to a pod whose correction has not arrived yet.
+- A pod that is missing from a list is released only if it was confirmed before: a Binding newer than the list stays.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ CORRECTION_SECONDS: Final = 30.0
 
 
 class Ledger(NodeRegistry):
-    """Nodes, their cards, and who holds what.
+    """Nodes, their cards, and the pods that hold shares of them.
 
     Args:
         unit_bytes: the cluster's memory unit. A node that still advertises another takes no new share. None accepts
-            every unit, for readers that place nothing.
-        clock: seconds, never backwards.
+            every unit, for readers that place no pods.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(self, *, unit_bytes: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.unit_bytes = unit_bytes
         self._clock = clock
-        # When each node whose assignments are being corrected takes pods again in any case.
+        # For each node whose assignments are being corrected, the time at which it takes pods again in any case.
         self._correcting: dict[str, float] = {}
         self._listed = False
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return what is entered for several changes that nobody may see single."""
+        """Return a context manager that makes several changes atomic for other threads."""
         return self._lock
 
     def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
-        """Take over a node's cards; an error or None keeps its holdings and stops new shares."""
+        """Set a node's cards; an error or None keeps its holdings and stops new shares."""
         with self._lock:
             entry = self._entry(name)
             before = entry.inventory, entry.problem
@@ -71,7 +71,7 @@ class Ledger(NodeRegistry):
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
                 entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
-            # Nodes report their status all day; what changes no card must not have verdicts made anew.
+            # Nodes report their status often; without a change of cards, verdicts must stay valid.
             if (entry.inventory, entry.problem) != before:
                 self._find_reserved(entry)
                 self._update(entry)
@@ -79,7 +79,7 @@ class Ledger(NodeRegistry):
                     self._note_correction(entry)
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Let other rules of sharing hold from now on; what is held stays."""
+        """Replace the rules of sharing; holdings stay."""
         with self._lock:
             self.namespaces.put_rules(rules)
             for entry in self._nodes.values():
@@ -88,13 +88,13 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def note_host(self, name: str, free: HostAmounts) -> None:
-        """Note what a node's host has free; nothing happens where the node is not known."""
+        """Set the free amounts of a node's host; do nothing if the node is unknown."""
         with self._lock:
             if (entry := self._nodes.get(name)) is not None:
                 self.table.set_host(entry.row, free.cpu_milli, free.memory_bytes)
 
     def drop_node(self, name: str) -> None:
-        """Forget a node that was deleted; pods still bound to it stay until they are gone."""
+        """Remove a deleted node; pods that are still bound to it stay until they are removed."""
         with self._lock:
             if name in self._nodes:
                 entry = self._nodes[name]
@@ -103,7 +103,7 @@ class Ledger(NodeRegistry):
                 self._forget_if_gone(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
-        """Forget every node that a complete list did not show."""
+        """Remove every node that is missing from a complete list."""
         with self._lock:
             for name in self._nodes.keys() - set(names):
                 self.drop_node(name)
@@ -111,13 +111,13 @@ class Ledger(NodeRegistry):
     def judge_quota(
         self, namespace: str, request: PodRequest, without: Iterable[str] = (), beside: Iterable[PodRequest] = ()
     ) -> Misfit | None:
-        """Return why a namespace may not hold what a pod asks for beside what it holds; None where it may.
+        """Return why a namespace may not hold a pod's request in addition to what it holds; None if it may.
 
         Args:
-            namespace: the pod's.
-            request: what it asks for.
-            without: UIDs of pods that are taken to be gone.
-            beside: what other pods of the namespace are to hold as well.
+            namespace: the namespace of the pod.
+            request: the request of the pod.
+            without: UIDs of pods that are left out.
+            beside: requests of other pods of the namespace that are to be placed as well.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
@@ -126,17 +126,17 @@ class Ledger(NodeRegistry):
     def reserve(
         self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()
     ) -> Assignment:
-        """Choose cards and hold them until the Binding's outcome is known; the same pod and node again changes nothing.
+        """Choose cards and hold them until the Binding's outcome is known; a repeated call changes nothing.
 
         Args:
-            pod: who asks.
-            node: where.
-            request: for what.
-            policy: ranks cards where the pod does not say.
-            labels: the pod's, as `key=value`, for those who want to be on its cards or not.
+            pod: the pod.
+            node: the node.
+            request: the request of the pod.
+            policy: the policy that ranks cards if the pod does not name one.
+            labels: the labels of the pod, as `key=value`, for pods that must or must not share its cards.
 
         Raises:
-            MisfitError: the pod does not fit that node, is held on another one, or is beyond its namespace's quota.
+            MisfitError: the pod does not fit that node, is held on another one, or exceeds its namespace's quota.
         """
         with self._lock:
             held = self.find_holding(pod.uid)
@@ -160,11 +160,11 @@ class Ledger(NodeRegistry):
     def choose(
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
-        """Choose the very cards that a reservation would, without holding them; quotas are not looked at.
+        """Return the cards that a reservation would get, without holding them; quotas are not checked.
 
-        The request is one that `resolve` has returned.
+        The request must be a result of `resolve`.
         """
-        # How the cards are connected matters to who gets them, not to whether they fit.
+        # Connections decide which cards a pod gets, not whether it fits.
         topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
         return self.place(entry, request, policy, budget, links=entry.find_links() if topology else None)
 
@@ -176,9 +176,9 @@ class Ledger(NodeRegistry):
         budget: Budget | None = None,
         links: CardLinks | None = None,
     ) -> Assignment | Misfit:
-        """Choose cards on a node without holding them; a misfit says whether the empty node would do.
+        """Return cards on a node without holding them; a misfit states whether the pod would fit the empty node.
 
-        What is too complex is taken to fit no better on the empty node, so that nobody is evicted for a puzzle.
+        A request that is too complex is assumed not to fit the empty node either, so that no pod is evicted for it.
         """
         with self._lock:
             if (refusal := entry.refusal) is not None:
@@ -195,12 +195,12 @@ class Ledger(NodeRegistry):
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
     def restore(self, holding: Holding) -> None:
-        """Hold again what a pod held before, as it was, whatever it holds now; nothing is chosen or judged anew."""
+        """Restore an earlier holding of a pod in place of the present one, without a new choice or check."""
         with self._lock:
             self._hold(holding)
 
     def accept(self, uid: str) -> None:
-        """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
+        """Record that the API server accepted the Binding; do nothing if the pod has been removed."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is Stage.RESERVED:
@@ -216,12 +216,12 @@ class Ledger(NodeRegistry):
         *,
         labels: tuple[str, ...] = (),
     ) -> None:
-        """Take over what the API server shows of a bound pod; BOUND where it may be newer than the next list."""
+        """Record a bound pod of the API server; BOUND if it may be newer than the next list."""
         with self._lock:
             held = self.find_holding(pod.uid)
             same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
             if held is not None and same:
-                # Most events of a running pod change nothing for us.
+                # Most events of a running pod do not change its charge.
                 if held.stage not in (stage, Stage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
@@ -232,7 +232,7 @@ class Ledger(NodeRegistry):
                 self._note_correction(self._nodes[node], until)
 
     def confirm_unassigned(self, pod: UnassignedPod) -> None:
-        """Take over a bound pod whose cards nobody has written down."""
+        """Record a bound pod whose cards are unknown."""
         with self._lock:
             self._release(pod.pod.uid)
             entry = self._entry(pod.node)
@@ -242,7 +242,7 @@ class Ledger(NodeRegistry):
             self._update(entry)
 
     def release(self, uid: str) -> bool:
-        """Free what a pod holds, since it has ended or does not come; False where it held nothing."""
+        """Release the shares of a pod that has ended or is not coming; return False if it held none."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is not Stage.RESERVED:
@@ -250,21 +250,21 @@ class Ledger(NodeRegistry):
             return self._release(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> list[Holding]:
-        """Release every confirmed pod that a complete list did not show; return the younger ones it did not show."""
+        """Release every confirmed pod that is missing from a complete list; return the missing younger ones."""
         with self._lock:
-            unseen = self._where.keys() - set(uids)
-            young = [held for uid in unseen if (held := self.find_holding(uid)) and held.stage is not Stage.CONFIRMED]
-            for uid in unseen - {held.pod.uid for held in young}:
+            missing = self._where.keys() - set(uids)
+            young = [held for uid in missing if (held := self.find_holding(uid)) and held.stage is not Stage.CONFIRMED]
+            for uid in missing - {held.pod.uid for held in young}:
                 self.release(uid)
             if not self._listed:
-                # Corrections may have been under way while nobody watched.
+                # Corrections may have been in progress before the first list.
                 self._listed = True
                 for entry in self._nodes.values():
                     self._note_correction(entry)
             return young
 
     def end_corrections(self) -> None:
-        """Let nodes take pods again where a card stays over its capacity: no correction is to come."""
+        """Let nodes take pods again if a card stays over its capacity after the time for corrections."""
         if not self._correcting:
             return
         with self._lock:
@@ -275,10 +275,10 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def branch(self, gone: Mapping[str, str]) -> Ledger:
-        """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
+        """Return an independent ledger of some nodes, as they would be without some pods.
 
         Args:
-            gone: nodes by the UIDs of the pods that are left out.
+            gone: the nodes, by the UIDs of the pods that are left out.
         """
         other = Ledger(unit_bytes=self.unit_bytes)
         with self._lock:

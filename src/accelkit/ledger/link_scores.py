@@ -1,4 +1,4 @@
-"""Scores nodes under the policy `topology`, by the best connected cards that they have for a request."""
+"""Scores of nodes under the policy `topology`, by the best connected cards that they have for a request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from accelkit.placement.topology.ranking import count_steps
 from accelkit.placement.topology.scores import SetRating, rate_set, score_rating, score_wish
 from accelkit.placement.topology.wanted import Wanted
 
-# What one call may look for among sets that it has not seen: a tenth of a second. Nodes of eight cards that are
-# connected alike have 256 states, which take a fifth of it.
+# Limit of the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
+# cards have 256 states, which take a fifth of it.
 _STEPS: Final = 5_000
 _MOST_STATES: Final = 50_000
 
@@ -29,16 +29,16 @@ _State: TypeAlias = tuple[CardLinks, int, int]
 class LinkScores:
     """The scores of nodes for one request.
 
-    What has been found of a state of cards is kept, since nodes are many and their states few. Where a call has no
-    steps left, a node gets the score of its use for the time being, and the next call looks at it first.
+    The rating of a state of cards is cached, because there are many nodes with few states. If a call has no steps left,
+    a node gets a provisional score by its use, and the next call rates it first.
 
     Args:
-        request: the container that asks for the most cards decides.
+        request: the request; the container that requests the most cards decides.
     """
 
     def __init__(self, request: PodRequest) -> None:
         self._container = max(request.containers, key=lambda each: (each.cards, each.whole, each.memory_bytes))
-        # Thousands of nodes are scored at once, mostly for nothing but empty cards.
+        # Thousands of nodes are scored at once, mostly for empty cards alone.
         bounds = (self._container.model, self._container.min_memory_bytes, self._container.allowed)
         self._plain = self._container.whole and not any((*bounds, self._container.denied))
         self._ratings: dict[_State, SetRating | None] = {}
@@ -46,7 +46,7 @@ class LinkScores:
         self._late = set[int]()
 
     def begin(self) -> list[int]:
-        """Begin a call; return the rows of the nodes that an earlier one did not come to."""
+        """Start a call; return the rows of the nodes that an earlier call did not rate."""
         self._budget = Budget(_STEPS)
         if len(self._ratings) > _MOST_STATES:
             self._ratings.clear()
@@ -54,11 +54,11 @@ class LinkScores:
         return late
 
     def score(self, entry: NodeEntry, used_fraction: float) -> int:
-        """Score a node 0 to MAX_SCORE.
+        """Return the score of a node, 0 to MAX_SCORE.
 
         Args:
             entry: the node.
-            used_fraction: how much of its memory is used, 0 to 1.
+            used_fraction: the used fraction of its memory, 0 to 1.
         """
         if self._budget.is_spent():
             self._late.add(entry.row)
@@ -66,14 +66,14 @@ class LinkScores:
         if not entry.knows_links:
             self._budget.steps -= 1
         links = entry.find_links()
-        wishes = self._container.nic
-        if links is None and not wishes:
+        prefers_nic = self._container.nic
+        if links is None and not prefers_nic:
             return score_node(Policy.TOPOLOGY, used_fraction)
         free, empty = self._find_cards(entry)
-        near = free & _find_near(entry) if wishes else 0
+        near = free & _find_near(entry) if prefers_nic else 0
         granted = near.bit_count() >= self._container.cards
         score = self._score_cards(links, near if granted else free, empty, used_fraction)
-        return score_wish(score, granted=granted) if wishes else score
+        return score_wish(score, granted=granted) if prefers_nic else score
 
     def _score_cards(self, links: CardLinks | None, free: int, empty: int, used_fraction: float) -> int:
         if links is None:
@@ -86,7 +86,7 @@ class LinkScores:
         return score_rating(self._ratings[state], cards, used_fraction)
 
     def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:
-        """Return the cards that fit and those that nobody holds anything of, as bit masks."""
+        """Return the cards that fit, and the cards of which no pod holds anything, as bit masks."""
         free = empty = 0
         for index, state in enumerate(entry.list_card_states()):
             if state.card.placeable:

@@ -1,6 +1,6 @@
-"""Counts what each namespace holds, and which pods that others ask for by their labels hold cards.
+"""Amounts that each namespace holds, and the number of pods with cards that each selector of a request matches.
 
-The ledger's: it is told of every pod that comes to hold cards or holds them no more, under the ledger's lock.
+The ledger updates them under its lock, whenever a pod starts or ceases to hold cards.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from accelkit.placement.misfit import Misfit
 from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_request
 from accelkit.placement.sharing.rules import NO_RULES, SharingRules, judge_quota
 
-# So many selectors are counted at once; those that were asked about last. Each costs every pod of its namespace a look.
+# Limit of the selectors that are counted at once, the most recent ones. Each selector is matched with every pod of its
+# namespace.
 _MOST_SELECTORS: Final = 256
 _NOTHING: Final = QuotaAmounts()
 
 
 class HoldingPod(Protocol):
-    """A pod that holds cards, or may."""
+    """A pod that holds cards, or may hold some."""
 
     @property
     def pod(self) -> PodRef:
-        """Who it is."""
+        """Reference of the pod."""
 
     @property
     def node(self) -> str:
-        """Where it is."""
+        """Name of its node."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -40,61 +41,59 @@ class HoldingPod(Protocol):
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """What it holds of its namespace's quota."""
+        """Amounts that it holds of its namespace's quota."""
 
 
 @dataclass(slots=True)
 class Namespaces:
-    """What the pods of each namespace hold together.
+    """Amounts that the pods of each namespace hold together.
 
     Attributes:
-        rules: the administrator's.
-        stirred: those of which a pod that was refused on all nodes may have got its chance; whoever reads them empties
-            the set.
-        met: nodes on which a pod has come to hold cards that others want to share cards with; whoever reads them
-            empties the set.
+        rules: the administrator's rules.
+        retriable: namespaces in which a pod that was refused on all nodes may fit now; the reader empties the set.
+        affinity_nodes: nodes on which a pod that matches a selector has got cards; the reader empties the set.
     """
 
     rules: SharingRules = NO_RULES
-    stirred: set[str] = field(default_factory=set)
-    met: set[str] = field(default_factory=set)
-    # Those with a pod that was refused for their quota, and nothing released since.
+    retriable: set[str] = field(default_factory=set)
+    affinity_nodes: set[str] = field(default_factory=set)
+    # Namespaces with a pod that was refused for their quota, in which nothing was released since.
     _refused: set[str] = field(default_factory=set)
     _held: dict[str, QuotaAmounts] = field(default_factory=dict)
-    # How many pods of each selector hold cards, by namespace.
+    # Number of pods with cards that match each selector, by namespace.
     _counts: dict[str, dict[PodSelector, int]] = field(default_factory=dict)
     _recent: OrderedDict[PodSelector, None] = field(default_factory=OrderedDict)
 
     def add(self, pod: HoldingPod) -> None:
-        """Count a pod in."""
+        """Add a pod."""
         namespace = pod.pod.namespace
         self._held[namespace] = self.get_held(namespace).plus(pod.quota_amounts)
         self._count(pod, 1)
 
     def remove(self, pod: HoldingPod) -> None:
-        """Count a pod out."""
+        """Subtract a pod."""
         namespace = pod.pod.namespace
         left = self.get_held(namespace).plus(pod.quota_amounts, -1)
         self._held[namespace] = left
         if left == _NOTHING:
             del self._held[namespace]
         if namespace in self._refused:
-            self._stir(namespace)
+            self._mark_retriable(namespace)
         self._count(pod, -1)
 
     def get_held(self, namespace: str) -> QuotaAmounts:
-        """Return what the pods of a namespace hold."""
+        """Return the amounts that the pods of a namespace hold."""
         return self._held.get(namespace, _NOTHING)
 
     def list_held(self) -> Mapping[str, QuotaAmounts]:
-        """Return what the pods of each namespace hold; callers change nothing."""
+        """Return the amounts that the pods of each namespace hold; callers must not change them."""
         return self._held
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Let other rules hold."""
+        """Replace the rules."""
         self.rules = rules
         for namespace in list(self._refused):
-            self._stir(namespace)
+            self._mark_retriable(namespace)
 
     def judge(
         self,
@@ -103,13 +102,13 @@ class Namespaces:
         gone: Iterable[HoldingPod] = (),
         beside: Iterable[PodRequest] = (),
     ) -> Misfit | None:
-        """Return why a namespace may not hold what a pod asks for beside what it holds; None where it may.
+        """Return why a namespace may not hold a pod's request in addition to what it holds; None if it may.
 
         Args:
-            namespace: the pod's.
-            request: what it asks for.
-            gone: pods that are taken to hold nothing.
-            beside: what others are taken to hold.
+            namespace: the namespace of the pod.
+            request: the request of the pod.
+            gone: pods that are left out.
+            beside: requests of other pods that count as well.
         """
         quota = self.rules.find_quota(namespace) if self.rules.quotas else None
         if quota is None:
@@ -123,15 +122,15 @@ class Namespaces:
         return judge_quota(quota, namespace, held, sum_request(request))
 
     def note_refused(self, namespace: str) -> None:
-        """Note that a pod of a namespace was refused for its quota, and waits for what others of it release."""
+        """Record that a pod of a namespace was refused for its quota, and waits until other pods release theirs."""
         self._refused.add(namespace)
 
     def resolve(self, request: PodRequest, pods: Iterable[HoldingPod]) -> PodRequest:
-        """Return a request without the wish to be beside pods of which none is there yet, and the pod is the first.
+        """Return a request without the selector of pods to be beside if no such pod exists yet and the pod matches it.
 
         Args:
-            request: what the pod asks for.
-            pods: all that hold cards; looked at where the selector is new.
+            request: the request of the pod.
+            pods: all pods that hold cards; they are read if the selector is new.
         """
         wanted = {each.beside for each in request.containers if each.beside is not None}
         first = {each for each in wanted if not self._find_count(each, pods) and each.own}
@@ -145,7 +144,7 @@ class Namespaces:
         )
 
     def _find_count(self, selector: PodSelector, pods: Iterable[HoldingPod]) -> int:
-        # Whether the asking pod is one of them says nothing of the others.
+        # Whether the pod itself matches does not affect the count of others.
         selector = msgspec.structs.replace(selector, own=False)
         counts = self._counts.setdefault(selector.namespace, {})
         if selector not in counts:
@@ -156,9 +155,9 @@ class Namespaces:
         self._recent.move_to_end(selector)
         return counts[selector]
 
-    def _stir(self, namespace: str) -> None:
+    def _mark_retriable(self, namespace: str) -> None:
         self._refused.discard(namespace)
-        self.stirred.add(namespace)
+        self.retriable.add(namespace)
 
     def _forget(self, selector: PodSelector) -> None:
         counts = self._counts[selector.namespace]
@@ -172,7 +171,7 @@ class Namespaces:
             if selector.matches(namespace, pod.labels):
                 counts[selector] += sign
                 if sign > 0:
-                    self.met.add(pod.node)
+                    self.affinity_nodes.add(pod.node)
                 elif not counts[selector]:
-                    # The next one is the first, and may go anywhere.
-                    self.stirred.add(namespace)
+                    # The next matching pod is the first, and may go to any node.
+                    self.retriable.add(namespace)

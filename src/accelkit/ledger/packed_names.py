@@ -1,7 +1,7 @@
-"""The names of all nodes, side by side in memory, and the row of each.
+"""The names of all nodes in adjacent memory, with the row of each.
 
-The ledger's names came one by one, each between thousands of other objects. Who looks thousands of them up waits for
-the memory of each; of copies that were made at once, one after the other, that takes a ninth of the time.
+The ledger's names are created one by one, each between thousands of other objects. A lookup of thousands of them waits
+for the memory of each. Copies that are created at once take a ninth of the time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class PackedNames:
         self._tick, self._epoch = -1, -1
 
     def list_names(self) -> list[str]:
-        """Return the names by the table's rows, empty for free ones; callers change nothing."""
+        """Return the names by the table's rows, empty for free rows; callers must not change the list."""
         self._refresh()
         return self._names
 
     def find_rows(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the number of each node's row in the table; -1 where it is not known."""
+        """Return the row of each node in the table; -1 if it is unknown."""
         self._refresh()
         try:
             return np.fromiter(map(self._rows.__getitem__, names), dtype=np.int64, count=len(names))
@@ -48,7 +48,7 @@ class PackedNames:
         if self._tick == table.tick:
             return
         names = self._ledger.list_node_names()
-        # Within an epoch nodes come, and none goes.
+        # Within an epoch nodes are added, and none is removed.
         if self._epoch != table.epoch or len(names) > 2 * len(self._names):
             self._names = _decode(_encode(names))
             self._rows = {name: row for row, name in enumerate(self._names) if name}

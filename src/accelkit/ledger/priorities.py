@@ -1,4 +1,4 @@
-"""Ranks all nodes for a task by a policy, and keeps the ranks while the nodes do not change."""
+"""Ranks of all nodes for a task by a policy, cached while the nodes do not change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from accelkit.placement.fragmentation import Usability
 from accelkit.placement.mix import TaskMix, TaskType
 
 _TASKS: Final = 512
-# What is scarce is looked at anew after so many changes of the table for each card, and not before so many in all. On
-# thousands of cards the mix is taken anew more often than that; on fewer, what is left changes faster than the mix.
+# Scarcity is measured again after this number of changes of the table for each card, and at least after the number
+# below. On thousands of cards the mix changes more often than that; on fewer, free amounts change faster than the mix.
 _CHANGES_PER_CARD: Final = 0.6
 _LEAST_CHANGES: Final = 128
 
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class KeptCosts(Generic[T]):
-    """The cost of each row for each kind of task, kept while the row does not change.
+    """The cost of each row for each kind of task, cached while the row does not change.
 
     Args:
         table: the nodes.
@@ -34,16 +34,16 @@ class KeptCosts(Generic[T]):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        # By row, and as of which tick each is; -1 for never.
+        # By task: the costs by row, and the tick of each; -1 for never.
         self._kept: OrderedDict[T, tuple[Costs, Rows]] = OrderedDict()
 
     def read(self, task: T, rows: Rows, measure: Callable[[Rows], Costs]) -> Costs:
-        """Return the cost of each of these rows; those that changed are measured anew.
+        """Return the cost of each of these rows; rows that changed are measured again.
 
         Args:
-            task: what they cost something for.
-            rows: their numbers.
-            measure: returns the costs of some of them.
+            task: the task.
+            rows: the numbers of the rows.
+            measure: returns the costs of some of the rows.
         """
         kept, count = self._kept.get(task), self._table.rows
         if kept is None or len(kept[0]) < count:
@@ -58,16 +58,16 @@ class KeptCosts(Generic[T]):
         return costs[rows]
 
     def forget(self) -> None:
-        """Have all rows measured anew."""
+        """Discard all costs, so that all rows are measured again."""
         self._kept.clear()
 
 
 class FragmentationCosts:
-    """What a task takes of what the mix of tasks could use, on every node.
+    """Loss of each node, by the mix of tasks, if it gets a task.
 
     Args:
         table: the nodes.
-        mix: what tasks come; it grows elsewhere.
+        mix: the mix of tasks, which its owner updates.
     """
 
     def __init__(self, table: Table, mix: TaskMix) -> None:
@@ -80,7 +80,7 @@ class FragmentationCosts:
         self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
-        """Return the cost of each of these rows, all of which the task fits; the least is the best."""
+        """Return the cost of each of these rows, all of which the task fits; the lowest is the best."""
         table = self._table
         columns = table.get_columns()
         if self._epoch != self._mix.epoch or table.tick > self._learn_at:

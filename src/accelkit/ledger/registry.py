@@ -1,4 +1,4 @@
-"""Knows the nodes of the ledger and who is where: what is read of it, and how entries come and go."""
+"""Registry of the nodes of the ledger and of the pods on them: lookups, and the life of entries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NodeRegistry:
 
     Attributes:
         table: the nodes as columns.
-        namespaces: what is held by namespace, and the rules of sharing.
-        reserved_nodes: names of those with cards that are reserved for some pods.
+        namespaces: the amounts held in each namespace, and the rules of sharing.
+        reserved_nodes: names of the nodes with reserved cards.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class NodeRegistry:
         self._lock = threading.RLock()
 
     def find_holding(self, uid: str) -> Holding | None:
-        """Return what a pod holds, None where nothing is known."""
+        """Return what a pod holds; None if nothing is known."""
         with self._lock:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
 
     def describe_holding(self, uid: str) -> dict[str, object]:
-        """Return, for a log, the shares of a pod's containers, and what connects the cards of those with several."""
+        """Return, for a log, the shares of a pod's containers, and the connections of the cards of each."""
         with self._lock:
             held = self.find_holding(uid)
             if held is None:
@@ -48,24 +48,24 @@ class NodeRegistry:
             return {"containers": containers} | ({"links": links} if links else {})
 
     def find_node(self, name: str) -> NodeEntry | None:
-        """Return a node's entry; callers read it and change nothing."""
+        """Return a node's entry; callers must not change it."""
         return self._nodes.get(name)
 
     def find_node_at(self, row: int) -> NodeEntry | None:
-        """Return the entry of a row of the table, None where its node is gone."""
+        """Return the entry of a row of the table; None if its node was removed."""
         return self._by_row[row]
 
     def find_row(self, name: str) -> int:
-        """Return the number of a node's row in the table; -1 where it is not known."""
+        """Return the row of a node in the table; -1 if it is unknown."""
         entry = self._nodes.get(name)
         return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
-        """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""
+        """Return the names of all nodes by the table's rows, empty for free rows; callers must not change the list."""
         return self._names
 
     def list_nodes(self) -> Iterator[NodeEntry]:
-        """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
+        """Return all entries, with deleted nodes that still have pods, sorted by name."""
         with self._lock:
             return iter([entry for _, entry in sorted(self._nodes.items())])
 
@@ -73,7 +73,7 @@ class NodeRegistry:
         return len(self._where)
 
     def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request as it is judged now: of pods that want to be together the first may go anywhere."""
+        """Return the request as it is judged now: the first of pods that must be together may go to any node."""
         if not request.selectors:
             return request
         with self._lock:

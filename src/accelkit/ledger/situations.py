@@ -1,4 +1,4 @@
-"""Shows a node to the search for changes, as it is now."""
+"""Snapshots of nodes for the search for changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
-    """Return a node's cards and who holds them; what happens later does not show.
+    """Return a snapshot of a node's cards and of the pods that hold them.
 
-    On nodes for which `describe_likeness` says the same, what holds the same stands at the same place.
+    On nodes with equal results of `describe_likeness`, pods with equal holdings are at the same places.
     """
     kept = entry.copy_without(())
     places = {card.id: place for place, card in enumerate(kept.list_cards())}
@@ -36,14 +36,14 @@ def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
 def list_candidates(
     situation: Situation, bound: Iterable[CardPod], may_go: Callable[[CardPod], bool]
 ) -> list[Candidate]:
-    """Return who of a node may be made to leave.
+    """Return the pods of a node that may be evicted.
 
-    Never those of which nothing can be read, whom an eviction would not end (static pods), and who are leaving already.
+    Pods that cannot be read, static pods, which an eviction would not end, and pods that are ending are excluded.
 
     Args:
-        situation: of the node.
-        bound: its pods that can be read.
-        may_go: returns for the others whether they may.
+        situation: the snapshot of the node.
+        bound: the readable pods of the node.
+        may_go: returns whether one of the remaining pods may be evicted.
     """
     priorities = {each.ref.uid: each.priority for each in bound if not (each.static or each.ending) and may_go(each)}
     return [
@@ -52,16 +52,16 @@ def list_candidates(
 
 
 def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
-    """Return a digest of what two nodes have in common where the same changes would let a pod in.
+    """Return a digest that is equal for nodes on which the same changes would make a pod fit.
 
-    Only identities differ: of cards, and of pods that hold the same.
+    Such nodes differ only in the identities of cards, and of pods with equal holdings.
     """
-    # Selectors look at labels, which are not compared here.
+    # Selectors match labels, which are not compared here.
     if entry.unassigned or entry.inventory is None or entry.inventory.uncounted or request.selectors:
         return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
-    # What is kept of thousands of nodes must not be thousands of small objects each.
+    # A digest is one small object; the keys of thousands of nodes would be thousands of small objects each.
     return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 

@@ -1,7 +1,7 @@
-"""Keeps all nodes as columns of numbers, so that a simple request is judged on every node at once.
+"""All nodes as columns of numbers, so that a simple request is judged on every node at once.
 
-A request is simple when one container asks for cards without further constraints: nearly all are. For it the verdicts
-here are exactly those of `fit.place`; a property test holds the two together.
+A request is simple if one container requests cards without further constraints: nearly all are. For simple requests
+the verdicts are exactly those of `fit.place`; a property test compares the two.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PROBLEM: Final = 3
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _FIRST_ROWS = 16
-_NONE = -1  # no card in this column: less than any amount, so nothing fits
+_NONE = -1  # no card in this column: less than any amount, so no request fits
 
 
 def is_simple(request: PodRequest) -> bool:
-    """Whether the table can judge the request alone, but on nodes with cards that are reserved for others."""
+    """Return whether the table can judge the request alone, except on nodes with reserved cards."""
     if len(request.containers) != 1:
         return False
     container = request.containers[0]
@@ -41,8 +41,8 @@ def is_simple(request: PodRequest) -> bool:
 class Table:
     """One row per node, one column per card.
 
-    The row of a node that goes is given to the next that comes. `epoch` counts the nodes that went: whoever keeps
-    something by their names then begins anew.
+    A new node gets the row of a removed one. `epoch` counts the removed nodes: after a change, data that is stored by
+    their names must be discarded.
     `changed_at` holds, per row, the tick of its last change, so that a cached verdict knows which rows to judge again.
     """
 
@@ -54,20 +54,20 @@ class Table:
         self.changed_at: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
         self.used_fraction: npt.NDArray[np.float64] = np.zeros(_FIRST_ROWS, dtype=np.float64)
         self._known: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, dtype=np.bool_)
-        # Cards sorted by what is free, so that the n-th column answers "are there n cards with this much?".
+        # Cards sorted by free memory, so that the n-th column answers "are there n cards with this much?".
         self._free: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
         self._capacity: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
-        # Of the same cards in the same order.
+        # For the same cards in the same order.
         self._size: npt.NDArray[np.int64] = np.zeros((_FIRST_ROWS, 1), dtype=np.int64)
         self._untouched: npt.NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 1), dtype=np.bool_)
-        # What nobody told us of a host limits nothing.
+        # Hosts of unknown amounts do not limit tasks.
         self._host_cpu: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._host_bytes: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._empty: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
         self._usable: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
 
     def add_row(self) -> int:
-        """Return the number of a row for an unknown node."""
+        """Return the number of an unused row for a node."""
         if self._free_rows:
             return self._free_rows.pop()
         row = self.rows
@@ -77,7 +77,7 @@ class Table:
         return row
 
     def free_row(self, row: int) -> None:
-        """Take the row of a node that is gone; nothing fits it until it is another node's."""
+        """Free the row of a removed node; no request fits it until another node gets it."""
         self.tick += 1
         self.epoch += 1
         self._known[row] = False
@@ -86,7 +86,7 @@ class Table:
         self._free_rows.append(row)
 
     def update(self, entry: NodeEntry) -> None:
-        """Copy a node's present state into its row."""
+        """Copy the present state of a node into its row."""
         self.tick += 1
         entry.invalidate()
         row, states = entry.row, entry.list_card_states()
@@ -95,13 +95,13 @@ class Table:
         self.changed_at[row] = self.tick
         self._known[row] = entry.refusal is None
         usable = [state for state in states if state.card.placeable]
-        # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
-        # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
-        shown = sorted(usable, key=_get_column_free, reverse=True) if entry.refusal is None else []
+        # A card of unknown memory can only be used whole; its capacity counts as 0, so no amount fits it.
+        # Pods may hold more than a column can store; negative free memory is the same as none for a request.
+        listed = sorted(usable, key=_get_column_free, reverse=True) if entry.refusal is None else []
         width = self._free.shape[1]
-        self._free[row] = _fill([_get_column_free(state) for state in shown], width, _NONE)
-        self._size[row] = _fill([state.card.own_bytes for state in shown], width, 0)
-        self._untouched[row] = _fill([state.empty for state in shown], width, fill=False)
+        self._free[row] = _fill([_get_column_free(state) for state in listed], width, _NONE)
+        self._size[row] = _fill([state.card.own_bytes for state in listed], width, 0)
+        self._untouched[row] = _fill([state.empty for state in listed], width, fill=False)
         self._capacity[row] = _fill(sorted((s.card.own_bytes for s in usable), reverse=True), width, _NONE)
         self._empty[row] = sum(state.empty for state in usable)
         self._usable[row] = len(usable)
@@ -110,14 +110,14 @@ class Table:
         self.used_fraction[row] = (total - free) / total if total else 0.0
 
     def set_host(self, row: int, cpu_milli: float, host_bytes: float) -> None:
-        """Note what a node's host has free, in thousandths of a CPU and bytes; infinite where it is unknown."""
+        """Set the free amounts of a node's host, in thousandths of a CPU and bytes; infinite if unknown."""
         if (self._host_cpu[row], self._host_bytes[row]) != (cpu_milli, host_bytes):
             self.tick += 1
             self.changed_at[row] = self.tick
             self._host_cpu[row], self._host_bytes[row] = cpu_milli, host_bytes
 
     def get_columns(self) -> Columns:
-        """Return all rows, those of unknown nodes as if they had no card; they are not to be written to."""
+        """Return all rows; rows of unknown nodes have no cards. Callers must not change them."""
         columns = Columns(self._free, self._size, self._untouched, self._host_cpu, self._host_bytes)
         return columns.take(slice(0, self.rows))
 
@@ -134,7 +134,7 @@ class Table:
             fits = possible = np.zeros(len(rows), dtype=np.bool_)
         else:
             nth, amount = container.cards - 1, container.memory_bytes
-            # A card without memory to share takes nobody, not even one who asks for none.
+            # A card without memory to share takes no container, not even one that requests none.
             fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= max(1, amount)
         codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
         codes[~self._known[rows]] = PROBLEM

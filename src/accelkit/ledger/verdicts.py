@@ -1,9 +1,9 @@
-"""Judges all nodes for one shape of request, and keeps the verdicts while the nodes do not change.
+"""Verdicts on all nodes for one shape of request, cached while the nodes do not change.
 
-Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
-ones only where nodes changed since. Simple shapes are judged by the table, all nodes at once. Others are judged with
-`fit.place`, once for each distinct state of cards: only the nodes that are asked about, within a budget, and in turns
-with whatever else the process has to do.
+Pods of a Deployment have requests of the same shape. The first of a shape is judged on every node, later ones only on
+nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges the others, once
+for each distinct state of cards: only on the nodes of the query, within a budget, and in turns with other work of the
+process.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ FITTING: Final = -1
 _SHAPES = 32
 _STATES = 20_000
 _REASONS: Final = 64
-# One turn is a few milliseconds; a node costs so much before its search begins.
+# One turn takes a few milliseconds; each node costs some steps before its search starts.
 _STEPS_PER_TURN: Final = 200
 _STEPS_PER_NODE: Final = 2
 
 
 @dataclass(slots=True)
 class ShapeVerdict:
-    """The nodes that fit, and why each of the others does not; a node in neither is unknown to the ledger.
+    """The nodes that fit, and the reason for each of the others; a node in neither is unknown to the ledger.
 
-    Sets and dictionaries by name, since a scheduler asks by name, thousands at a time; reasons are few and known by
-    their number in `reasons`.
+    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names at a time. Reasons are few;
+    each has a number in `reasons`.
 
     Attributes:
-        stale: the nodes that changed since they were judged, or never were; of simple shapes those alone on which cards
-            are reserved for others.
-        most_reasons: how many there may be before the unused ones are dropped.
+        stale: the nodes that changed since they were judged, or were never judged; for simple shapes only nodes with
+            reserved cards.
+        most_reasons: the number of reasons above which unused ones are dropped.
     """
 
     request: PodRequest
@@ -66,7 +66,7 @@ class ShapeVerdict:
         return self.reasons.index(misfit)
 
     def drop_unused(self) -> None:
-        """Forget the reasons that no node fails for any more: what a node says of itself ends in them."""
+        """Drop the reasons that no node has any more; some contain details of a node and would accumulate."""
         if len(self.reasons) <= self.most_reasons:
             return
         used = sorted({*self.failing.values(), *self.by_state.values()} - {FITTING})
@@ -74,15 +74,15 @@ class ShapeVerdict:
         self.reasons = [self.reasons[number] for number in used]
         self.failing = {name: places[number] for name, number in self.failing.items()}
         self.by_state = {state: places[number] for state, number in self.by_state.items()}
-        # Where each node has its own, they are not gone through at each change.
+        # If each node has its own reason, the list is not searched at each change.
         self.most_reasons = _REASONS + 2 * len(used)
 
     def forget_nodes(self) -> None:
-        """Forget the verdict on every node, but not what was decided of states of cards."""
+        """Discard the verdict on every node, but not the verdicts on states of cards."""
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
-        """Note the verdict on one node: a reason's number, or FITTING."""
+        """Set the verdict on one node: the number of a reason, or FITTING."""
         if number == FITTING:
             self.fits.add(node)
             self.failing.pop(node, None)
@@ -92,7 +92,7 @@ class ShapeVerdict:
 
 
 class ShapeVerdicts:
-    """The verdicts of the shapes asked about last."""
+    """The verdicts of the shapes of the last queries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -100,9 +100,9 @@ class ShapeVerdicts:
         self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
     def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
-        """Return the verdict on every node the ledger knows, as of now, but for the stale ones.
+        """Return the present verdict on every node of the ledger, except the stale ones.
 
-        Callers change nothing; `judge_stale` judges the others.
+        Callers must not change it; `judge_stale` judges the others.
         """
         self._ledger.end_corrections()
         request = self._ledger.resolve(request)
@@ -132,9 +132,9 @@ class ShapeVerdicts:
         return verdict
 
     def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
-        """Judge those of these nodes that are stale; each `next` is one turn, between which the ledger may change.
+        """Judge the stale nodes among these; yield after each turn, so that the ledger may change in between.
 
-        Where the budget is spent the other nodes get TOO_COMPLEX. They stay stale, so the next call goes on with them.
+        If the budget is spent, the other nodes get TOO_COMPLEX. They stay stale, so the next call continues with them.
         """
         turn = _STEPS_PER_TURN
         for name in [name for name in names if name in verdict.stale]:
@@ -170,7 +170,7 @@ class ShapeVerdicts:
             self._leave_reserved(verdict, rows.tolist())
         codes = table.judge(request, rows)
         if verdict.tick < 0:
-            # A new shape: whole columns at once, since one node after the other takes ten times as long.
+            # A new shape is judged by whole columns, because one node at a time takes ten times as long.
             names = self._names.list_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
@@ -181,14 +181,14 @@ class ShapeVerdicts:
                 verdict.put(entry.name, verdict.assign_number(entry.refusal) if entry.refusal else numbers[code])
 
     def _leave_reserved(self, verdict: ShapeVerdict, rows: list[int]) -> None:
-        """Leave the nodes with reserved cards to `judge_stale`: the table knows of no reservations."""
+        """Leave the nodes with reserved cards to `judge_stale`: the table does not contain reservations."""
         reserved = self._ledger.reserved_nodes
         verdict.stale &= reserved
         names = self._ledger.list_node_names()
         verdict.stale |= reserved if verdict.tick < 0 else {name for row in rows if (name := names[row]) in reserved}
 
     def _number(self, verdict: ShapeVerdict, entry: NodeEntry, budget: Budget) -> int | None:
-        """Return the number of the verdict on a node; None where the budget did not suffice for one."""
+        """Return the number of the verdict on a node; None if the budget was too small."""
         if (refusal := entry.refusal) is not None:
             return verdict.assign_number(refusal)
         key = describe_state(entry, verdict.request)
@@ -206,8 +206,8 @@ class ShapeVerdicts:
 
 
 def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
-    """Return all that decides whether a node's cards can take a request."""
-    # Identities do not matter for whether a pod fits, unless links name them; then it is their places that do.
+    """Return a key of all that decides whether a node's cards can take a request."""
+    # Identities do not affect whether a pod fits, unless links name them; then their places do.
     links: list[object] = []
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}

@@ -1,7 +1,7 @@
-"""The order in which Intel's GPU Aware Scheduling takes cards, as a policy.
+"""Card order of Intel's GPU Aware Scheduling, as a policy.
 
-The first card that fits is taken, by name, in which card10 comes before card2. The node's preferred card comes before
-the others, or, where a resource is balanced, the card of which least of it is used.
+It takes the first card that fits by name, where card10 sorts before card2. The node's preferred card comes first. If a
+resource is balanced, the card with the least use of it comes first instead.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from accelkit.placement.plugged_policies import CardView
 from accelkit.vendors.dialects import load_own_dialect
 
 _RESOURCES: Final = load_own_dialect("gas").resources
-# More than a node has cards.
+# More than the number of cards of a node.
 _PLACES: Final = 1 << 12
 
 
 class CardOrder:
-    """Ranks cards by name, and by how much of one resource is used.
+    """Rank of cards by name, and by the use of one resource.
 
     Args:
-        balanced_resource: that resource without `gpu.intel.com/`; empty for none.
+        balanced_resource: the resource without `gpu.intel.com/`; empty for none.
     """
 
     def __init__(self, balanced_resource: str = "") -> None:
         self._balanced = f"{_RESOURCES.amounts}{balanced_resource}" if balanced_resource else ""
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:  # noqa: ARG002 - a policy's signature
-        """Return a card's place in the order."""
+        """Return the place of a card in the order."""
         name = _name(card)
         place = sum(_name(other) < name for other in node)
         if self._balanced:
@@ -38,7 +38,7 @@ class CardOrder:
         return -1 if card.card.preferred else place
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:  # noqa: ARG002 - the same
-        """Score every node as good as the others: which is taken is left to kube-scheduler."""
+        """Return the same score for every node, so that kube-scheduler decides."""
         return 0
 
     def _count_used(self, card: CardView) -> int:

@@ -25,25 +25,25 @@ from accelkit.vendors.dialects import load_own_dialect
 log = logging.getLogger(__name__)
 
 DIALECT: Final = "gas"
-# Of kube-scheduler's own certificate, which kubeadm gives it.
+# Name in kube-scheduler's own certificate, which kubeadm creates.
 _SCHEDULER: Final = "system:kube-scheduler"
-# Its flags may be written with one dash, and those that are true or false without a value.
+# Flags may be written with one dash, and boolean flags without a value.
 _BOOLEAN: Final[dict[str, Any]] = {"type": bool, "is_flag": False, "flag_value": "true", "default": False}
 
 
 class _GoFlags(click.Command):
-    """Takes flags as Go's package `flag` does: with one dash or two."""
+    """Command whose flags may have one dash or two, as in Go's package `flag`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [_double_dash(each) for each in args])
 
 
-@click.command("gas-extender", cls=_GoFlags, short_help="Serve kube-scheduler in the place of Intel's GAS.")
+@click.command("gas-extender", cls=_GoFlags, short_help="Serve kube-scheduler in place of Intel's GAS.")
 @click.version_option(__version__, prog_name="accelkit gas-extender")
 @click.option("--kubeConfig", "kubeconfig", type=FILE, help="Default: KUBECONFIG, else the pod's service account.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9001, show_default=True, help="Port to serve on.")
 @click.option("--cert", type=FILE, help="Certificate chain of this server (PEM).")
-@click.option("--key", type=FILE, help="Its private key (PEM).")
+@click.option("--key", type=FILE, help="Private key of this server (PEM).")
 @click.option("--cacert", type=FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option(
     "--clientName",
@@ -51,23 +51,21 @@ class _GoFlags(click.Command):
     multiple=True,
     default=(CLIENT_NAME, _SCHEDULER),
     show_default=True,
-    help="Common name or DNS name that a client's certificate must have; may be given several times.",
+    help="Common name or DNS name that a client's certificate must have; repeatable.",
 )
-@click.option(
-    "--unsafe", **_BOOLEAN, help="Serve whoever comes, without TLS: anybody who reaches the port may bind pods."
-)
+@click.option("--unsafe", **_BOOLEAN, help="Serve without TLS: every client that reaches the port can bind pods.")
 @click.option("--enableAllowlist", "allow", **_BOOLEAN, help="Read the lists of cards in the annotation gas-allow.")
-@click.option("--enableDenylist", "deny", **_BOOLEAN, help="Read those in gas-deny.")
+@click.option("--enableDenylist", "deny", **_BOOLEAN, help="Read the lists of cards in the annotation gas-deny.")
 @click.option(
     "--balancedResource",
     "balanced_resource",
     default="",
-    help="Take the card of which least of this resource is used; its name without gpu.intel.com/.",
+    help="Take the card with the least use of this resource; its name without gpu.intel.com/.",
 )
-@click.option("--burst", type=int, expose_value=False, help="Read and left aside: there is no such limit here.")
-@click.option("--qps", type=int, expose_value=False, help="The same.")
-@click.option("--v", "verbosity", type=int, default=0, help="From 4 on, what is decided is logged in detail.")
-@click.option("--logtostderr", **_BOOLEAN, expose_value=False, help="Read and left aside: the log is on stdout.")
+@click.option("--burst", type=int, expose_value=False, help="Ignored: requests are not limited.")
+@click.option("--qps", type=int, expose_value=False, help="Ignored, as --burst.")
+@click.option("--v", "verbosity", type=int, default=0, help="From 4 on, log decisions in detail.")
+@click.option("--logtostderr", **_BOOLEAN, expose_value=False, help="Ignored: the log is on stdout.")
 def gas_extender(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     port: int,
@@ -83,10 +81,10 @@ def gas_extender(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Serve kube-scheduler as Intel's GPU Aware Scheduling did, at /scheduler/filter and /scheduler/bind.
 
-    Takes the flags of that program; pods without gpu.intel.com/i915 or xe are left alone.
+    Takes the flags of that program; pods without gpu.intel.com/i915 or xe are not changed.
     """
     set_up_service_log("accelkit-gas-extender", None, LogFormat.TEXT)
-    if verbosity >= 4:  # noqa: PLR2004 - where klog's debugging begins there
+    if verbosity >= 4:  # noqa: PLR2004 - the level of debugging in klog
         logging.getLogger("accelkit").setLevel(logging.DEBUG)
     uvloop.run(
         run(
@@ -104,14 +102,14 @@ def gas_extender(  # noqa: PLR0917 - click passes options by name
 def build_options(
     *, listen: Listen, kubeconfig: Path | None, allow: bool, deny: bool, balanced_resource: str
 ) -> ExtenderOptions:
-    """Return what the extender is told.
+    """Return the options of the extender.
 
     Args:
-        listen: where it serves.
-        kubeconfig: None for what the environment says.
-        allow: whether lists of allowed cards are read.
-        deny: the same of denied ones.
-        balanced_resource: of which the least used card is taken; empty for none.
+        listen: the address to serve on.
+        kubeconfig: None for the default of the environment.
+        allow: whether to read lists of allowed cards.
+        deny: whether to read lists of denied cards.
+        balanced_resource: the resource whose least used card is taken; empty for none.
     """
     policy = PluggedPolicy(DIALECT, CardOrder(balanced_resource), f"accelkit {__version__}")
     rules = load_own_dialect(DIALECT).pod_rules
@@ -122,7 +120,7 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
-        # kube-scheduler may ask about a refused pod again before we know of the pod that ended, and then never more.
+        # kube-scheduler may retry a refused pod before the ledger has the pod that ended, and then never again.
         wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )
@@ -132,12 +130,12 @@ def _parse_listen(
     port: int, *, unsafe: bool, cert: Path | None, key: Path | None, cacert: Path | None, client_names: Sequence[str]
 ) -> Listen:
     if unsafe:
-        log.warning("serving without TLS: whoever reaches port %d may bind pods", port)
-        return Listen("0.0.0.0", port)  # noqa: S104 - that is what was asked for, and said
+        log.warning("serving without TLS: every client that reaches port %d can bind pods", port)
+        return Listen("0.0.0.0", port)  # noqa: S104 - requested by --unsafe, and logged
     if cert is None or key is None or cacert is None:
         raise ConfigurationError(
-            "GAS is served with TLS to clients with certificates",
-            next_step="give --cert, --key and --cacert, or --unsafe",
+            "cannot serve GAS without certificates",
+            next_step="set --cert, --key and --cacert, or --unsafe",
         )
     return parse_listen(
         f"0.0.0.0:{port}",

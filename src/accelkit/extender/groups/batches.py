@@ -1,4 +1,4 @@
-"""Holds what is reserved for groups, until it is bound or withdrawn. No I/O, and the clock is the caller's."""
+"""Reservations for groups, until they are bound or withdrawn. No I/O, and the caller provides the time."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from accelkit.model.pod import PodRef
 _TOO_MANY_RULES: Final = RequestError(
     f"its node selector, required node affinity and tolerations are more than {MOST_REQUIREMENTS} requirements, "
     f"{MOST_VALUES} values or {MOST_BYTES >> 10} KiB",
-    next_step="label the nodes that it may have, and ask for that label",
+    next_step="label the permitted nodes, and select that label",
 )
-# Of so many groups it is kept how they stand.
+# Number of groups whose state is cached.
 _MOST_JUDGED: Final = 4
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is reserved for one group.
+    """The reservations of one group.
 
     Attributes:
         reserved_at: the time of the first reservation.
-        seconds: how long the reservations last from then on.
-        members: those that hold cards and are not bound yet, with what they request of their hosts, by UID.
-        gated: whether our gate kept some of them, so that all are placed before kube-scheduler saw the first.
-        arrived: without a gate, those that kube-scheduler has placed since the reservation.
-        opened: whether so many have arrived that all may be bound.
-        withdrawn: why it is over; empty while it is not.
+        seconds: the duration of the reservations from then on.
+        members: members that hold cards and are not bound yet, with the requests on their hosts, by UID.
+        gated: whether accelkit's gate kept some of them, so that all are placed before kube-scheduler tries the first.
+        arrived: without a gate, the members that kube-scheduler has placed since the reservation.
+        opened: whether enough members have arrived to bind all of them.
+        withdrawn: why the reservations ended; empty while they exist.
     """
 
     reserved_at: float
@@ -52,16 +52,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Where a group stands.
+    """State of a group.
 
     Attributes:
-        there: how many there are that could be placed, or are.
-        settled: how many need no card any more: bound, reserved for, or asking for none.
-        held: how many of them hold cards that are reserved for the group, and are not bound.
-        kept: how many are under gates of others.
-        lacking: those that hold nothing yet.
-        liftable: those whose gate nothing keeps but the rest of the group.
-        refusal: what one of them asks for that cannot be granted; None where there is no such pod.
+        there: number of pods that could be placed, or are placed.
+        settled: number of pods that need no card any more: bound, reserved, or without a request.
+        held: number of those that hold reserved cards, and are not bound.
+        kept: number of pods under gates of other controllers.
+        lacking: pods that hold nothing yet.
+        liftable: pods whose gate waits only for the rest of the group.
+        refusal: a pod whose request cannot be granted, with the reason; None if there is none.
     """
 
     there: int
@@ -74,15 +74,15 @@ class GroupState:
 
 
 class Batches:
-    """What is reserved for all groups.
+    """The reservations of all groups.
 
     Args:
-        ledger: where it is reserved.
-        feed: knows what pods that wait ask for.
+        ledger: the ledger with the reservations.
+        feed: provides the requests of pods that wait.
         reserver: finds the cards.
-        seconds: how long the reservations of a group last.
-        gather_seconds: how long they last until kube-scheduler has placed enough members without gates.
-        is_busy: returns whether a Binding of a pod is on its way, or its outcome unknown.
+        seconds: the duration of the reservations of a group.
+        gather_seconds: their duration until kube-scheduler has placed enough members without gates.
+        is_busy: returns whether a Binding of a pod is in progress, or its outcome is unknown.
     """
 
     def __init__(
@@ -100,48 +100,48 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
-        # Groups whose members did not all come to bind in time, and until when nothing is reserved for them.
+        # Groups whose members did not all reach bind in time, with the end of the pause of their reservations.
         self._paused: dict[GroupKey, float] = {}
         # Pods whose reservation ended before they were bound.
-        self._had: set[str] = set()
-        # How often the members of batches have changed, and what was judged last.
+        self._expired: set[str] = set()
+        # Number of changes of the members of batches, and the cached states.
         self._changes = 0
         self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], GroupState]] = {}
 
     def find(self, key: GroupKey) -> Batch | None:
-        """Return what is reserved for a group, None for nothing."""
+        """Return the reservations of a group; None if it has none."""
         return self._batches.get(key)
 
     def find_of(self, uid: str) -> GroupKey | None:
-        """Return the group for which a pod's cards are reserved, None where it is not bound by one."""
+        """Return the group for which a pod's cards are reserved; None if no group has reserved them."""
         return self._where.get(uid)
 
     def has_tried_enough(self, namespace: str, now: float) -> bool:
-        """Return whether so many pods of a namespace were just tried in vain that none of its groups is tried now."""
+        """Return whether too many pods of a namespace did not fit recently, so that its groups are not tried now."""
         return self._patience.is_lost(namespace, now)
 
     def list_keys(self) -> list[GroupKey]:
-        """Return the groups for which something is reserved."""
+        """Return the groups with reservations."""
         return list(self._batches)
 
     def list_uids(self) -> list[str]:
-        """Return the pods for which something is reserved."""
+        """Return the pods with reservations."""
         return list(self._where)
 
     def find_node(self, uid: str) -> str:
-        """Return where cards are held for a pod, empty where none are."""
+        """Return the node that holds cards for a pod; empty if none does."""
         held = self._ledger.find_holding(uid)
         return "" if held is None else held.node
 
     def has_cards(self, uid: str) -> bool:
-        """Return whether cards are reserved for a pod, or its own; what others are evicted for is not yet."""
+        """Return whether a pod has reserved or bound cards; claimed cards do not count."""
         held = self._ledger.find_holding(uid)
         return held is not None and held.stage is not Stage.CLAIMED
 
     def judge(self, group: Group) -> GroupState:
-        """Return where a group stands; many ask of the same group before anything changes."""
+        """Return the state of a group; it is cached, because many callers need it before anything changes."""
         ledger = self._ledger
-        now = group.version, group.seen, ledger.table.tick, self._changes, ledger.namespaces.rules
+        now = group.version, group.event_count, ledger.table.tick, self._changes, ledger.namespaces.rules
         known = self._judged.get(group.key)
         if known is None or known[0] is not group or known[1] != now:
             self._judged.pop(group.key, None)
@@ -180,41 +180,41 @@ class Batches:
         return GroupState(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
-        """Reserve for all of a group that hold nothing, or for none; return why not, empty where it was done.
+        """Reserve cards for all pods of a group that hold none, or for none; return why not, or an empty text.
 
         Args:
-            group: whose members.
-            size: how many have to be settled in the end.
+            group: the group.
+            size: the number of pods that must be settled in the end.
             now: the time.
-            uid: a pod that comes to bind, and may have one node alone; empty where none does.
-            node: that one.
+            uid: a pod that is being bound, to one node only; empty if there is none.
+            node: that node.
         """
         state = self.judge(group)
         if reason := describe_missing(group, state, size):
             return reason
-        lacking = [each for each in state.lacking if uid or not self._has_had(group, each.ref.uid)]
+        lacking = [each for each in state.lacking if uid or not self._has_expired(group, each.ref.uid)]
         least = max(0, size - state.settled)
         if len(lacking) < least:
             left = len(state.lacking) - len(lacking)
-            return f"pod group {group.key} waits: kube-scheduler has to bring {left} of its pods without gates to bind"
+            return f"pod group {group.key} waits: kube-scheduler must place {left} of its pods without gates"
         if not lacking:
             return ""
         pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in lacking]
         if self.has_tried_enough(namespace := group.key.namespace, now):
-            return f"pod group {group.key} waits: of namespace {namespace}, too many pods were just tried in vain"
+            return f"pod group {group.key} waits: too many pods of namespace {namespace} did not fit just now"
         for each in pinned:
-            # A Binding that was refused has released its cards, and the pod may have another group since.
+            # A rejected Binding has released its cards, and the pod may belong to another group since.
             self.leave(each.ref.uid, group.key)
         done = self._reserver.reserve(pinned, max(1, least), self._sum_up_hosts())
         if isinstance(done, Shortage):
             self._patience.note(namespace, len(pinned), now)
-            unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
+            unjudged = ", whose node rules are too many to check on all nodes" if done.unjudged else ""
             return (
                 f"pod group {group.key} does not fit as a whole: room for {state.settled + done.fitted} of {size} "
                 f"pods, and not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        # A member that joins later has no more time: else a group could keep its cards as long as its creator likes.
+        # A later member does not extend the time: otherwise a group could keep its cards as long as its creator likes.
         batch = self._batches.setdefault(group.key, Batch(reserved_at=now, seconds=self._gather_seconds))
         for ref in done:
             member = group.waiting[ref.uid]
@@ -226,17 +226,17 @@ class Batches:
         return ""
 
     def open(self, batch: Batch) -> None:
-        """Let all members of a batch be bound: kube-scheduler has placed enough of them."""
+        """Allow the bind of all members of a batch, because kube-scheduler has placed enough of them."""
         batch.opened = True
         batch.seconds = self._seconds
 
     def leave(self, uid: str, key: GroupKey) -> None:
-        """Note that a pod belongs to this group now: what is reserved for it with another one is released."""
+        """Record that a pod belongs to this group now: its reservations with another group are released."""
         if self._where.get(uid, key) != key:
             self.end(uid, bound=False)
 
     def end(self, uid: str, *, bound: bool) -> None:
-        """Note that a pod is bound, or is no member any more."""
+        """Record that a pod is bound, or is not a member any more."""
         key = self._where.pop(uid, None)
         if key is None:
             return
@@ -244,31 +244,31 @@ class Batches:
         batch = self._batches[key]
         del batch.members[uid]
         batch.arrived.discard(uid)
-        # A Binding on its way may still take effect; whoever sent it releases what it leaves.
+        # A Binding in progress may still take effect; its sender releases the cards if it fails.
         if not bound and not self._is_busy(uid):
             self._release(uid)
         if not bound and uid in self._feed.pending:
-            self._had.add(uid)
+            self._expired.add(uid)
         if not batch.members:
             del self._batches[key]
 
     def withdraw(self, key: GroupKey, reason: str) -> list[PodRef]:
-        """Release what is reserved for a group and not on its way; return whose it was.
+        """Release the reservations of a group whose Bindings are not in progress; return their pods.
 
         Args:
             key: the group.
-            reason: is told to those that wait for the others.
+            reason: the reason that pods in wait get.
         """
         batch = self._batches.pop(key, None)
         if batch is None:
             return []
         self._changes += 1
         batch.withdrawn = reason
-        self._had &= self._feed.pending.keys()
+        self._expired &= self._feed.pending.keys()
         released = []
         for uid, (ref, _) in batch.members.items():
             self._where.pop(uid, None)
-            self._had.add(uid)
+            self._expired.add(uid)
             if not self._is_busy(uid) and self._release(uid):
                 released.append(ref)
         return released
@@ -278,20 +278,20 @@ class Batches:
         return [(key, each) for key, each in self._batches.items() if now >= each.reserved_at + each.seconds]
 
     def pause(self, key: GroupKey, until: float, now: float) -> None:
-        """Note until when nothing is reserved for members that come to bind, so that other pods get a turn."""
+        """Pause reservations for members that are being bound, so that other pods get a turn."""
         self._paused = {each: end for each, end in self._paused.items() if end > now}
         self._paused[key] = until
 
     def describe_pause(self, key: GroupKey, now: float) -> str:
-        """Return why nothing is reserved for a group now, empty where it is not paused."""
+        """Return why nothing is reserved for a group now; empty if it is not paused."""
         left = self._paused.get(key, now) - now
         if left <= 0:
             return ""
         return f"pod group {key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
 
-    def _has_had(self, group: Group, uid: str) -> bool:
-        """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""
-        return uid in self._had and not group.waiting[uid].gated
+    def _has_expired(self, group: Group, uid: str) -> bool:
+        """Return whether a pod without a gate has used its reservation: the next one is made when it is bound."""
+        return uid in self._expired and not group.waiting[uid].gated
 
     def _release(self, uid: str) -> bool:
         held = self._ledger.find_holding(uid)
@@ -307,11 +307,11 @@ class Batches:
 
 
 def describe_missing(group: Group, state: GroupState, size: int) -> str:
-    """Return which pods a group waits for, empty where all are there."""
+    """Return which pods a group waits for; empty if all exist."""
     if state.there >= size:
         return ""
     if state.refusal is not None:
         ref, refusal = state.refusal
-        return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
-    others = f", and {state.kept} more under scheduling gates of others" if state.kept else ""
-    return f"pod group {group.key} waits: {state.there} of {size} pods are there{others}"
+        return f"pod group {group.key} waits: pod {ref.name} has a request that cannot be granted: {refusal}"
+    others = f", and {state.kept} more under scheduling gates of other controllers" if state.kept else ""
+    return f"pod group {group.key} waits: {state.there} of {size} pods exist{others}"

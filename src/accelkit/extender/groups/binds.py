@@ -1,8 +1,8 @@
-"""Holds the binds of groups whose pods are not gated, until all of them may be bound.
+"""Binds of groups without gates, which are held until all of their pods may be bound.
 
-With the first member that kube-scheduler has placed, cards are reserved for all, or its bind fails. Each bind is then
-held until kube-scheduler has placed enough members. A bind that is held in vain fails, and its pod still counts as
-placed until the reservation ends: kube-scheduler brings members back one by one, each after a delay of its own.
+For the first member that kube-scheduler has placed, cards are reserved for all members, or its bind fails. Each bind
+is then held until kube-scheduler has placed enough members. A bind that times out fails, but its pod still counts as
+placed until the reservation ends: kube-scheduler retries members one by one, each after a delay.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 
 _pod: Final = msgspec.json.Decoder(GroupPod)
-# By HTTP/2 a held bind keeps one of the 128 requests of a connection, by HTTP/1.1 one of the server's 256 connections.
-# Whoever may create pods may have binds held.
+# A held bind occupies one of the 128 requests of an HTTP/2 connection, or one of the server's 256 HTTP/1.1 connections.
+# Each user with the right to create pods can cause held binds.
 _MOST_HELD: Final = 128
 MOST_HELD_OF_NAMESPACE: Final = 64
 
 
-class _Wait(Exception):  # noqa: N818 - it is no error
-    """A bind has to wait; the text says for what."""
+class _Wait(Exception):  # noqa: N818 - control flow, not an error
+    """A bind has to wait; the text is the reason."""
 
 
 class HeldBinds:
-    """Holds binds.
+    """Binds that are held.
 
     Args:
-        parts: what decides.
-        seconds: how long one bind may be held.
+        parts: the shared parts of groups.
+        seconds: the longest time for which one bind is held.
         sizes_known: returns whether the PodGroups were read.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
-        clock: seconds on a clock that never jumps.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class HeldBinds:
         self._sizes_known, self._is_unsettled = sizes_known, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
-        # What the pods of held binds ask for that hold nothing, and their groups.
-        self._asked: dict[str, tuple[GroupKey, PodRequest]] = {}
+        # The requests of held pods without cards, with their groups.
+        self._requests: dict[str, tuple[GroupKey, PodRequest]] = {}
 
     async def admit(self, ref: PodRef, node: str) -> None:
-        """Hold the bind of a pod until its group may be bound; return at once for others.
+        """Hold the bind of a pod until its group may be bound; return at once for other pods.
 
         Args:
             ref: the pod.
-            node: where kube-scheduler wants it.
+            node: the node that kube-scheduler chose.
 
         Raises:
             BindingError: the group does not fit, or not enough members came in time.
@@ -111,41 +111,41 @@ class HeldBinds:
         finally:
             if held:
                 self._held -= Counter([ref.namespace])
-                self._asked.pop(ref.uid, None)
+                self._requests.pop(ref.uid, None)
 
     def _hold(self, ref: PodRef, joined: Batch | None, why: _Wait) -> bool:
         """Count a bind that is held.
 
         Raises:
-            BindingError: there are too many, or those of the group are more than their namespace's quota allows.
+            BindingError: too many binds are held, or the group would exceed the quota of its namespace.
         """
-        # A namespace leaves as many as it holds to others, so that none has to wait for a few that hold many.
+        # A namespace may hold at most as many binds as remain, so that none waits for a few that hold many.
         share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
         if self._held[ref.namespace] >= share:
-            raise BindingError(f"{why}; too many binds are held already, so give the pods of groups a scheduling gate")
+            raise BindingError(f"{why}; too many binds are held already. Add the scheduling gate to the pods of groups")
         if joined is None:
             self._check_quota(ref)
         self._held[ref.namespace] += 1
         return True
 
     def _check_quota(self, ref: PodRef) -> None:
-        """Ask whether the namespace may hold what the held binds of a group and this one ask for together.
+        """Check that the namespace may hold the requests of the group's held binds and of this one together.
 
         Raises:
-            BindingError: it may not.
+            BindingError: its quota does not allow it.
         """
         group, pending = self._parts.group_index.find(ref.uid), self._parts.feed.pending.get(ref.uid)
         if group is None or pending is None or pending.request is None:
             return
         has_cards = self._parts.batches.has_cards
-        beside = [each for uid, (key, each) in self._asked.items() if key == group.key and not has_cards(uid)]
+        beside = [each for uid, (key, each) in self._requests.items() if key == group.key and not has_cards(uid)]
         beyond = self._parts.ledger.judge_quota(ref.namespace, pending.request, beside=beside)
         if beyond is not None:
             raise BindingError(f"pod group {group.key}: {pending.pod.dialect.format_misfit(beyond)}")
-        self._asked[ref.uid] = group.key, pending.request
+        self._requests[ref.uid] = group.key, pending.request
 
     def _join(self, ref: PodRef, node: str) -> Batch | None:
-        """Return the batch that the others of a pod have to join, too; None where its bind need not wait for them."""
+        """Return the batch that a bind has to wait for; None if it need not wait."""
         group = self._find_waiting(ref)
         if group is None:
             return None
@@ -183,7 +183,7 @@ class HeldBinds:
         self._parts.changes.note(group.key)
 
     def _move(self, ref: PodRef, node: str, batch: Batch) -> None:
-        """Reserve where kube-scheduler wants the pod: that it was placed elsewhere before its group was, is common.
+        """Move a reservation to the node that kube-scheduler chose, which is often another one than the reserved node.
 
         Raises:
             BindingError: there is no room, or a Binding to the other node may still take effect.
@@ -192,7 +192,7 @@ class HeldBinds:
         if held is None or held.node == node or pending is None or pending.request is None:
             return
         if self._is_unsettled(ref.uid) or not self._parts.reserver.move(ref, pending.request, node):
-            # kube-scheduler does not place the pod on the node of its reservation any more.
+            # kube-scheduler no longer places the pod on the node of its reservation.
             batch.arrived.discard(ref.uid)
             raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
 
@@ -202,7 +202,7 @@ class HeldBinds:
             return
         size = self._read_size(group)
         if size > MOST_HELD_OF_NAMESPACE:
-            # So many cannot be held; all have their cards.
+            # The limit does not allow to hold so many binds; all pods have their cards.
             self._parts.batches.open(batch)
             return
         batch.arrived.add(ref.uid)
@@ -216,10 +216,10 @@ class HeldBinds:
         self._parts.changes.note(group.key)
 
     async def _read(self, ref: PodRef) -> None:
-        """Take over a pod that the watch has not shown: it may belong to a group."""
+        """Read and apply a pod that the watch has not reported: it may belong to a group."""
         try:
             pod = await read_pod_as(self._parts.api, ref, _pod)
         except ApiError as exc:
-            raise BindingError(f"whether pod {ref} belongs to a group is not known: {exc}") from exc
+            raise BindingError(f"cannot find the group of pod {ref}: {exc}") from exc
         if self._parts.feed.take_pod(pod):
             self._parts.group_index.take_event("ADDED", pod)

@@ -1,8 +1,8 @@
-"""Gives the groups whose pods are gated their cards together, and withdraws what is not bound in time.
+"""Controller that reserves cards for whole groups of gated pods, and withdraws reservations that are not bound in time.
 
-Members under our gate are not seen by kube-scheduler. Once enough of them are there, cards are reserved for all of them
-in one step, and then their gates are lifted: filter leaves each the node of its reservation. Nothing is ever reserved
-for a part of a group, so no two groups can wait for each other.
+kube-scheduler ignores members under accelkit's gate. When enough of them exist, cards are reserved for all of them in
+one step, and then their gates are lifted: filter returns for each pod only the node of its reservation. Nothing is ever
+reserved for a part of a group, so two groups cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Changes that come together are looked at together.
+# Changes within this time are handled together.
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
-# Until a group that does not fit is tried again: at first, and at most. Freed cards make it earlier, and further pods.
+# Delay before a group that does not fit is tried again: the first, and the longest. Freed cards or new pods end it.
 _BACK_OFF_SECONDS: Final = (1.0, 30.0)
-# What a group waits for is judged anew after so long, where nothing of it has changed.
+# Time for which the reason of an unchanged group is cached.
 _KNOWN_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class _Try:
-    """The last time that a group was reserved for in vain; `asked` is what it was by then."""
+    """The last failed reservation of a group; `asked` is the number of joins and the size at that time."""
 
     tried_at: float
     not_before: float
@@ -50,7 +50,7 @@ class _Try:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a version of a group waits for, until when."""
+    """Cached reason why a version of a group waits."""
 
     version: int
     until: float
@@ -58,27 +58,27 @@ class _Known:
 
 
 class GroupController:
-    """Decides for all groups.
+    """Decisions for all groups.
 
     Args:
-        parts: what decides.
+        parts: the shared parts of groups.
         gates: lifts gates.
-        teller: tells people.
-        leads: returns whether this replica decides, on what the API server says now.
-        clock: seconds on a clock that never jumps.
+        group_events: writes Events.
+        leads: returns whether this replica decides, with a current state of the API server.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         parts: GroupParts,
         gates: GateLifter,
-        teller: GroupEvents,
+        group_events: GroupEvents,
         *,
         leads: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts, self._group_index, self._batches = parts, parts.group_index, parts.batches
-        self._gates, self._teller = gates, teller
+        self._gates, self._group_events = gates, group_events
         self._leads, self._clock = leads, clock
         self._freed = FreedNodes(parts.ledger)
         self._tries: dict[GroupKey, _Try] = {}
@@ -87,7 +87,7 @@ class GroupController:
         self._errors = OnceReporter(log, logging.ERROR)
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
-        """Note that a pod has changed, and with it these groups."""
+        """Record that a pod has changed, and with it these groups."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
@@ -97,7 +97,7 @@ class GroupController:
         self._parts.changes.note(*keys)
 
     def note_pods(self) -> None:
-        """Note that all pods were read anew."""
+        """Record that all pods were listed again."""
         for uid in self._batches.list_uids():
             self.note_pod(uid)
         self._parts.changes.note()
@@ -105,11 +105,11 @@ class GroupController:
     async def run(self) -> None:
         """Decide until cancelled."""
         while True:
-            await self._look_again()
+            await self._run_once()
 
-    async def _look_again(self) -> None:
+    async def _run_once(self) -> None:
         changed = self._parts.changes.get()
-        await self.look()
+        await self.handle_groups()
         await asyncio.sleep(_TURN_SECONDS)
         if self._pace.spent:
             return
@@ -117,8 +117,8 @@ class GroupController:
             async with asyncio.timeout(_IDLE_SECONDS):
                 await changed.wait()
 
-    async def look(self) -> None:
-        """Look at all groups once: withdraw what is overdue, reserve, and lift gates."""
+    async def handle_groups(self) -> None:
+        """Handle all groups once: withdraw overdue reservations, reserve, and lift gates."""
         if not self._leads():
             self._withdraw_all()
             return
@@ -127,7 +127,7 @@ class GroupController:
         reasons: dict[GroupKey, tuple[str, PodRef]] = {}
         liftable: list[Member] = []
         for key in [group.key for group in self._group_index.list_waiting()]:
-            # Others go on between two groups, so that it may have changed.
+            # Other tasks run between two groups, so that the group may have changed.
             if (group := self._group_index.get(key)) is None:
                 continue
             if reason := self._try_to_decide(group, now, liftable):
@@ -140,11 +140,11 @@ class GroupController:
         for key in self._known.keys() - reasons.keys():
             del self._known[key]
         await self._gates.lift(liftable)
-        await self._teller.tell(reasons, now)
+        await self._group_events.update(reasons, now)
 
     def _note_time(self, now: float) -> None:
         if self._freed.find():
-            # All at once, and one after the other, the oldest first.
+            # All groups may be tried at once; they are tried one after the other, the oldest first.
             for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
@@ -159,11 +159,11 @@ class GroupController:
         try:
             return self._decide(group, now, liftable)
         except Exception as exc:  # noqa: BLE001 - one group must not end the service
-            self._errors.report(str(group.key), f"pod group {group.key} cannot be decided", error=exc)
-            return f"pod group {group.key} cannot be decided"
+            self._errors.report(str(group.key), f"pod group {group.key} could not be handled", error=exc)
+            return f"pod group {group.key} could not be handled"
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
-        """Reserve for a group with gates where it is time; return what it waits for, empty where it does not."""
+        """Reserve for a group with gates if it is due; return what it waits for, or an empty text."""
         known = self._known.get(group.key)
         if known is not None and known.version == group.version and now < known.until:
             return known.reason
@@ -195,12 +195,12 @@ class GroupController:
         last, asked = self._tries.get(group.key), (group.joined, size)
         least, most = _BACK_OFF_SECONDS
         if last is not None:
-            # One pod more, or another size, may make it fit; any other change of its pods does not.
+            # One more pod, or another size, may make the group fit; other changes of its pods do not.
             sooner = last.tried_at + least
             if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
                 return last.reason
         if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
-            return last.reason if last is not None else f"pod group {group.key} waits until others were tried"
+            return last.reason if last is not None else f"pod group {group.key} waits until other groups were tried"
         self._pace.count(0, placed=len(state.lacking))
         if reason := self._batches.reserve(group, size, now):
             delay = least if last is None or last.asked != asked else min(most, 2 * last.delay)
@@ -209,11 +209,11 @@ class GroupController:
 
     def _withdraw_all(self) -> None:
         for key in self._batches.list_keys():
-            self._withdraw(key, f"pod group {key}: this replica of the extender decides no more")
+            self._withdraw(key, f"pod group {key}: this replica of the extender does not lead any more")
 
     def _withdraw(self, key: GroupKey, reason: str) -> None:
         try:
-            self._teller.note_released(self._batches.withdraw(key, reason), reason)
+            self._group_events.note_released(self._batches.withdraw(key, reason), reason)
         except Exception as exc:  # noqa: BLE001 - one group must not end the service
-            self._errors.report(str(key), f"what is reserved for pod group {key} cannot be withdrawn", error=exc)
+            self._errors.report(str(key), f"the reservations of pod group {key} cannot be withdrawn", error=exc)
         self._parts.changes.note(key)

@@ -1,7 +1,7 @@
-"""Lifts our gate from pods, and from no other pod of the same name.
+"""Removal of accelkit's scheduling gate from pods, and from no other pod of the same name.
 
-Before, the node of the reservation is written where kube-scheduler looks for a node that it tries first. In clusters of
-more than 100 nodes it asks us about a part of them only, in which that node need not be.
+Before, the node of the reservation is written as the nominated node, which kube-scheduler tries first. In clusters of
+more than 100 nodes, kube-scheduler sends the extender only a part of them, which may lack that node.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
-# So many at once, beside the Bindings that follow.
+# Number of concurrent patches, in addition to the Bindings that follow.
 _AT_ONCE: Final = 32
-# What a JSON patch is answered whose test does not hold.
+# Status codes for a JSON patch whose test fails.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
-# Until a pod whose patch was refused is tried again: at first, and at most.
+# Delay before a pod whose patch was rejected is tried again: the first, and the longest.
 _BACK_OFF_SECONDS: Final = (1.0, 30.0)
 
 
@@ -36,8 +36,8 @@ class GateLifter:
 
     Args:
         api: an open client.
-        find_node: returns where cards are reserved for a pod, empty where none are.
-        clock: seconds on a clock that never jumps.
+        find_node: returns the node that holds cards for a pod; empty if none does.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class GateLifter:
         self._api, self._find_node, self._clock = api, find_node, clock
         self._repeats = RepeatLog(log, clock=clock)
         self._lifted: set[str] = set()
-        # Of those that were refused: when they are tried again, and how long they wait for that.
+        # For each pod whose patch was rejected: the time of the next try, and the delay before it.
         self._refused: dict[str, tuple[float, float]] = {}
 
     async def lift(self, members: Iterable[Member]) -> None:
-        """Lift the gate of each of them that was not lifted yet, nor refused shortly before."""
+        """Lift the gate of each member that was not lifted yet, nor rejected just before."""
         now = self._clock()
         todo = [each for each in members if self._is_due(each.ref.uid, now)]
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -62,7 +62,7 @@ class GateLifter:
         await asyncio.gather(*map(lift_one, todo))
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that has no gate, or is gone."""
+        """Remove a pod that has no gate, or was deleted."""
         self._lifted.discard(uid)
         self._refused.pop(uid, None)
 
@@ -85,7 +85,7 @@ class GateLifter:
                 await self._api.patch(f"{path}/status", nominated)
             await self._api.patch(path, patch, kind="json")
         except ApiError as exc:
-            # It is another one now, or somebody was faster: the watch will show it.
+            # The pod was replaced, or another client was faster: the watch will report it.
             if not exc.not_found and exc.status not in _CHANGED:
                 self._pause(ref, str(exc))
             return

@@ -1,4 +1,4 @@
-"""Keeps who belongs to which group: of pods that wait what placing them needs, of others their UIDs. No I/O."""
+"""Index of the members of groups: for waiting pods, the data for placing them; for others, their UIDs. No I/O."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.texts import shorten
 
-# More pods than this are no group that anybody places at once.
+# Limit of the size of a group that can be placed at once.
 MOST_MEMBERS: Final = 10_000
 
 
 class GroupSizeError(AccelkitError):
-    """How many pods of a group belong together is not known, or is said in two ways."""
+    """The size of a group is unknown, or its pods disagree on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Member:
     """A pod of a group that waits for a node.
 
     Attributes:
-        place: that of our gate among its gates; -1 where it is not there.
-        kept: whether gates of others are on it: until they are gone it is not there.
-        stated: what it says of its group's size, as it is written but for what is far too long.
-        host: what it requests of its host.
-        rules: where it may be bound, encoded.
+        place: the index of accelkit's gate among its gates; -1 if it has none.
+        kept: whether it has gates of other controllers: it does not count until they are removed.
+        stated: the size of its group as the pod states it, shortened if it is far too long.
+        host: its requests on its host.
+        rules: the encoded rules of its nodes.
     """
 
     ref: PodRef
@@ -50,44 +50,44 @@ class Member:
 
     @property
     def gated(self) -> bool:
-        """Whether our gate is on it."""
+        """Whether it has accelkit's gate."""
         return self.place >= 0
 
 
 @dataclass(slots=True)
 class Group:
-    """One group.
+    """A group.
 
     Attributes:
-        waiting: those without a node, by UID.
-        done: UIDs of those that have one, or have succeeded.
-        version: how often it has changed.
-        seen: how often one of its pods was shown, changed or not.
-        joined: how often a pod has come to it, or others' gates have gone from one.
+        waiting: its pods without a node, by UID.
+        done: UIDs of its pods that have a node, or have succeeded.
+        version: the number of its changes.
+        seen: the number of events of its pods, changed or not.
+        joined: the number of pods that joined it, or lost their last gate of another controller.
     """
 
     key: GroupKey
     waiting: dict[str, Member] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     version: int = 0
-    seen: int = 0
+    event_count: int = 0
     joined: int = 0
-    # What was found out of a version.
+    # Cached results for a version.
     _oldest: tuple[int, Member] | None = None
     _size: tuple[int, int | GroupSizeError] | None = None
 
     def find_oldest(self) -> Member:
-        """Return the oldest of those that wait, of which there has to be one."""
+        """Return the oldest pod that waits; at least one must wait."""
         if self._oldest is None or self._oldest[0] != self.version:
             oldest = min(self.waiting.values(), key=lambda each: (each.created_at, each.ref.name))
             self._oldest = self.version, oldest
         return self._oldest[1]
 
     def find_size(self, read: Callable[[], int]) -> int:
-        """Return what `read` does; it is asked once for each version.
+        """Return the result of `read`, which is called once for each version.
 
         Raises:
-            GroupSizeError: it did.
+            GroupSizeError: `read` raised it.
         """
         if self._size is None or self._size[0] != self.version:
             try:
@@ -109,7 +109,7 @@ class GroupIndex:
         self._sizes: dict[GroupKey, int | None] = {}
 
     def replace(self, pods: Iterable[GroupPod]) -> None:
-        """Take over a complete list of pods."""
+        """Apply a complete list of pods."""
         before, self._groups, self._where = self._groups, {}, {}
         for pod in pods:
             self.take_event("ADDED", pod)
@@ -119,20 +119,20 @@ class GroupIndex:
                 group.joined += former.joined
 
     def take_event(self, kind: str, pod: GroupPod) -> GroupKey | None:
-        """Take over one change of a pod; return the group that has changed, None where none has."""
+        """Apply one change of a pod; return the group that has changed, None if none has."""
         uid, key = pod.metadata.uid, read_group(pod)
         known = self._where.get(uid)
         if kind == "DELETED" or pod.status.phase == "Failed":
             key = None
         elif pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
-            # A finalizer keeps it, and the API server refuses its Binding.
+            # A finalizer keeps it, but the API server rejects its Binding.
             key = None
         if known is not None and known != key:
             self._forget(uid)
         if key is None:
             return known
         group = self._groups.setdefault(key, Group(key))
-        group.seen += 1
+        group.event_count += 1
         if pod.spec.node_name or pod.terminal:
             if uid in group.done:
                 return None
@@ -150,42 +150,42 @@ class GroupIndex:
         return key
 
     def put_size(self, key: GroupKey, size: int | None) -> None:
-        """Note what the object of a group says; it alone counts from now on."""
+        """Set the size that the object of a group states; it overrides the pods from now on."""
         self._sizes[key] = size
         self._touch(key)
 
     def drop_size(self, key: GroupKey) -> None:
-        """Note that a group has no object any more."""
+        """Record that a group no longer has an object."""
         self._sizes.pop(key, None)
         self._touch(key)
 
     def keep_sizes(self, convention: Convention, sizes: Mapping[GroupKey, int | None]) -> None:
-        """Take over all objects of a convention."""
+        """Apply a complete list of the objects of a convention."""
         for key in [key for key in self._sizes if key.convention is convention and key not in sizes]:
             self.drop_size(key)
         for key, size in sizes.items():
             self.put_size(key, size)
 
     def find(self, uid: str) -> Group | None:
-        """Return the group of a pod, None where it has none."""
+        """Return the group of a pod; None if it has none."""
         key = self._where.get(uid)
         return None if key is None else self._groups[key]
 
     def get(self, key: GroupKey) -> Group | None:
-        """Return a group, None where none of its pods waits."""
+        """Return a group; None if none of its pods waits."""
         group = self._groups.get(key)
         return group if group is not None and group.waiting else None
 
     def list_waiting(self) -> list[Group]:
-        """Return the groups with pods that wait, the oldest first."""
+        """Return the groups with waiting pods, the oldest first."""
         waiting = (each for each in self._groups.values() if each.waiting)
         return sorted(waiting, key=lambda each: each.find_oldest().created_at)
 
     def read_size(self, group: Group) -> int:
-        """Return how many pods of a group have to be placed at least, 1 to `MOST_MEMBERS`.
+        """Return the least number of pods of a group that must be placed, 1 to `MOST_MEMBERS`.
 
         Raises:
-            GroupSizeError: nobody says, it cannot be read, or pods say different things.
+            GroupSizeError: the size is unknown or unreadable, or its pods disagree on it.
         """
         return group.find_size(lambda: self._read_size(group))
 
@@ -194,21 +194,21 @@ class GroupIndex:
         if key in self._sizes:
             return _check(self._sizes[key], f"the PodGroup {key} of {key.convention}")
         if key.convention is Convention.WORKLOAD:
-            raise GroupSizeError(f"there is no PodGroup {key} of {key.convention}", next_step="create it")
-        said = {each.stated: each.ref for each in group.waiting.values() if each.stated is not None}
-        if not said:
+            raise GroupSizeError(f"the PodGroup {key} of {key.convention} does not exist", next_step="create it")
+        stated = {each.stated: each.ref for each in group.waiting.values() if each.stated is not None}
+        if not stated:
             raise GroupSizeError(
-                f"nobody says how many pods belong to the group {key}",
+                f"the size of the group {key} is unknown",
                 next_step=f"create its PodGroup, or label its pods {SIZE_KEY}=NUMBER",
             )
-        if len(said) > 1:
-            (one, first), (other, second) = sorted(said.items())[:2]
+        if len(stated) > 1:
+            (one, first), (other, second) = sorted(stated.items())[:2]
             raise GroupSizeError(
-                f"pods of the group {key} disagree on its size: {first.name} says {shorten(one)}, {second.name} says "
+                f"pods of the group {key} disagree on its size: {first.name} has {shorten(one)}, {second.name} has "
                 f"{shorten(other)}",
-                next_step=f"give all the same {SIZE_KEY}",
+                next_step=f"set the same {SIZE_KEY} on all pods",
             )
-        text, ref = next(iter(said.items()))
+        text, ref = next(iter(stated.items()))
         return _check(int(text) if text.isascii() and text.isdigit() else None, f"{SIZE_KEY} of pod {ref}")
 
     def _forget(self, uid: str) -> None:
@@ -241,6 +241,6 @@ def _read_member(pod: GroupPod) -> Member:
 def _check(size: int | None, source: str) -> int:
     if size is None or not 1 <= size <= MOST_MEMBERS:
         raise GroupSizeError(
-            f"{source} says no size of its group", next_step=f"give a whole number from 1 to {MOST_MEMBERS}"
+            f"{source} is not a valid size of a group", next_step=f"set a whole number from 1 to {MOST_MEMBERS}"
         )
     return size

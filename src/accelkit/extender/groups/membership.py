@@ -1,4 +1,4 @@
-"""Reads which group a pod says that it belongs to, and how large it says that the group is."""
+"""Reader of the group that a pod names, and of the size that the pod states."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from accelkit.kube.scheduling.pod_groups import COSCHEDULING_LABEL, NAME_LABEL
 from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
-# On pods, as a label or an annotation: how many of the group have to be placed at least.
+# Label or annotation of pods: the least number of pods of the group that must be placed.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
-# More digits than any size has.
+# Longer than any valid size.
 _MOST_STATED: Final = 20
 LABELS: Final = frozenset({COSCHEDULING_LABEL, NAME_LABEL, SIZE_KEY})
 
 
 class Convention(StrEnum):
-    """By whose rules pods name their group; those with an object come first in a pod."""
+    """Conventions by which pods name their group; those with an object take precedence."""
 
     WORKLOAD = "scheduling.k8s.io"
     COSCHEDULING = "scheduling.x-k8s.io"
@@ -27,7 +27,7 @@ class Convention(StrEnum):
 
 
 class GroupKey(NamedTuple):
-    """A group: no pod of another namespace, or of another convention, belongs to it."""
+    """A group: pods of another namespace, or of another convention, do not belong to it."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class GroupKey(NamedTuple):
 
 
 def read_group(pod: GroupPod) -> GroupKey | None:
-    """Return the group of a pod, None where it names none."""
+    """Return the group of a pod; None if it names none."""
     namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
@@ -51,13 +51,13 @@ def read_group(pod: GroupPod) -> GroupKey | None:
 
 
 def read_stated_size(pod: GroupPod) -> str | None:
-    """Return what a pod says of its group's size, as it is written but for what is far too long; None for nothing."""
+    """Return the size of its group as a pod states it, shortened if it is far too long; None if it states none."""
     stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
     return None if stated is None else shorten(stated, _MOST_STATED)
 
 
 def read_conditions(pod: GroupPod) -> Conditions:
-    """Return when and where a pod that waits may be tried."""
+    """Return when and where kube-scheduler may try a waiting pod."""
     spec = pod.spec
     if spec.conditions is not None:
         return spec.conditions
@@ -67,12 +67,13 @@ def read_conditions(pod: GroupPod) -> Conditions:
 
 
 def trim_member(pod: GroupPod) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Take from a pod what groups do not read; return the labels and annotations that they do, None if it has no group.
+    """Remove the fields that groups do not read; return the labels and annotations that they read.
 
-    Lists are kept until all pods are read, and users may have filled each with megabytes.
+    A pod without a group returns None. Lists are kept until all pods are read, and users may have filled each field
+    with megabytes.
 
     Args:
-        pod: is changed.
+        pod: the pod, which is changed.
     """
     spec, belongs = pod.spec, read_group(pod) is not None
     if belongs and not spec.node_name and not pod.terminal:

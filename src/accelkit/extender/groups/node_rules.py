@@ -1,4 +1,4 @@
-"""Judges which nodes kube-scheduler would let a pod on to: its selector, required node affinity, and tolerations."""
+"""Nodes on which kube-scheduler would allow a pod: its selector, required node affinity, and tolerations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Term
 from accelkit.kube.scheduling.node_rules import Taint, Toleration, bears_all, has_labels
 from accelkit.placement.budget import Budget
 
-# Whoever may create pods writes these, and each is judged for each node: so much of one pod is read.
+# Limits of what is read of one pod, because each user with the right to create pods writes it, and it is checked for
+# each node.
 MOST_REQUIREMENTS: Final = 256
 MOST_VALUES: Final = 2000
 MOST_BYTES: Final = 16 << 10
-# The rules of a pod that has more: they allow no node.
+# The rules of a pod that exceeds the limits: they allow no node.
 TOO_MANY: Final = b""
 
 
@@ -44,7 +45,7 @@ class _ReadRules(msgspec.Struct, array_like=True):
     tolerations: list[Toleration]
 
     def count(self) -> int:
-        """Return how many requirements one node may be asked about."""
+        """Return the largest number of requirements that are checked for one node."""
         terms = (len(each.match_expressions) + len(each.match_fields) for each in self.terms or ())
         return len(self.selector) + len(self.tolerations) + sum(terms)
 
@@ -53,28 +54,28 @@ _decoder = msgspec.json.Decoder(_ReadRules)
 
 
 def encode_rules(spec: GroupPodSpec) -> bytes:
-    """Return a pod's rules in a form that takes little room, and is the same for pods with the same rules.
+    """Return a pod's rules in a compact form that is equal for pods with equal rules.
 
     Returns:
-        at most `MOST_BYTES`; `TOO_MANY` for a pod with more rules than are read.
+        at most `MOST_BYTES`; `TOO_MANY` for a pod that exceeds the limits.
     """
     # A term without requirements matches no node.
     terms = spec.required_terms
-    asked = None if terms is None else [each for each in terms if each.match_expressions or each.match_fields]
+    kept_terms = None if terms is None else [each for each in terms if each.match_expressions or each.match_fields]
     selector, tolerations = spec.node_selector or {}, spec.tolerations or []
-    lists = chain.from_iterable((each.match_expressions, each.match_fields) for each in asked or ())
+    lists = chain.from_iterable((each.match_expressions, each.match_fields) for each in kept_terms or ())
     requirements = [*chain.from_iterable(each or () for each in lists)]
     if len(requirements) + len(selector) + len(tolerations) > MOST_REQUIREMENTS:
         return TOO_MANY
     if sum(len(each.values or ()) for each in requirements) > MOST_VALUES:
         return TOO_MANY
-    encoded = msgspec.json.encode(_Rules(selector, asked, tolerations), order="sorted")
+    encoded = msgspec.json.encode(_Rules(selector, kept_terms, tolerations), order="sorted")
     return TOO_MANY if len(encoded) > MOST_BYTES else _share(encoded)
 
 
 @lru_cache(maxsize=256)
 def _share(encoded: bytes) -> bytes:
-    """Return these rules as they are kept already, since replicas have the same."""
+    """Return the cached object with these rules, because replicas have equal rules."""
     return encoded
 
 
@@ -90,25 +91,25 @@ class NodeFacts:
         self._facts: dict[str, _Facts] = {}
 
     def replace(self, nodes: Iterable[GroupNode]) -> None:
-        """Take over a complete list of nodes."""
+        """Apply a complete list of nodes."""
         self._facts = {node.metadata.name: _read(node) for node in nodes}
 
     def take_event(self, kind: str, node: GroupNode) -> None:
-        """Take over one change of a node."""
+        """Apply one change of a node."""
         if kind == "DELETED":
             self._facts.pop(node.metadata.name, None)
         else:
             self._facts[node.metadata.name] = _read(node)
 
     def list_allowed(self, encoded: bytes, budget: Budget | None = None) -> set[str] | None:
-        """Return the names of the nodes that a pod with these rules may be bound to.
+        """Return the names of the nodes to which a pod with these rules may be bound.
 
         Args:
             encoded: the rules.
-            budget: pays a step for each node and each requirement that it is asked about.
+            budget: is reduced by a step for each node and each of its requirements.
 
         Returns:
-            None where the budget does not reach for all nodes: then nothing is known of any.
+            None if the budget does not suffice for all nodes: then the result is unknown.
         """
         if encoded == TOO_MANY:
             return set()
@@ -155,7 +156,7 @@ def _meets(requirement: _Requirement, value: str | None) -> bool:
 
 def _compares(requirement: _Requirement, value: str | None) -> bool:
     try:
-        # The API server takes one value alone.
+        # The API server accepts exactly one value.
         (text,) = requirement.values
         found, bound = int(value or ""), int(text)
     except ValueError:

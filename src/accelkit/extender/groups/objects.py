@@ -1,6 +1,6 @@
-"""The objects that groups are read from: pods and nodes with more of their fields, and two kinds of PodGroup.
+"""Objects from which groups are read: pods and nodes with more of their fields, and two kinds of PodGroup.
 
-They are read only where groups are on, since they make decoding a pod dearer.
+They are used only if groups are enabled, because they make the decoding of pods slower.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from accelkit.model.pod import Node, Pod, PodSpec
 
 
 class SchedulingGate(msgspec.Struct):
-    """What keeps kube-scheduler from trying a pod."""
+    """Scheduling gate, which keeps kube-scheduler from trying a pod."""
 
     name: str = ""
 
 
 class Requirement(msgspec.Struct, omit_defaults=True):
-    """What a label, or the name of a node, has to be."""
+    """Requirement on a label, or on the name of a node."""
 
     key: str = ""
     operator: str = ""
@@ -28,7 +28,7 @@ class Requirement(msgspec.Struct, omit_defaults=True):
 
 
 class Term(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Requirements of which all have to hold."""
+    """Requirements that must all hold."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
@@ -47,12 +47,12 @@ class _Affinity(msgspec.Struct, rename="camel"):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """What says when and where a pod that waits may be tried, in little room.
+    """When and where a waiting pod may be tried, in a compact form.
 
     Attributes:
-        place: that of our gate among its gates; -1 where it is not there.
-        kept: whether gates of others are on it.
-        rules: where it may be bound, encoded.
+        place: the index of accelkit's gate among its gates; -1 if it has none.
+        kept: whether it has gates of other controllers.
+        rules: the encoded rules of its nodes.
     """
 
     place: int
@@ -61,19 +61,19 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class GroupPodSpec(PodSpec, rename="camel"):
-    """spec of a pod, with what says when and where kube-scheduler may try it."""
+    """spec of a pod, with the fields that decide when and where kube-scheduler may try it."""
 
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     tolerations: list[Toleration] | None = None
-    # What was made of the four above when they were dropped; nothing of this name is ever sent.
+    # Computed from the four fields above before they are dropped; no field of this name is ever sent.
     conditions: Conditions | None = msgspec.field(name="", default=None)
 
     @property
     def required_terms(self) -> list[Term] | None:
-        """The terms of which one has to hold for a node; None where any node will do."""
+        """The terms of which one must hold for a node; None if every node is allowed."""
         node = self.affinity.node_affinity if self.affinity else None
         required = node.required if node else None
         return None if required is None else required.node_selector_terms or []
@@ -86,7 +86,7 @@ class GroupPod(Pod):
 
 
 class GroupNode(Node):
-    """A node, with what keeps pods from it."""
+    """A node, with its taints."""
 
     spec: TaintedSpec = msgspec.field(default_factory=TaintedSpec)
 
@@ -103,7 +103,7 @@ class CoschedulingGroup(msgspec.Struct):
 
     @property
     def size(self) -> int | None:
-        """How many pods belong together; None where it does not say."""
+        """The number of pods that belong together; None if it is not set."""
         return self.spec.min_member
 
 
@@ -120,13 +120,13 @@ class _WorkloadSpec(msgspec.Struct, rename="camel"):
 
 
 class WorkloadGroup(msgspec.Struct):
-    """PodGroup of scheduling.k8s.io, Kubernetes' own; without a gang each pod is by itself."""
+    """PodGroup of scheduling.k8s.io, the one of Kubernetes; without a gang, each pod is independent."""
 
     metadata: ObjectMeta
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
 
     @property
     def size(self) -> int | None:
-        """How many pods belong together; None where it does not say."""
+        """The number of pods that belong together; None if it is not set."""
         gang = self.spec.scheduling_policy.gang
         return 1 if gang is None else gang.min_count

@@ -1,4 +1,4 @@
-"""Bounds what groups may take of the event loop, which is kube-scheduler's first. No I/O but to let others go on."""
+"""Limits of the use of the event loop by groups, because kube-scheduler's requests come first."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Final
 
 # One step judges one member; placing one takes far more.
 _PLACING_STEPS: Final = 500
-# After so many steps others come first.
+# Number of steps after which other tasks run.
 _TURN_STEPS: Final = 2_000
-# So many members are tried to be placed in one look at all groups, and the last group wholly.
+# Number of members that are tried in one round over all groups; the last group is tried completely.
 _MOST_PLACED: Final = 100
-# So many pods of a namespace are tried to be placed in vain at once, and so many a second.
-MOST_IN_VAIN: Final = 200
-IN_VAIN_A_SECOND: Final = 50
+# Number of pods of a namespace that may fail to fit at once, and per second.
+MOST_FAILED: Final = 200
+FAILED_PER_SECOND: Final = 50
 
 
 class Pace:
-    """What one look at all groups has taken."""
+    """Work of one round over all groups."""
 
     def __init__(self) -> None:
         self._placed = self._turn = 0
 
     @property
     def spent(self) -> bool:
-        """Whether nothing more is placed in this look."""
+        """Whether no more members are tried in this round."""
         return self._placed >= _MOST_PLACED
 
     def count(self, judged: int, *, placed: int = 0) -> None:
-        """Count members that were judged, and that were tried to be placed."""
+        """Count members that were judged, and members that were tried."""
         self._placed += placed
         self._turn += judged + _PLACING_STEPS * placed
 
     async def rest(self) -> bool:
-        """Let others go on where this turn was long enough; return whether it was."""
+        """Let other tasks run if this turn was long enough; return whether it was."""
         if self._turn < _TURN_STEPS:
             return False
         self._turn = 0
@@ -42,22 +42,22 @@ class Pace:
 
 
 class Patience:
-    """How many pods of each namespace were tried to be placed in vain of late."""
+    """Number of pods of each namespace that recently failed to fit."""
 
     def __init__(self) -> None:
-        # How many, as of when.
+        # The number, and the time at which it was computed.
         self._tried: dict[str, tuple[float, float]] = {}
 
     def is_lost(self, namespace: str, now: float) -> bool:
         """Return whether groups of a namespace are not tried now."""
-        return self._measure(namespace, now) > MOST_IN_VAIN
+        return self._measure(namespace, now) > MOST_FAILED
 
     def note(self, namespace: str, pods: int, now: float) -> None:
-        """Note that so many pods were tried to be placed together, in vain."""
+        """Record pods that were tried together and did not fit."""
         for each in [each for each in self._tried if not self._measure(each, now)]:
             del self._tried[each]
         self._tried[namespace] = self._measure(namespace, now) + pods, now
 
     def _measure(self, namespace: str, now: float) -> float:
         tried, since = self._tried.get(namespace, (0.0, now))
-        return max(0.0, tried - IN_VAIN_A_SECOND * (now - since))
+        return max(0.0, tried - FAILED_PER_SECOND * (now - since))

@@ -1,4 +1,4 @@
-"""What decides about groups in common: controller and held binds are made with it."""
+"""Shared parts of the controller of groups and of the held binds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from accelkit.ledger.ledger import Ledger
 
 
 class Changes:
-    """Wakes those who wait for something to change: of all groups, or of one."""
+    """Notifications of changes, of all groups or of one."""
 
     def __init__(self) -> None:
         self._any = asyncio.Event()
         self._of: dict[GroupKey, asyncio.Event] = {}
 
     def note(self, *keys: GroupKey) -> None:
-        """Wake those who wait for one of these groups, and who waits for any; without a group, all."""
+        """Wake the tasks that wait for one of these groups, or for any; without a group, all tasks."""
         self._any.set()
         self._any = asyncio.Event()
         for key in keys or tuple(self._of):
@@ -30,22 +30,22 @@ class Changes:
                 event.set()
 
     def get(self, key: GroupKey | None = None) -> asyncio.Event:
-        """Return what is set by the next change from now on, of one group or of any."""
+        """Return the event that the next change sets, of one group or of any."""
         return self._any if key is None else self._of.setdefault(key, asyncio.Event())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """What decides about groups in common.
+    """Shared parts of the controller of groups and of the held binds.
 
     Attributes:
         api: an open client.
-        ledger: where cards are reserved.
-        feed: knows what pods that wait ask for.
-        group_index: who belongs to which group.
+        ledger: the ledger with the reservations.
+        feed: provides the requests of waiting pods.
+        group_index: the members of groups.
         reserver: finds cards.
-        batches: what is reserved.
-        changes: tell of changes.
+        batches: the reservations of groups.
+        changes: notifications of changes.
     """
 
     api: ApiClient

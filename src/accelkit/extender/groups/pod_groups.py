@@ -1,4 +1,4 @@
-"""Pod groups as the extender has them: what is watched for them, and who is asked what."""
+"""Pod groups of the extender: the watches that they need, and the wiring of their parts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
-# kube-scheduler tries a pod again after at most 10 s, its default; the rest is for a cluster that is busy.
+# kube-scheduler tries a pod again after at most 10 s by default; the rest is a margin for a busy cluster.
 _RETRY_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTimes:
-    """How long groups may take, in seconds.
+    """Time limits of groups, in seconds.
 
     Attributes:
         reservation: from the reservation to the last bind.
@@ -47,28 +47,28 @@ class GroupTimes:
 
     @property
     def gather(self) -> float:
-        """From the reservation until kube-scheduler has to have placed enough members without gates.
+        """From the reservation until kube-scheduler must have placed enough members without gates.
 
-        The rest of the reservation is for members whose binds were held in vain, until kube-scheduler retries them. A
+        The rest of the reservation is for members whose held binds timed out, until kube-scheduler retries them. A
         reservation that is too short for that lasts for one hold.
         """
         return max(min(self.hold, self.reservation), min(self.hold + _RETRY_SECONDS, self.reservation - _RETRY_SECONDS))
 
 
 class PodGroups:
-    """All that the extender does about groups.
+    """Entry point of the extender to its groups.
 
     Args:
         api: an open client.
-        ledger: where cards are reserved.
-        feed: brings it up to date.
-        policy: ranks cards and nodes where the pod does not say.
-        events: where they are written.
-        times: how long groups may take.
-        decides: returns whether this replica decides, on what the API server says now.
+        ledger: the ledger with the reservations.
+        feed: updates the ledger.
+        policy: the policy that ranks cards and nodes if the pod does not name one.
+        events: the recorder of Events.
+        times: the time limits of groups.
+        decides: returns whether this replica decides, with a current state of the API server.
         is_under_way: returns whether a pod is being bound.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
-        clock: seconds on a clock that never jumps.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class PodGroups:
         )
         parts = GroupParts(api, ledger, feed, self._group_index, reserver, batches, self._changes)
         self._batches, self._sizes = batches, GroupSizes(api, self._group_index, self._changes.note)
-        self._teller = GroupEvents(events)
+        self._group_events = GroupEvents(events)
         self._controller = GroupController(
             parts,
             GateLifter(api, batches.find_node, clock),
-            self._teller,
+            self._group_events,
             leads=lambda: self._sizes.known and decides(),
             clock=clock,
         )
@@ -114,11 +114,11 @@ class PodGroups:
     def watch_nodes(
         self, on_replace: Callable[[list[Node]], None], on_event: Callable[[str, Node], None]
     ) -> Reflector[GroupNode]:
-        """Return the watch of all nodes, which the feed gets, too.
+        """Return the watch of all nodes, which updates the feed, too.
 
         Args:
-            on_replace: gets the same lists.
-            on_event: gets the same changes.
+            on_replace: called with the same lists.
+            on_event: called with the same changes.
         """
 
         def replace(nodes: list[GroupNode]) -> None:
@@ -138,8 +138,8 @@ class PodGroups:
         """Return the watch of all pods.
 
         Args:
-            on_replace: gets the same lists; after the groups, so that it can ask what they hold.
-            on_event: gets the same changes, before them.
+            on_replace: called with the same lists, after the groups were updated, so that it can query them.
+            on_event: called with the same changes, before the groups are updated.
         """
 
         def replace(pods: list[GroupPod]) -> None:
@@ -163,19 +163,19 @@ class PodGroups:
         )
 
     def take_node_event(self, kind: str, node: GroupNode) -> None:
-        """Take over one change of a node, for the feed, too."""
+        """Apply one change of a node, also to the feed."""
         self._feed.take_node_event(kind, node)
         self._facts.take_event(kind, node)
 
     def take_pod_event(self, kind: str, pod: GroupPod) -> None:
-        """Take over one change of a pod; the feed has it already."""
+        """Apply one change of a pod that the feed has applied already."""
         uid = pod.metadata.uid
         former = self._group_index.find(uid)
         if (key := self._group_index.take_event(kind, pod)) is not None:
             self._controller.note_pod(uid, *({key} if former is None else {key, former.key}))
 
     async def admit(self, ref: PodRef, node: str) -> None:
-        """Hold the bind of a pod until its group may be bound; return at once for others.
+        """Hold the bind of a pod until its group may be bound; return at once for other pods.
 
         Raises:
             BindingError: the group does not fit, or not enough members came in time.
@@ -183,7 +183,7 @@ class PodGroups:
         await self._binds.admit(ref, node)
 
     def holds(self, uid: str) -> bool:
-        """Return whether a pod's cards are reserved, and no Binding can be asked for."""
+        """Return whether a pod's cards are reserved for its group, so that no Binding was sent."""
         return self._batches.find_of(uid) is not None
 
     def is_member(self, uid: str) -> bool:
@@ -191,14 +191,14 @@ class PodGroups:
         return self._group_index.find(uid) is not None
 
     def describe(self, uid: str) -> str:
-        """Return which group a pod waits with, and for what; empty where it does not."""
+        """Return the group with which a pod waits, and the reason; empty if it does not wait."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             return ""
-        return self._teller.find_reason(group.key) or f"pod group {group.key}: its pods are being bound"
+        return self._group_events.find_reason(group.key) or f"pod group {group.key}: its pods are being bound"
 
     async def run(self) -> None:
-        """Decide until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sizes.run())
             tasks.create_task(self._controller.run())
@@ -212,5 +212,5 @@ class PodGroups:
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:
-        # A bind that is held has sent nothing.
+        # A held bind has not sent anything yet.
         return self._is_unsettled(uid) or (self._is_under_way(uid) and uid not in self._binds.uids)

@@ -1,7 +1,7 @@
-"""Reserves cards for the pods of a group together: for so many as are needed at least, or for none. No I/O.
+"""Reservation of cards for the pods of a group together: for the least number that is needed, or for none. No I/O.
 
-Pods are placed one after the other, the largest first, each on the node that its policy likes best of those that have
-room and that its rules allow. All happens under the ledger's lock, and what was reserved in vain is released in it.
+Pods are placed one after the other, the largest first, each on the node that its policy prefers among those that have
+room and that its rules allow. All happens under the ledger's lock, which also covers the release after a failure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accelkit.placement.misfit import MisfitError
 from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.policies import AnyPolicy, find_policy
 
-# Of the nodes that fit, so many are ranked anew for each pod, and all of them after so many pods.
+# Number of nodes that are ranked again for each pod, and number of pods after which all nodes are ranked again.
 _SHORTLIST: Final = 64
 _RANKED_FOR: Final = 32
-# What one group may search where no two nodes are alike.
+# Limit of the search of one group if no two nodes are equivalent.
 _STEPS: Final = 40_000
-# What one group may ask about nodes: each requirement of each distinct rules, of each node.
+# Limit of the node rules of one group: each requirement of each distinct set of rules, for each node.
 _RULE_STEPS: Final = 200_000
 
 
@@ -36,11 +36,11 @@ class Wanted:
     """A pod that is to be placed.
 
     Attributes:
-        task: what it takes of a node, as one of a mix.
-        host: what it requests of its host.
-        rules: where it may be bound, encoded.
-        node: the one node that it may have; empty for any.
-        labels: its own, as `key=value`.
+        task: its type in the mix of tasks.
+        host: its requests on its host.
+        rules: the encoded rules of its nodes.
+        node: the only node that it may have; empty for any.
+        labels: its labels, as `key=value`.
     """
 
     ref: PodRef
@@ -53,7 +53,7 @@ class Wanted:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """How much it asks for: whole cards, then bytes."""
+        """Size of its request: whole cards, then bytes."""
         containers = self.request.containers
         whole = sum(each.cards for each in containers if each.whole)
         return whole, sum(each.cards * each.memory_bytes for each in containers)
@@ -61,10 +61,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Too few fit: how many did, and the first that did not.
+    """Too few pods fit: the number that did, and the first that did not.
 
     Attributes:
-        unjudged: whether its rules of nodes were more than could be judged for all nodes.
+        unjudged: whether its node rules were too many to check on all nodes.
     """
 
     fitted: int
@@ -73,13 +73,13 @@ class Shortage:
 
 
 class GroupReserver:
-    """Reserves for groups.
+    """Reserves cards for groups.
 
     Args:
-        ledger: where cards are reserved.
-        mix: what pods ask for, learnt elsewhere.
-        policy: ranks cards and nodes where the pod does not say.
-        list_allowed: returns the nodes that rules allow, None where the budget does not reach to judge them all.
+        ledger: the ledger with the reservations.
+        mix: the mix of tasks, which another component updates.
+        policy: the policy that ranks cards and nodes if the pod does not name one.
+        list_allowed: returns the nodes that rules allow; None if the budget does not suffice to check all of them.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class GroupReserver:
     def reserve(
         self, wanted: Sequence[Wanted], least: int, taken: dict[str, HostAmounts] | None = None
     ) -> list[PodRef] | Shortage:
-        """Reserve cards for as many as fit; nothing is reserved where these are fewer than `least`.
+        """Reserve cards for all pods that fit; reserve nothing if these are fewer than `least`.
 
         Args:
-            wanted: pods that hold nothing; those with a node of their own have to be among those that fit.
-            least: how many have to fit.
-            taken: what of hosts is promised to others that are not bound yet, by node.
+            wanted: pods that hold nothing; those with a fixed node must be among those that fit.
+            least: the least number of pods that must fit.
+            taken: amounts of hosts that other unbound pods will use, by node.
         """
         turn = _Turn(dict(taken or {}), Budget(_STEPS))
         placed: list[PodRef] = []
@@ -117,7 +117,7 @@ class GroupReserver:
         return Shortage(len(placed), missing[0].ref, turn.allowed.get(missing[0].rules, ()) is None)
 
     def move(self, ref: PodRef, request: PodRequest, node: str) -> bool:
-        """Reserve on another node what is reserved for a pod; False, and all as before, where there is no room."""
+        """Move a pod's reservation to another node; return False, and change nothing, if there is no room."""
         policy = find_policy(request, self._policy)
         with self._ledger.lock():
             held = self._ledger.find_holding(ref.uid)
@@ -137,7 +137,7 @@ class GroupReserver:
         if wanted.node:
             return self._reserve(wanted, wanted.node, policy, turn)
         if self._ledger.judge_quota(wanted.ref.namespace, request) is not None:
-            # No node has to be asked.
+            # The quota refuses the pod on every node.
             return False
         key = request, policy, wanted.rules
         shortlist = turn.shortlists.get(key)
@@ -145,7 +145,7 @@ class GroupReserver:
             shortlist = turn.shortlists[key] = _Shortlist(self._rank(wanted, policy, turn, _SHORTLIST))
         shortlist.used += 1
         for names in (shortlist.names, None):
-            # Where none of the shortlist has room, all are looked at.
+            # If no node of the shortlist has room, all are tried.
             found = self._rank(wanted, policy, turn, 0 if names is None else _SHORTLIST, names)
             if any(self._reserve(wanted, name, policy, turn) for name in found):
                 if names is None:
@@ -156,7 +156,7 @@ class GroupReserver:
     def _rank(
         self, wanted: Wanted, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the nodes that fit, of these or of all, the best first; at most so many, or all for 0."""
+        """Return the nodes that fit, of these or of all, the best first; at most `most`, or all for 0."""
         verdict = self._verdicts.judge(wanted.request, policy)
         if names is None:
             if wanted.rules not in turn.allowed:
@@ -201,7 +201,7 @@ class _Shortlist:
 
 
 class _Turn:
-    """What one group has used up, and what was found out for it."""
+    """Budget and intermediate results of one group."""
 
     def __init__(self, taken: dict[str, HostAmounts], budget: Budget) -> None:
         self.taken, self.budget, self.rules_budget = taken, budget, Budget(_RULE_STEPS)

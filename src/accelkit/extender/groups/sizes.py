@@ -1,4 +1,4 @@
-"""Follows the PodGroups of both kinds, where the API server has them."""
+"""Watches of the PodGroups of both kinds, if the API server has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accelkit.kube.reflector import Reflector
 log = logging.getLogger(__name__)
 
 _PLURAL: Final = "podgroups"
-# A kind that is installed later is found after so long.
+# Interval of the check for a kind that is installed later.
 _ABSENT_SECONDS: Final = 30.0
 _FAILED_SECONDS: Final = 2.0
 
@@ -45,12 +45,12 @@ class _Resources(msgspec.Struct):
 
 
 class GroupSizes:
-    """Tells the group index what PodGroups say.
+    """Updates the group index from PodGroups.
 
     Args:
         api: an open client.
-        group_index: is told.
-        on_change: called after each change, with the group of which it is; without one where it is of all.
+        group_index: the index that is updated.
+        on_change: called after each change, with its group; without one if all have changed.
     """
 
     def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:
@@ -59,11 +59,11 @@ class GroupSizes:
 
     @property
     def known(self) -> bool:
-        """Whether all kinds were read, or found to be absent."""
+        """Whether all kinds were read, or do not exist."""
         return len(self._known) == len(_KINDS)
 
     async def run(self) -> None:
-        """Follow both kinds until cancelled."""
+        """Watch both kinds until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(Convention.COSCHEDULING, CoschedulingGroup))
             tasks.create_task(self._follow(Convention.WORKLOAD, WorkloadGroup))
@@ -89,12 +89,12 @@ class GroupSizes:
         await Reflector(self._api, path, type_, trim=_trim, on_replace=replace, on_event=take).run()
 
     async def _find_path(self, convention: Convention) -> str | None:
-        """Return the path of a kind, None where the API server does not have it."""
+        """Return the path of a kind; None if the API server does not have it."""
         while True:
             try:
                 return await self._discover(convention)
             except (ApiError, *UNREADABLE) as exc:
-                log.warning("whether there are PodGroups of %s cannot be found out: %s", convention, exc)
+                log.warning("cannot find out whether the API server has PodGroups of %s: %s", convention, exc)
                 await asyncio.sleep(_FAILED_SECONDS)
 
     async def _discover(self, convention: Convention) -> str | None:

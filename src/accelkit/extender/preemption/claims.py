@@ -1,4 +1,4 @@
-"""Follows the claims of pods for which others were evicted, until each is bound, gone or too late; no I/O."""
+"""Claims for pods for which others were evicted, until each pod is bound, deleted or too late; no I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.object_meta import MOST_LEAVING_SECONDS
 from accelkit.placement.policies import AnyPolicy
 
-# For so long cards are kept once they are free: kube-scheduler tries a pod within seconds of being woken.
+# Time for which free cards are kept: kube-scheduler tries a pod within seconds after it is woken.
 FREE_SECONDS: Final = 60.0
-# And for so long while those who leave hold them; a pod that ends no sooner is stuck.
+# Time for which cards are kept while the evicted pods hold them; a pod that takes longer to end is stuck.
 LEAVING_SECONDS: Final = MOST_LEAVING_SECONDS
 
 
@@ -27,13 +27,13 @@ class _Kept:
 
 
 class Claims:
-    """The claims made by this process.
+    """The claims of this process.
 
     Args:
-        ledger: where they stand.
-        feed: knows the pods that wait.
-        policy: ranks cards where the pod does not say.
-        clock: seconds on a clock that never jumps.
+        ledger: the ledger with the claims.
+        feed: provides the pods that wait.
+        policy: the policy that ranks cards if the pod does not name one.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Claims:
         return len(self._kept)
 
     def make(self, pending: Pending, node: str, gone: Collection[str]) -> None:
-        """Keep what a pod gets on a node once others have left.
+        """Claim the cards that a pod gets on a node once other pods have left.
 
         Raises:
-            MisfitError: it would not fit, or is beyond its namespace's quota.
+            MisfitError: it would not fit, or exceeds its namespace's quota.
         """
         if pending.request is not None:
             pod = pending.pod
@@ -57,14 +57,14 @@ class Claims:
             self._kept[pod.ref.uid] = _Kept(self._clock())
 
     def drop(self, uid: str) -> None:
-        """Give up what is kept for a pod; a Binding under way stays."""
+        """Release the claim of a pod; a Binding in progress stays."""
         self._kept.pop(uid, None)
         held = self._ledger.find_holding(uid)
         if held is not None and held.stage is Stage.CLAIMED:
             self._ledger.release(uid)
 
     def review(self, *, leads: bool) -> list[str]:
-        """Give up what is kept for nobody, or for too long; return the UIDs of the pods that came too late.
+        """Release claims that are not needed any more or are too old; return the UIDs of the pods that came too late.
 
         Args:
             leads: whether this replica still answers kube-scheduler.
@@ -73,7 +73,7 @@ class Claims:
         for uid, kept in list(self._kept.items()):
             held, pending = self._ledger.find_holding(uid), self._feed.pending.get(uid)
             if held is None or held.stage is not Stage.CLAIMED:
-                # Bound, or being bound; or the pod is gone.
+                # The pod is bound, being bound, or deleted.
                 del self._kept[uid]
             elif not leads or pending is None or pending.request is None or pending.pod.ending:
                 self.drop(uid)

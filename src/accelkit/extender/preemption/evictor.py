@@ -1,7 +1,7 @@
-"""Evicts pods for one of higher priority where kube-scheduler finds no victims: the node has enough, but no card has.
+"""Evictions for a pod of higher priority if kube-scheduler finds no victims: the node has enough, but no card has.
 
-Only the leader does, after kube-scheduler has refused the pod. It reads the pods of the node and all disruption budgets
-anew, has the API server try every eviction without doing it, keeps the cards for the pod, and then evicts.
+Only the leader evicts, after kube-scheduler has refused the pod. It reads the pods of the node and all disruption
+budgets again, sends every eviction as a dry run, claims the cards for the pod, and then evicts.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _RESULTS: Final = ("evicted", "refused", "failed")
 
 
 class Evictor:
-    """Looks after the pods that filter refused everywhere.
+    """Handles the pods that filter refused on all nodes.
 
     Args:
         api: an open client.
-        ledger: where cards are kept for them.
-        feed: knows the pods that wait, and the priorities of the others.
-        policy: ranks cards where the pod does not say.
-        events: where they are written.
+        ledger: the ledger with the claims.
+        feed: provides the pods that wait, and the priorities of the others.
+        policy: the policy that ranks cards if the pod does not name one.
+        events: the recorder of Events.
         refusals: the pods that filter refused.
         leads: returns whether this replica may evict and bind now.
-        evictions: counts them, by `result`.
-        clock: seconds on a clock that never jumps.
-        wall_clock: seconds since 1970.
+        evictions: counter of evictions, by `result`.
+        clock: returns seconds of a monotonic clock.
+        wall_clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -80,40 +80,40 @@ class Evictor:
             evictions.labels(result)
 
     async def run(self) -> None:
-        """Look after them until cancelled."""
+        """Handle refused pods until cancelled."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             try:
                 await self.look_once()
             except ApiError as exc:
-                self._repeats.warn("api", f"nobody is evicted, tried again: {exc}")
+                self._repeats.warn("api", f"cannot evict pods, will retry: {exc}")
             except Exception:
-                # What is wrong with one pod must not end the service.
-                log.exception("nobody is evicted")
+                # An error with one pod must not end the service.
+                log.exception("cannot evict pods")
 
     async def look_once(self) -> None:
-        """Review what is kept, and look after at most one pod.
+        """Review the claims, and handle at most one pod.
 
         Raises:
-            ApiError: the API server refused, or did not answer.
+            ApiError: the API server rejected a request, or did not answer.
         """
         leads = self._leads()
         for uid in self._claims.review(leads=leads):
-            log.warning(Facts("given up", uid=uid, why="the pod was not bound in time to the cards kept for it"))
+            log.warning(Facts("claim released", uid=uid, why="the pod was not bound to the claimed cards in time"))
         if not leads:
             return
         for uid in self._refusals.list_due(self._feed.pending, self._ledger):
             pending = self._feed.pending[uid]
             if self._is_beyond_quota(pending):
-                # When its namespace holds less, filter is asked again.
+                # filter is called again when the namespace holds less.
                 self._refusals.forget(uid)
                 self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             elif self._pace.may_try(uid):
                 self._refusals.note_turn(uid)
-                await self._look_after(pending)
+                await self._handle(pending)
                 return
 
-    async def _look_after(self, pending: Pending) -> None:
+    async def _handle(self, pending: Pending) -> None:
         uid, evicted = pending.pod.ref.uid, False
         try:
             plan = await self._find_plan(pending)
@@ -127,7 +127,7 @@ class Evictor:
         return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
 
     async def _find_plan(self, pending: Pending) -> Plan | None:
-        """Return the best plan by what the API server says now; None where there is none."""
+        """Return the best plan by the present state of the API server; None if there is none."""
         plans = await self._planner.list_plans(pending, self._refusals.list_nodes(pending.pod.ref.uid))
         if not plans or not plans[0].victims:
             return None
@@ -140,14 +140,14 @@ class Evictor:
         return min(checked, key=lambda plan: (rank_victims(plan.victims), plan.node), default=None)
 
     async def _carry_out(self, pending: Pending, plan: Plan) -> bool:
-        """Evict, and keep the cards; return whether any pod was evicted."""
+        """Claim the cards and evict; return whether any pod was evicted."""
         ref = pending.pod.ref
         if not await self._still_waits(pending):
             return False
         for victim in plan.pods:
             if not await self._try_eviction(victim, ref, dry_run=True):
                 return False
-        # Meanwhile things went on: from here to the claim there is no other turn.
+        # The state may have changed: from here to the claim, no other task runs.
         if not self._leads() or ref.uid not in self._feed.pending or self._ledger.find_holding(ref.uid) is not None:
             return False
         try:
@@ -161,13 +161,13 @@ class Evictor:
             gone.append(victim)
             self._pace.note_evicted()
         if len(gone) < len(plan.pods):
-            # The others would have to leave too.
+            # The remaining pods would have to leave too.
             self._claims.drop(ref.uid)
-        await self._tell(pending, plan.node, gone)
+        await self._report(pending, plan.node, gone)
         return bool(gone)
 
     async def _still_waits(self, pending: Pending) -> bool:
-        """Return whether the pod is as we know it, asked of the API server."""
+        """Return whether the API server has the pod in the state that is known here."""
         try:
             pod = await read_pod(self._api, pending.pod.ref)
         except PodGoneError:
@@ -180,7 +180,7 @@ class Evictor:
             await evict(self._api, victim, dry_run=dry_run)
         except ApiError as exc:
             if exc.not_found:
-                # Gone already, by whomever.
+                # It was deleted already.
                 return True
             refused = exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.CONFLICT}
             self._evictions.labels("refused" if refused else "failed").inc()
@@ -190,12 +190,12 @@ class Evictor:
             self._evictions.labels("evicted").inc()
         return True
 
-    async def _tell(self, pending: Pending, node: str, gone: list[PodRef]) -> None:
+    async def _report(self, pending: Pending, node: str, gone: list[PodRef]) -> None:
         ref, priority = pending.pod.ref, pending.pod.priority
         if not gone:
             return
         log.info(Facts("evicted", pods=[str(pod) for pod in gone], node=node, preemptor=str(ref), priority=priority))
-        # Who may read events of one namespace learns no names of another.
+        # A user with access to the events of one namespace must not learn names of another.
         for pod in gone:
             sentence = f"Evicted from node {node}, so that pod {ref.uid} of priority {priority} gets a card there"
             await self._events.record(ObjectReference("Pod", pod.name, pod.namespace, pod.uid), "Preempted", sentence)

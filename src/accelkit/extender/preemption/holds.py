@@ -27,13 +27,13 @@ _TURN_SECONDS: Final = 0.5
 
 
 class Holds:
-    """The claims that pods' conditions ask for.
+    """The claims that the conditions of pods request.
 
     Args:
-        ledger: where the claims are made.
-        feed: knows the pods that wait.
-        policy: ranks cards where the pod does not say.
-        wall_clock: seconds since 1970.
+        ledger: the ledger with the claims.
+        feed: provides the pods that wait.
+        policy: the policy that ranks cards if the pod does not name one.
+        wall_clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Holds:
         hold = None if pending is None else self._find_hold(pending)
         held = self._ledger.find_holding(uid)
         if node is not None and (held is None or held.stage is not Stage.CLAIMED or held.node != node):
-            # It is bound, being bound, or gone.
+            # It is bound, being bound, or deleted.
             del self._claimed[uid]
             node = None
         if node is not None and (hold is None or hold.node != node):

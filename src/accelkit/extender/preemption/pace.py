@@ -1,4 +1,4 @@
-"""Bounds how many pods are evicted, and how often for one; no I/O."""
+"""Limits of the number of evictions, and of their frequency for one pod; no I/O."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from accelkit.back_off import BackOff
 
-# Evictions within any minute.
+# Most evictions within one minute.
 MOST_EVICTIONS: Final = 30
 _MINUTE: Final = 60.0
-# Before the next try for a pod for which there was no way, and for one for which others were evicted.
+# Delay before the next try for a pod: without a plan, and after evictions for it.
 RETRY_SECONDS: Final = 10.0
 _AFTER_EVICTIONS: Final = BackOff(120.0, 3600.0)
-# Of so many pods the pauses are remembered.
+# Number of pods whose delays are stored.
 _MOST_PODS: Final = 1000
 
 
@@ -23,7 +23,7 @@ class Pace:
     """The pauses between evictions.
 
     Args:
-        clock: seconds on a clock that never jumps.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,21 +32,21 @@ class Pace:
         self._not_before: dict[str, tuple[float, int]] = {}
 
     def may_evict(self, count: int) -> bool:
-        """Return whether so many pods may be evicted now; of the first in a minute, any number."""
+        """Return whether this number of pods may be evicted now; the first plan of a minute has no limit."""
         while self._evicted and self._clock() - self._evicted[0] > _MINUTE:
             self._evicted.popleft()
         return not self._evicted or len(self._evicted) + count <= MOST_EVICTIONS
 
     def may_try(self, uid: str) -> bool:
-        """Return whether a pod may be looked after again."""
+        """Return whether a pod may be handled again."""
         return self._clock() >= self._not_before.get(uid, (0.0, 0))[0]
 
     def note_evicted(self) -> None:
-        """Note that a pod was evicted."""
+        """Record the eviction of a pod."""
         self._evicted.append(self._clock())
 
     def note_tried(self, uid: str, *, evicted: bool) -> None:
-        """Note that a pod was looked after; the pause grows with each time that others were evicted for it."""
+        """Record that a pod was handled; the delay grows with each time that others were evicted for it."""
         _, times = self._not_before.pop(uid, (0.0, 0))
         if len(self._not_before) >= _MOST_PODS:
             del self._not_before[next(iter(self._not_before))]

@@ -1,4 +1,4 @@
-"""Plans on which node a pod gets its cards, and who leaves for it; no I/O."""
+"""Plans of the node on which a pod gets its cards, and of the pods that leave it; no I/O."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candi
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
-# Of so many nodes, those that cost least, the pods are read anew.
+# Number of nodes with the lowest cost whose pods are read again.
 MOST_READ: Final = 8
-# So often others are looked for, where a budget does not allow all at once.
+# Number of searches for other victims if a disruption budget does not allow all of them.
 _ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who leaves a node.
+    """The pods that leave a node.
 
     Attributes:
-        victims: those who are evicted; none where it is enough to wait for those who leave anyway.
-        leaving: UIDs of the latter.
+        victims: the pods that are evicted; none if it is enough to wait for pods that are leaving.
+        leaving: UIDs of the pods that are leaving.
     """
 
     node: str
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def pods(self) -> list[PodRef]:
-        """Those who are evicted, the highest priority first."""
+        """The pods that are evicted, the highest priority first."""
         return [each.holder.pod for each in self.victims]
 
 
@@ -48,10 +48,10 @@ class Planner:
     """Plans for one pod at a time.
 
     Args:
-        ledger: who holds what.
-        feed: knows their priorities.
-        policy: ranks cards where the pod does not say.
-        wall_clock: seconds since 1970: who should have left long ago is not waited for.
+        ledger: the ledger.
+        feed: provides the priorities of pods.
+        policy: the policy that ranks cards if the pod does not name one.
+        wall_clock: returns seconds since 1970: a pod whose end is overdue is not waited for.
     """
 
     def __init__(
@@ -60,46 +60,46 @@ class Planner:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
-        """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
-        budget, turns, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
+        """Return the best plans by the present state, the best first; a plan without victims is returned alone."""
+        budget, event_loop, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
         for node in nodes:
             if budget.is_spent():
                 break
-            if (plan := await self._plan(pending, node, budget, turns)) is not None:
+            if (plan := await self._plan(pending, node, budget, event_loop)) is not None:
                 if not plan.victims:
                     return [plan]
                 found.append(plan)
-            await turns.rest()
+            await event_loop.rest()
         return sorted(found, key=lambda plan: (rank_victims(plan.victims), plan.node))[:MOST_READ]
 
     async def check(
         self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
     ) -> Plan | None:
-        """Return a plan that spares whom nobody may evict; None where there is none.
+        """Return a plan without pods that must not be evicted; None if there is none.
 
         Args:
-            pending: for whom.
-            node: where.
-            pods: those of the node as they are now.
-            budgets: the disruption budgets as they are now.
+            pending: the pod that gets the cards.
+            node: the node.
+            pods: the present pods of the node.
+            budgets: the present disruption budgets.
         """
         by_uid = {each.ref.uid: each for each in pods}
-        turns, may_go = EventLoopShare(), set[str]()
+        event_loop, may_go = EventLoopShare(), set[str]()
         for uid, each in by_uid.items():
             if _may_go(each, pending.pod.priority, budgets):
                 may_go.add(uid)
-            await turns.rest()
+            await event_loop.rest()
         now = self._wall_clock()
         leaving = frozenset(uid for uid, each in by_uid.items() if each.is_leaving(now))
         for _ in range(_ROUNDS):
-            plan = await self._plan(pending, node, Budget(STEPS_PER_NODE), turns, may_go=may_go, leaving=leaving)
+            plan = await self._plan(pending, node, Budget(STEPS_PER_NODE), event_loop, may_go=may_go, leaving=leaving)
             if plan is None:
                 return None
             excess = budgets.find_excess((pod, by_uid[pod.uid].labels) for pod in plan.pods)
             if not excess:
                 return plan
             may_go -= excess
-            await turns.rest()
+            await event_loop.rest()
         return None
 
     async def _plan(
@@ -107,7 +107,7 @@ class Planner:
         pending: Pending,
         node: str,
         budget: Budget,
-        turns: EventLoopShare,
+        event_loop: EventLoopShare,
         *,
         may_go: Collection[str] | None = None,
         leaving: frozenset[str] = frozenset(),
@@ -128,7 +128,7 @@ class Planner:
         candidates = list_candidates(situation, bound, is_allowed)
         with budget.lend(STEPS_PER_NODE) as trial:
             search = search_victims(situation, request, self._policy, candidates, trial, gone=gone)
-            victims = await turns.finish(search)
+            victims = await event_loop.finish(search)
         return None if victims is None else Plan(node, tuple(victims), gone)
 
 

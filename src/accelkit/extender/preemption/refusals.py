@@ -1,7 +1,7 @@
-"""Remembers pods that filter refused on every node where others' leaving would help; no I/O.
+"""Pods that filter refused on every node, although an eviction would help on some; no I/O.
 
-The nodes that kube-scheduler asks filter about are those where everything but the cards is right. So they are the ones
-where an eviction is not in vain, and nobody else knows them.
+kube-scheduler calls filter with the nodes that meet all other conditions of the pod. Only on these nodes can an
+eviction help, and only the extender has this list.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import NEVER_PREEMPTS, Pod
 
-# Of more pods, some of the namespace that has most of them are forgotten, of more nodes the last.
+# Limits: of more pods, one of the namespace with the most is dropped; of more nodes, the last are.
 MOST_PODS: Final = 64
 MOST_NODES: Final = 1000
-# kube-scheduler looks for victims itself when filter has refused a pod, and writes what it decides.
+# kube-scheduler searches for victims itself after filter has refused a pod, and writes its decision.
 DELAY_SECONDS: Final = 2.0
-# What kube-scheduler thought of nodes longer ago says nothing; when it tries the pod again, so do we.
+# kube-scheduler's older lists of nodes are outdated; it sends a new one when it tries the pod again.
 KEPT_SECONDS: Final = 60.0
 
 
@@ -36,12 +36,12 @@ class _Refusal:
 
 
 class Refusals:
-    """The pods that filter refused, and on which nodes.
+    """The pods that filter refused, and the nodes.
 
     Args:
-        clock: seconds on a clock that never jumps.
-        is_member: returns for a UID whether the pod belongs to a group: nobody is evicted for one of them, since the
-            others may not fit; None where groups are off.
+        clock: returns seconds of a monotonic clock.
+        is_member: returns for a UID whether the pod belongs to a group: no pod is evicted for a member, because the
+            rest of the group may not fit; None if groups are disabled.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Refusals:
     ) -> None:
         self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
-        # When each namespace had its last turn, or came: a count of turns.
+        # For each namespace, the count of turns at its last turn, or at its first pod.
         self._turns = 0
         self._last_turns: dict[str, int] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """Note that a pod was refused on all nodes, on these because of others."""
+        """Record that a pod was refused on all nodes, and on these nodes because of other pods."""
         if pod.spec.preemption_policy == NEVER_PREEMPTS or pod.status.nominated_node_name:
             return
         named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
@@ -68,28 +68,27 @@ class Refusals:
             self._drop_one()
 
     def forget(self, uid: str) -> None:
-        """Forget a pod, until it is refused again."""
+        """Remove a pod until it is refused again."""
         self._by_uid.pop(uid, None)
 
     def note_turn(self, uid: str) -> None:
-        """Note that a pod is looked after now: next are those of other namespaces."""
+        """Record that a pod is handled now: pods of other namespaces follow."""
         if (found := self._by_uid.get(uid)) is not None:
             self._turns += 1
             self._last_turns[found.namespace] = self._turns
 
     def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
-        """Return the UIDs of the pods that still wait, those of the namespace whose turn it is first.
+        """Return the UIDs of the pods that still wait, in the order of the turns of their namespaces.
 
-        Of one namespace, or of several that came since the last turn, those of the highest priority and then the oldest
-        are first.
+        Within one namespace, and among new namespaces, the highest priority is first, then the oldest refusal.
 
         Args:
             pending: the pods without a node.
-            ledger: knows those whose Binding is under way, or for which others are leaving already.
+            ledger: has the pods with a Binding in progress, or for which others are leaving already.
         """
         now = self._clock()
         for uid, each in list(self._by_uid.items()):
-            # Which group a pod belongs to may be known later than that it was refused.
+            # The group of a pod may become known after its refusal.
             member = self._is_member is not None and self._is_member(uid)
             if uid not in pending or member or now - each.at > KEPT_SECONDS:
                 del self._by_uid[uid]
@@ -104,19 +103,19 @@ class Refusals:
         return self._last_turns[found.namespace], -found.priority, found.since, uid
 
     def _drop_one(self) -> None:
-        """Forget a pod of the namespace that has most: of the lowest priority, and the one that is known longest."""
+        """Drop a pod of the namespace with the most pods: of the lowest priority, the oldest refusal."""
         counts = Counter(each.namespace for each in self._by_uid.values())
         namespace = max(counts, key=lambda each: (counts[each], each))
         of_it = (uid for uid, each in self._by_uid.items() if each.namespace == namespace)
         del self._by_uid[min(of_it, key=lambda uid: (self._by_uid[uid].priority, self._by_uid[uid].since))]
 
     def list_nodes(self, uid: str) -> Collection[str]:
-        """Return the nodes on which a pod was refused because of others."""
+        """Return the nodes on which a pod was refused because of other pods."""
         found = self._by_uid.get(uid)
         return () if found is None else found.nodes
 
 
 def is_waiting(pending: Pending) -> bool:
-    """Return whether a pod was refused by kube-scheduler, may have others evicted, and none are for it already."""
+    """Return whether kube-scheduler refused the pod, it may preempt, and no preemption for it is in progress."""
     pod = pending.pod
     return pending.request is not None and pod.unschedulable and pod.preempts and not (pod.nominated or pod.ending)

@@ -1,7 +1,7 @@
-"""Answers the verb preempt: of the victims that kube-scheduler would evict, those that free cards for the pod.
+"""Verb preempt: selects those of kube-scheduler's victims whose eviction frees cards for the pod.
 
-kube-scheduler's dry run adds up amounts over a node, and picks the least important pods that make the sum right. Those
-may lie on different cards, so that they would be evicted and the pod would not fit all the same.
+kube-scheduler's dry run adds amounts over a node, and selects the least important pods that suffice. These may lie on
+different cards, so that the pod would not fit after their eviction.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# For all nodes of a call together, others' turns included: kube-scheduler waits for ten seconds, and then gives the
-# preemption up. What is not searched is left out, and asked about again when kube-scheduler tries the pod again.
+# For all nodes of a call together, with the time of other tasks: kube-scheduler waits for ten seconds, and then cancels
+# the preemption. Nodes that are not searched are left out until kube-scheduler tries the pod again.
 ANSWER_SECONDS: Final = 2.0
 
 
@@ -43,11 +43,11 @@ class PreemptVerb:
     """Answers preempt from the ledger; no I/O.
 
     Args:
-        ledger: who holds what.
-        feed: knows the priorities of those who hold it, and what hosts have free.
-        policy: ranks cards where the pod does not say.
-        clock: seconds on a clock that never jumps.
-        wall_clock: seconds since 1970.
+        ledger: the ledger.
+        feed: provides the priorities of pods, and the free amounts of hosts.
+        policy: the policy that ranks cards if the pod does not name one.
+        clock: returns seconds of a monotonic clock.
+        wall_clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class PreemptVerb:
         self._clock, self._wall_clock = clock, wall_clock
 
     async def preempt(self, args: PreemptionArgs) -> PreemptionResult:
-        """Return the nodes on which evictions would help, and whose.
+        """Return the nodes on which evictions would help, with their victims.
 
         Raises:
-            BadArgsError: no pod UID, or no victims.
+            BadArgsError: the UID of the pod or the victims are missing.
             msgspec.MsgspecError: the pod cannot be read.
         """
         began = self._clock()
@@ -79,30 +79,30 @@ class PreemptVerb:
         if pending is not None and (
             pending.refusal is not None or not pending.pod.preempts or self._ledger.find_holding(uid) is not None
         ):
-            # Nothing helps the one; another checks a node, for which nobody is to leave, which its policy does not say;
-            # and a third waits for a Binding, or for pods that are leaving already.
+            # The first pod cannot be helped; the second may not preempt according to its policy; the third waits for a
+            # Binding, or for pods that are leaving already.
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
         if self._ledger.judge_quota(pending.pod.ref.namespace, pending.request) is not None:
-            # Filter would refuse it on every node, whoever left.
+            # filter would refuse it on every node, even after evictions.
             return PreemptionResult({})
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        # kube-scheduler waits for the answer: others have their turns, but there are no pauses.
-        budget, turns = Budget(MOST_STEPS), EventLoopShare(rest_ratio=0)
+        # kube-scheduler waits for the answer: other tasks run in between, but there are no pauses.
+        budget, event_loop = Budget(MOST_STEPS), EventLoopShare(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
                 break
             if found := await self._choose(
-                pod, request, name, victims, budget, turns=turns, free_to_choose=free_to_choose
+                pod, request, name, victims, budget, event_loop=event_loop, free_to_choose=free_to_choose
             ):
                 chosen[name] = found
             if self._clock() - began >= ANSWER_SECONDS:
                 break
-            await turns.rest()
+            await event_loop.rest()
         log.info(Facts("preempts", pod=str(pending.pod.ref), uid=uid, nodes=len(offered), left=len(chosen)))
         return PreemptionResult(chosen)
 
@@ -114,10 +114,10 @@ class PreemptVerb:
         victims: MetaVictims,
         budget: Budget,
         *,
-        turns: EventLoopShare,
+        event_loop: EventLoopShare,
         free_to_choose: bool,
     ) -> MetaVictims | None:
-        """Return who has to leave a node; None where that would not help."""
+        """Return the victims on a node; None if evictions would not help."""
         entry = self._ledger.find_node(name)
         if entry is None or entry.refusal is not None or not victims.uids:
             return None
@@ -127,24 +127,24 @@ class PreemptVerb:
             priorities = {each.ref.uid: each.priority for each in bound}
             now = self._wall_clock()
             leaving = {each.ref.uid for each in bound if each.is_leaving(now)}
-            # Who should have left long ago frees nothing by being evicted again.
+            # A pod whose end is overdue frees nothing if it is evicted again.
             gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
             fits = search_victims(situation, request, self._policy, (), trial, gone=gone)
-            if await turns.finish(fits) is not None:
-                # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
+            if await event_loop.finish(fits) is not None:
+                # kube-scheduler spares the pods that it can, so each victim is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
                 search = search_victims(situation, request, self._policy, below, trial, gone=leaving)
-                found = await turns.finish(search)
+                found = await event_loop.finish(search)
                 if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
-                    # Nobody, where it is enough to wait for those who are leaving already.
+                    # The result is empty if it is enough to wait for pods that are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
             search = search_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
-            found = await turns.finish(search)
+            found = await event_loop.finish(search)
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:
@@ -159,10 +159,10 @@ class PreemptVerb:
 def _name(
     offered: MetaVictims, kept: Collection[str], found: Collection[Candidate], priorities: Mapping[str, int]
 ) -> MetaVictims | None:
-    """Return the victims with the highest priority in front, as kube-scheduler reads them.
+    """Return the victims with the highest priority first, as kube-scheduler expects them.
 
-    It does not say which of its own are protected by a disruption budget, and whether others are is not known here: so
-    they count as protected, and a node where none is comes first.
+    kube-scheduler does not report which of its victims a disruption budget protects, and budgets are unknown here. So
+    added victims count as protected, and nodes without them are preferred.
     """
     added = {each.uid: each.priority for each in found if each.uid not in kept}
     uids = [uid for uid in offered.uids if uid in kept]

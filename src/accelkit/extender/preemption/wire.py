@@ -1,4 +1,4 @@
-"""Defines what kube-scheduler sends to preempt and reads of it: ExtenderPreemptionArgs and its result."""
+"""Wire format of preempt: the fields of ExtenderPreemptionArgs that are read, and its result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class _ConditionedPod(msgspec.Struct):
 
 
 class VictimMeta(msgspec.Struct):
-    """ObjectMeta of a victim, as far as it is read."""
+    """Fields of a victim's ObjectMeta that are read."""
 
     uid: str = ""
 
 
 class VictimPod(msgspec.Struct):
-    """A victim as a whole Pod, as far as it is read."""
+    """Fields of a victim that are read, if it is sent as a whole Pod."""
 
     metadata: VictimMeta
 
@@ -50,14 +50,14 @@ class MetaVictims(msgspec.Struct):
 
 
 class PreemptionArgs(msgspec.Struct):
-    """ExtenderPreemptionArgs: UIDs where the scheduler's configuration says nodeCacheCapable, else whole pods."""
+    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, else whole pods."""
 
     Pod: msgspec.Raw
     NodeNameToVictims: dict[str, Victims] | None = None
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
     def list_offered(self) -> dict[str, MetaVictims]:
-        """Return the victims of each node, in either form as UIDs."""
+        """Return the victims of each node as UIDs, from either form."""
         if self.NodeNameToMetaVictims is not None:
             return self.NodeNameToMetaVictims
         return {
@@ -67,13 +67,13 @@ class PreemptionArgs(msgspec.Struct):
 
 
 class PreemptionResult(msgspec.Struct):
-    """ExtenderPreemptionResult; a node that is left out is no candidate."""
+    """ExtenderPreemptionResult; a node that is left out is not a candidate."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
 
 def read_preemptor(text: msgspec.Raw) -> AskedPod:
-    """Return the pod for which others would be evicted.
+    """Return the pod that preempts.
 
     Raises:
         msgspec.MsgspecError: it cannot be read.
@@ -82,13 +82,13 @@ def read_preemptor(text: msgspec.Raw) -> AskedPod:
 
 
 def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
-    """Return whether a pod asks its node for more than CPU, memory and resources of ours.
+    """Return whether a pod requests more of its node than CPU, memory and resources of accelkit.
 
-    Then nobody but kube-scheduler can say whose leaving helps it.
+    Only kube-scheduler can then select the victims that help the pod.
 
     Args:
         text: the pod.
-        known: names of the resources that are ours.
+        known: the names of accelkit's resources.
     """
     return bool(list_unread_conditions(_conditioned.decode(text).spec, known))
 

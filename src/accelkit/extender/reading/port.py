@@ -1,4 +1,4 @@
-"""The port on which people read, beside the one on which kube-scheduler asks."""
+"""Port for readers, in addition to the port for kube-scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kube.connection import Connection
 from accelkit.serving.server import HeadServer
 from accelkit.serving.tls import Listen
 
-# The deadline of each review of a reader, in seconds; how many are under way, and how many readers are connected.
+# The deadline of each review of a reader in seconds, the number of concurrent reviews, and of connections of readers.
 _REVIEW_SECONDS: Final = 3.0
 _REVIEWS: Final = 4
 _CONNECTIONS: Final = 32
@@ -23,18 +23,18 @@ _HEADER_BYTES: Final = 20_000
 
 
 def make_review_client(connection: Connection) -> ApiClient:
-    """Return a client for reviews of readers: it has connections of its own, so that no Binding waits for them."""
+    """Return a client for reviews of readers: it has separate connections, so that no Binding waits for them."""
     return ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
 
 
 def make_read_server(listen: Listen, routes: Routes, reviews: ApiClient, endpoint: LeaderEndpoint) -> HeadServer:
-    """Return what serves those whose tokens the API server knows.
+    """Return the server for clients with a token of the API server.
 
     Args:
-        listen: where.
-        routes: what answers.
-        reviews: an open client, of `make_review_client`.
-        endpoint: the Service through which they come.
+        listen: the address.
+        routes: answers the requests.
+        reviews: an open client, from `make_review_client`.
+        endpoint: the Service through which clients connect.
     """
     reader = Reader(routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
     return HeadServer(

@@ -1,6 +1,6 @@
-"""Answers on the read port: GET and HEAD of what is shown, and what would be, to whom the API server knows.
+"""Answers on the read port: GET and HEAD of the state, and simulations, for clients with a token of the API server.
 
-Nothing that changes anything is answered there. Of bodies, that of a simulation is read, when its sender is known.
+No request on this port changes anything. Only the body of a simulation is read, after its sender is authorized.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from accelkit.extender.routes import SIMULATE, Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
 from accelkit.serving.server import Head, Headers, Reply
 
-# Requests under way at once, of tokens that were good lately and of others; each asks the API server at most twice.
+# Limit of concurrent requests, separate for recently valid tokens and for others; each sends at most two reviews.
 _READERS: Final = 8
-# How long a request waits for its turn to be one of them.
+# Time for which a request waits for its turn.
 _WAIT_SECONDS: Final = 2.0
 
 
 class Reader:
-    """Serves those who have a token.
+    """Serves clients that have a token.
 
     Args:
-        routes: what is shown.
-        reviewer: knows who may read.
+        routes: answers the requests.
+        reviewer: checks who may read.
     """
 
     def __init__(self, routes: Routes, reviewer: Reviewer) -> None:
         self._routes, self._reviewer = routes, reviewer
-        # Whoever comes with made-up tokens is in the way of nobody whose token was good.
+        # Clients with invalid tokens must not delay clients whose token was valid.
         self._known, self._others = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
-        # One is shown after the other, so that kube-scheduler waits for a part of one at most.
+        # Requests are answered one after the other, so that kube-scheduler waits for a part of one at most.
         self._turn = asyncio.Lock()
 
     async def handle(self, method: str, path: str, head: Head) -> Reply:
-        """Answer one request by its head; that of a simulation with its body."""
+        """Answer one request by its head, and a simulation by its body."""
         simulates = path == SIMULATE
         if method not in ({"POST"} if simulates else {"GET", "HEAD"}):
-            return _refuse(405, f"this port is for reading; there is no {method} here")
+            return _refuse(405, f"this port is read-only and does not accept {method}")
         if not simulates and path not in {"/inspect", "/version"} and not path.startswith("/inspect/"):
-            return _refuse(404, f"there is no {path} here; ask for /inspect, /inspect/NODE or /version")
+            return _refuse(404, f"{path} does not exist on this port; request /inspect, /inspect/NODE or /version")
         token = _find_token(head)
         places = self._known if self._reviewer.knows(token) else self._others
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await places.acquire()
         except TimeoutError:
-            return _refuse(503, f"{_READERS} others are reading; ask again")
+            return _refuse(503, f"{_READERS} other requests are in progress; try again")
         try:
-            # What the API server's proxy asks of who sends a POST.
+            # The verb that the API server's proxy checks for the sender.
             await self._reviewer.check(token, "create" if simulates else "get")
-            return await (self._simulate(head) if simulates else self._show(path))
+            return await (self._simulate(head) if simulates else self._answer(path))
         except AccessError as exc:
             return _refuse(exc.status, str(exc))
         except NotReadyError as exc:
@@ -62,13 +62,13 @@ class Reader:
         finally:
             places.release()
 
-    async def _show(self, path: str) -> Reply:
+    async def _answer(self, path: str) -> Reply:
         async with self._turn:
             return await self._routes.handle("GET", path, b"")
 
     async def _simulate(self, head: Head) -> Reply:
         body = await head.read_body()
-        # Simulations have turns of their own, so that nobody waits for one to read.
+        # Simulations have turns of their own, so that readers do not wait for them.
         return body if isinstance(body, Reply) else await self._routes.handle("POST", SIMULATE, body)
 
 

@@ -1,4 +1,4 @@
-"""Asks the API server who a reader is, and whether it may read."""
+"""Reviews by the API server of the identity of a reader, and of its right to read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path
 
 _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
-# How long an answer of the API server is used again, in seconds, and how many are kept.
+# Time for which an answer of the API server is cached, in seconds, and the number of cached answers.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
-# How long it is remembered that a token was good; it is asked about all the same.
+# Time for which a token counts as recently valid; it is reviewed in any case.
 _KNOWN_SECONDS: Final = 300.0
 # Tokens of service accounts have some 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
@@ -60,40 +60,40 @@ class _AccessReview(msgspec.Struct):
 
 
 class Reviewer:
-    """Says whose token may read: who may `get` or `create` `services/proxy` of the read port of our Service.
+    """Checks tokens: their holder must have the right to `get` or `create` `services/proxy` of the Service's read port.
 
     Args:
         api: an open client, whose timeout is the deadline of each review.
-        namespace: of the Service.
-        service: its name.
+        namespace: the namespace of the Service.
+        service: the name of the Service.
     """
 
     def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
         self._api, self._namespace, self._port = api, namespace, name_read_port(service)
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
-        # By the digest of the token and the verb: when to forget it, and why it is refused, if it is.
+        # By the digest of the token and the verb: the expiry, and the refusal, if any.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
-        # Until when a token counts as known, by its digest.
+        # Time until which a token counts as recently valid, by its digest.
         self._known: dict[bytes, float] = {}
 
     def knows(self, token: str) -> bool:
-        """Return whether this token was good lately; it may not be so any more."""
+        """Return whether this token was valid recently; it may be invalid now."""
         return time.monotonic() < self._known.get(_digest(token), 0.0)
 
     async def check(self, token: str, verb: str = "get") -> None:
         """Check that the holder of this token may read.
 
         Args:
-            token: what was sent.
-            verb: by which the API server's proxy knows the request, `get` or `create`.
+            token: the token of the request.
+            verb: the verb that the API server's proxy checks, `get` or `create`.
 
         Raises:
-            AccessError: it may not, or nobody knows it.
-            NotReadyError: the API server does not tell.
+            AccessError: the token is invalid, or its holder may not read.
+            NotReadyError: the API server does not answer.
         """
         if not token or len(token) > _MAX_TOKEN or not token.isascii():
             raise AccessError(
-                "a token is needed to read here" if not token else "this is no token, or too long for one",
+                "a token is needed to read here" if not token else "the token is invalid or too long",
                 status=HTTPStatus.UNAUTHORIZED,
                 next_step=f"send one for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
             )
@@ -103,9 +103,9 @@ class Reviewer:
             try:
                 refusal = await self._review(token, verb)
             except ApiError as exc:
-                raise NotReadyError(f"the API server does not tell who may read: {exc}") from exc
+                raise NotReadyError(f"the API server cannot review the token: {exc}") from exc
             except UNREADABLE as exc:
-                raise NotReadyError(f"what the API server tells of a reader cannot be read: {exc}") from exc
+                raise NotReadyError(f"cannot read the review of the API server: {exc}") from exc
             self._keep(digest, verb, refusal)
         if refusal is not None:
             raise AccessError(refusal.message, status=refusal.status)
@@ -117,9 +117,9 @@ class Reviewer:
             "spec": {"token": token, "audiences": [AUDIENCE]},
         }
         found = msgspec.json.decode(await self._api.post(_TOKEN_REVIEWS, review), type=_TokenReview).status
-        # An authenticator that knows no audiences names none, and takes a token that is for others.
+        # An authenticator without support for audiences returns none, and accepts tokens of any audience.
         if not found.authenticated or AUDIENCE not in (found.audiences or ()):
-            return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server knows no such token for the audience {AUDIENCE}")
+            return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server rejects the token for the audience {AUDIENCE}")
         if await self._may_read(found.user, verb):
             return None
         return _Refusal(
@@ -162,6 +162,6 @@ def _digest(token: str) -> bytes:
 def _put(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
     kept.pop(key, None)
     if len(kept) >= _KEEP_ANSWERS:
-        # The oldest.
+        # The oldest answer.
         del kept[next(iter(kept))]
     kept[key] = value

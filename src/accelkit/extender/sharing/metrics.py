@@ -1,4 +1,4 @@
-"""Shows quotas and what is held of them, when scraped."""
+"""Metrics of quotas and of the amounts that namespaces hold."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from accelkit.ledger.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class SharingCollector(Collector):
-    """The rules of sharing as metrics: per namespace that has a quota and holds cards.
+    """Collector of the sharing rules: per namespace that has a quota and holds cards.
 
     Attributes:
-        ledger: who holds what, under which rules.
-        current: whether the rules in force are those of the file.
+        ledger: the ledger, with the rules.
+        current: returns whether the rules in force are those of the file.
     """
 
     ledger: Ledger
@@ -27,14 +27,16 @@ class SharingCollector(Collector):
         """Return the metrics."""
         yield GaugeMetricFamily(
             "accelkit_sharing_rules_current",
-            "1 where the rules in force are those of the file, 0 where it cannot be read.",
+            "1 if the rules in force are those of the file, 0 if the file cannot be read.",
             value=int(self.current()),
         )
         used = GaugeMetricFamily(
-            "accelkit_quota_used", "What a namespace holds of its quota, in base units.", labels=["namespace", "of"]
+            "accelkit_quota_used",
+            "Amount that a namespace holds of its quota, in base units.",
+            labels=["namespace", "of"],
         )
         limits = GaugeMetricFamily(
-            "accelkit_quota_limit", "The quota of a namespace, in base units.", labels=["namespace", "of"]
+            "accelkit_quota_limit", "Quota of a namespace, in base units.", labels=["namespace", "of"]
         )
         namespaces = self.ledger.namespaces
         for namespace, held in sorted(namespaces.list_held().items()):

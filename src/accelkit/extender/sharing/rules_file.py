@@ -1,4 +1,4 @@
-"""Reads the file of sharing rules, at the start and whenever it changes."""
+"""File of sharing rules, which is read at the start and whenever it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RulesFile:
     """The file of sharing rules.
 
     Args:
-        path: of a YAML document.
+        path: the path of a YAML document.
 
     Attributes:
         current: whether the rules in force are those of the file.
@@ -36,27 +36,27 @@ class RulesFile:
         self._errors = ErrorReporter(log, logging.ERROR)
 
     def read(self) -> SharingRules:
-        """Read the rules.
+        """Return the rules.
 
         Raises:
-            ConfigurationError: they cannot be read, with the next step.
+            ConfigurationError: they cannot be read; the error has the next step.
         """
         try:
             return self._parse(self._load())
         except ConfigurationError as exc:
             raise ConfigurationError(
                 f"{self._path}: {exc.message}",
-                next_step=exc.next_step or "mend the file, as docs/sharing-rules.md describes it, and start again",
+                next_step=exc.next_step or "correct the file as described in docs/sharing-rules.md, and start again",
             ) from exc
 
     async def run(self, take: Callable[[SharingRules], None]) -> None:
-        """Until cancelled: hand over the rules whenever they change; those that cannot be read are none."""
+        """Until cancelled, pass the rules on whenever they change; unreadable rules are not passed on."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             self.look(take)
 
     def look(self, take: Callable[[SharingRules], None]) -> None:
-        """Look at the file once, and hand over its rules if they have changed."""
+        """Read the file once, and pass its rules on if they have changed."""
         try:
             text = self._load()
             if hashlib.sha256(text).digest() == self._digest:
@@ -75,7 +75,7 @@ class RulesFile:
             with self._path.open("rb") as file:
                 return file.read(MOST_BYTES + 1)
         except OSError as exc:
-            raise ConfigurationError(f"the sharing rules cannot be read: {exc}") from exc
+            raise ConfigurationError(f"cannot read the sharing rules: {exc}") from exc
 
     def _parse(self, text: bytes) -> SharingRules:
         rules = parse_rules(text)
@@ -85,6 +85,6 @@ class RulesFile:
     def _report(self, problem: str) -> None:
         self.current = not problem
         if problem:
-            self._errors.report(problem, f"{self._path}: {problem}; the rules that were read last stay in force")
+            self._errors.report(problem, f"{self._path}: {problem}; the previous rules stay in force")
         else:
             self._errors.clear()

@@ -1,4 +1,4 @@
-"""Lets others have the event loop, however long a simulation takes."""
+"""Share of the event loop that a long simulation or search gets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from accelkit.placement.changes.probe import Search
 
 _T = TypeVar("_T")
 
-# kube-scheduler waits for one turn at most, and a simulation has a third of the time.
+# kube-scheduler waits for one turn at most, and a simulation gets a third of the time.
 _TURN_SECONDS: Final = 0.001
 _REST_RATIO: Final = 2
 
 
 class EventLoopShare:
-    """The turns of one simulation; the first begins now.
+    """The turns of one simulation; the first starts with the object.
 
     Args:
-        rest_ratio: how many times as long as a turn the rest after it is; 0 where somebody waits for the answer.
+        rest_ratio: the duration of the rest after a turn, as a multiple of the turn; 0 if a client waits.
     """
 
     def __init__(self, rest_ratio: float = _REST_RATIO) -> None:
@@ -27,14 +27,14 @@ class EventLoopShare:
         self._began = time.perf_counter()
 
     async def rest(self) -> None:
-        """Give the others their time, where this turn has been long enough."""
+        """Let other tasks run if this turn has been long enough."""
         taken = time.perf_counter() - self._began
         if taken >= _TURN_SECONDS:
             await asyncio.sleep(self._rest_ratio * taken)
             self._began = time.perf_counter()
 
     async def finish(self, search: Search[_T]) -> _T:
-        """Ask all questions of a search, and let others have their turns in between; return what is found."""
+        """Run all trials of a search, and let other tasks run in between; return its result."""
         while True:
             try:
                 next(search)

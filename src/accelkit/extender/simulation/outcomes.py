@@ -1,4 +1,4 @@
-"""What a pod meets on each node; nodes that are alike are asked about once."""
+"""Results of a pod on each node; equivalent nodes are judged once."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class NodeThen:
 
     @property
     def same(self) -> bool:
-        """Whether nothing has happened to its cards since."""
+        """Whether its cards have not changed since."""
         return self.entry.list_states_for(self.request) is self.states
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pod meets on a node and on those like it.
+    """Result of a pod on a node and on equivalent nodes.
 
     Attributes:
         placed: the cards that bind would choose, or why there are none.
-        node: the first of them; None where its cards are not known.
-        changes: what would let the pod in, on the first node.
-        places: where the pods of these changes stand among the holders, which nodes like it have in the same order.
-        ended: whether there are no further ones.
+        node: the first of these nodes; None if its cards are unknown.
+        changes: the changes after which the pod would fit the first node.
+        places: the places of the pods of these changes among the holders, which are the same on equivalent nodes.
+        ended: whether there are no further changes.
     """
 
     placed: Assignment | Misfit
@@ -61,18 +61,18 @@ class Outcome:
 
     @property
     def searching(self) -> bool:
-        """Whether a search for changes is under way."""
+        """Whether a search for changes is in progress."""
         return self._search is not None and not self.ended
 
     def begin(self, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget) -> None:
-        """Let the search for changes begin, where the node is still as it was judged."""
+        """Start the search for changes if the node has not changed since it was judged."""
         if self.node is not None and self.node.same:
             situation = take_situation(self.node.entry, request)
             self._holders = situation.holders
             self._search = search_changes(situation, request, policy, terms, budget)
 
     def ask(self) -> bool:
-        """Ask one question of the search, and return whether a change was found; `ended` where there are no more."""
+        """Run one trial of the search, and return whether a change was found; set `ended` after the last."""
         found = self if self._search is None else next(self._search, self)
         if isinstance(found, Outcome):
             self.ended = True
@@ -85,13 +85,13 @@ class Outcome:
         return True
 
     def stop(self) -> None:
-        """End the search, and forget what is not needed any more: that is much where nodes are many."""
+        """End the search, and release its data, which is large for many nodes."""
         self._search, self._holders = None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One node: what the pod meets there, and the node as it was then; None where its cards are not known."""
+    """A node: the result there, and the node as it was judged; None if its cards are unknown."""
 
     name: str
     outcome: Outcome
@@ -99,7 +99,7 @@ class Judged:
 
     @property
     def assignment(self) -> Assignment | None:
-        """The cards of this node that bind would choose; None where the pod does not fit."""
+        """The cards of this node that bind would choose; None if the pod does not fit."""
         placed = self.outcome.placed
         if isinstance(placed, Misfit):
             return None
@@ -112,7 +112,7 @@ class Judged:
         )
 
     def list_changes(self) -> list[Change]:
-        """Return what would let the pod in on this node; fewer where it is not any more as it was."""
+        """Return the changes after which the pod would fit this node; fewer if the node has changed since."""
         if self.node is None or self.node is self.outcome.node:
             return self.outcome.changes
         names, pods = self._translate_cards(), self._translate_pods()
@@ -141,12 +141,12 @@ class Judged:
 
 
 class Judge:
-    """Asks for the outcomes of one pod.
+    """Judge of nodes for one pod.
 
     Args:
-        request: what the pod asks for.
-        policy: the cluster's, with which bind chooses cards.
-        budget: what the decisions on all nodes may search together, as in filter.
+        request: the request of the pod.
+        policy: the policy of the cluster, by which bind chooses cards.
+        budget: the steps of the decisions on all nodes together, as in filter.
     """
 
     def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:
@@ -154,7 +154,7 @@ class Judge:
         self._by_likeness: dict[object, Outcome] = {}
 
     def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
-        """Decide on one node, as filter and bind do."""
+        """Return the result on one node, as filter and bind would decide."""
         if (refusal := entry.refusal) is not None:
             key: object = (entry.name, refusal)
             node = None
@@ -176,7 +176,7 @@ class Judge:
 def find_change_of_node(
     entry: NodeEntry, misfit: Misfit, request: PodRequest, policy: AnyPolicy, budget: Budget
 ) -> list[Change]:
-    """Return what has to be done on a node that takes no new share, whatever is asked for."""
+    """Return the changes that a node needs before it takes any new share."""
     match misfit.reason:
         case MisfitReason.NO_INVENTORY:
             return [Change(ChangeKind.SHARED, proven=False)]

@@ -1,6 +1,6 @@
-"""Says in words why a card does not do, and what would let a pod in.
+"""Sentences for the reasons why a card cannot be used, and for changes.
 
-What does not fit a node is said by `Dialect.format_misfit` alone, in filter as here.
+`Dialect.format_misfit` alone describes why a pod does not fit a node, in filter as here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.placement.lacks import find_lacking_amount
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
-# Of more pods that would have to end; the answer names them all.
+# Number of pods in a sentence; the answer contains all of them.
 _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
     "amounts": "the amounts beside memory and compute",
@@ -33,7 +33,7 @@ _CONSTRAINTS: Final = {
 
 
 def describe_card_reason(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
-    """Return why a container cannot have a card."""
+    """Return why a container cannot use a card."""
     card = state.card
     match reason:
         case CardReason.CORDONED:
@@ -77,12 +77,12 @@ def _describe_lack(reason: CardReason, state: CardState, container: ContainerReq
 
 
 def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "") -> str:
-    """Return a change in words.
+    """Return the sentence for a change.
 
     Args:
-        change: what is changed.
-        cards: those of its node, by ID.
-        detail: what is wrong with the node, where the change is one of the node.
+        change: the change.
+        cards: the cards of its node, by ID.
+        detail: the problem of the node, if the node must change.
     """
     of = f" for container {change.container}" if change.container else ""
     match change.kind:
@@ -112,7 +112,7 @@ def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "")
 
 
 def format_exactly(amount: int) -> str:
-    """Write bytes as a whole number of the largest unit that divides them: a limit is set by it."""
+    """Return bytes as a whole number of the largest unit that divides them, because users copy it into limits."""
     name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
     return f"{amount // scale} {name}"
 

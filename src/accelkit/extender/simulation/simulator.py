@@ -1,8 +1,7 @@
-"""Simulates what filter, prioritize and bind would do with a pod, and changes nothing.
+"""Simulation of filter, prioritize and bind for a pod, without changes.
 
-What fits, and which cards bind would choose, is asked of `Ledger.choose`, the scores of prioritize itself. One
-simulation is made at a time, in turns with whatever else the process has to do; what it may search is bounded, for all
-nodes together.
+`Ledger.choose` decides what fits and which cards bind would choose, and prioritize itself computes the scores. One
+simulation runs at a time, in turns with other work of the process. Its searches are limited for all nodes together.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.changes.situation import Terms, bound_lack
 from accelkit.placement.misfit import Misfit, MisfitReason
 
-# As filter's, for as many nodes as end within seconds; then for the changes, of which each is one search or more.
+# As in filter, for a number of nodes that takes seconds; then for the changes, each of which is one search or more.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 _MOST_STEPS: Final = 60_000
 _CHANGE_STEPS: Final = 5_000
 _MOST_CHANGE_STEPS: Final = 20_000
-# What one node may take of it for the first change.
+# Limit for one node until its first change.
 _CHANGE_STEPS_PER_NODE: Final = 2_000
-# Of so many different nodes all kinds of changes are looked for, of the others one.
+# Number of different nodes for which all kinds of changes are searched; for other nodes, one is.
 _SEARCHED_THROUGH: Final = 16
 _WAIT_SECONDS: Final = 2.0
-# prioritize wants one; a pod that does not exist has none.
+# prioritize needs a UID; a pod that does not exist has none.
 _SOME_UID: Final = "simulated"
 _REFUSED: Final = "Refused"
 
@@ -51,10 +50,10 @@ class Simulator:
     """Answers questions.
 
     Args:
-        ledger: who holds what.
+        ledger: the ledger.
         feed: reads requests in the cluster's unit.
-        verbs: whose scores and whose policy count.
-        describe_group: says for a UID which group a pod waits with, and for what; None where groups are off.
+        verbs: provides the scores and the policy.
+        describe_group: returns for a UID the group with which a pod waits, and why; None if groups are disabled.
     """
 
     def __init__(
@@ -68,25 +67,25 @@ class Simulator:
         """Answer one question, with a `Simulation` as JSON.
 
         Raises:
-            BadArgsError: it asks for too much.
-            NotReadyError: others are being answered.
+            BadArgsError: it names too many pods.
+            NotReadyError: another simulation is in progress.
         """
         if len(question.without) > MAX_WITHOUT:
-            raise BadArgsError(f"without names {len(question.without)} pods, at most {MAX_WITHOUT} can be")
+            raise BadArgsError(f"without names {len(question.without)} pods; the limit is {MAX_WITHOUT}")
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await self._turn.acquire()
         except TimeoutError as exc:
-            raise NotReadyError("another simulation is under way; ask again") from exc
+            raise NotReadyError("another simulation is in progress; try again") from exc
         try:
             return msgspec.json.encode(await self._answer(question, EventLoopShare()))
         finally:
             self._turn.release()
 
-    async def _answer(self, question: SimulationQuestion, turns: EventLoopShare) -> _Encoded:
-        gone, absent = await self._find_gone(frozenset(question.without), turns)
+    async def _answer(self, question: SimulationQuestion, event_loop: EventLoopShare) -> _Encoded:
+        gone, absent = await self._find_gone(frozenset(question.without), event_loop)
         what_if = _WhatIf(self._ledger, self._ledger.branch(gone))
-        names = await self._list_names(question, turns)
+        names = await self._list_names(question, event_loop)
         pending, uid = self._feed.read_pending(question.pod), question.pod.metadata.uid
         unit_bytes = self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
         answer = _Encoded(policy=str(self._verbs.policy), unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
@@ -94,11 +93,11 @@ class Simulator:
             answer = msgspec.structs.replace(answer, group=cut_reason(self._describe_group(uid)))
         if pending is not None and pending.refusal is not None:
             refusal = cut_reason(str(pending.refusal))
-            refused = await _encode(_refuse(names, _REFUSED, refusal), turns)
+            refused = await _encode(_refuse(names, _REFUSED, refusal), event_loop)
             return msgspec.structs.replace(answer, refusal=refusal, nodes=refused)
         if pending is None or pending.request is None:
             fitting = (NodeSimulation(name, fits=True) for name in names)
-            return msgspec.structs.replace(answer, nodes=await _encode(fitting, turns))
+            return msgspec.structs.replace(answer, nodes=await _encode(fitting, event_loop))
         request = self._ledger.resolve(pending.request)
         answer = msgspec.structs.replace(answer, request=pending.request.containers)
         views = NodeViews(request, pending.pod.dialect, self._verbs.policy)
@@ -107,43 +106,43 @@ class Simulator:
         blocked = held is not None and is_blocked(self._ledger, held, pending.request, self._verbs.policy)
         if held is not None and held.node in names and not blocked:
             kept = (views.show_held(name, held) for name in names)
-            return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
+            return msgspec.structs.replace(answer, nodes=await _encode(kept, event_loop))
         if beyond is not None:
             sentence = pending.pod.dialect.format_misfit(beyond)
-            refused = await _encode(_refuse(names, beyond.reason.value, sentence), turns)
+            refused = await _encode(_refuse(names, beyond.reason.value, sentence), event_loop)
             return msgspec.structs.replace(answer, refusal=sentence, nodes=refused)
-        judged = await self._judge(request, what_if, names, turns)
-        spent = await self._search(pending, request, judged, turns)
-        scores = await self._score(question.pod, what_if, judged, turns)
-        shown = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
-        return msgspec.structs.replace(answer, nodes=await _encode(shown, turns), spent=spent)
+        judged = await self._judge(request, what_if, names, event_loop)
+        spent = await self._search(pending, request, judged, event_loop)
+        scores = await self._score(question.pod, what_if, judged, event_loop)
+        views_of_nodes = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
+        return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
-    async def _find_gone(self, named: frozenset[str], turns: EventLoopShare) -> tuple[dict[str, str], list[str]]:
-        """Return the nodes of the pods that are taken to be gone, by UID, and the names of those that hold no card."""
+    async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:
+        """Return the nodes of the pods that are left out, by UID, and the names of pods without cards."""
         gone: dict[str, str] = {}
-        seen = set[str]()
+        matched = set[str]()
         for entry in self._ledger.list_nodes() if named else ():
             pods = [held.pod for held in entry.holdings.values()] + [pod.pod for pod in entry.unassigned.values()]
             for pod in pods:
                 if found := {pod.uid, str(pod)} & named:
                     gone[pod.uid] = entry.name
-                    seen |= found
-            await turns.rest()
-        return gone, sorted(named - seen)
+                    matched |= found
+            await event_loop.rest()
+        return gone, sorted(named - matched)
 
-    async def _list_names(self, question: SimulationQuestion, turns: EventLoopShare) -> list[str]:
+    async def _list_names(self, question: SimulationQuestion, event_loop: EventLoopShare) -> list[str]:
         if question.nodes is not None:
             return list(dict.fromkeys(question.nodes))
         names = []
         for entry in self._ledger.list_nodes():
-            # Those that share nothing are not shown to readers either.
+            # Nodes that share no cards are not reported to readers either.
             if entry.problem is None or entry.problem.reason not in _BARE:
                 names.append(entry.name)
-            await turns.rest()
+            await event_loop.rest()
         return names
 
     async def _judge(
-        self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], turns: EventLoopShare
+        self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], event_loop: EventLoopShare
     ) -> list[Judged]:
         steps = min(_MOST_STEPS, _STEPS + _STEPS_PER_NODE * len(names))
         judge = Judge(request, self._verbs.policy, Budget(steps))
@@ -152,64 +151,64 @@ class Simulator:
             ledger, entry = what_if.find(name)
             known = None if entry is None else judge.judge(ledger, entry)
             judged.append(known or Judged(name, Outcome(UNKNOWN, ended=True), None))
-            await turns.rest()
+            await event_loop.rest()
         return judged
 
     async def _search(
-        self, pending: Pending, request: PodRequest, judged: Sequence[Judged], turns: EventLoopShare
+        self, pending: Pending, request: PodRequest, judged: Sequence[Judged], event_loop: EventLoopShare
     ) -> bool:
-        """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
+        """Search for changes, first on the nodes that lack the least; return whether the limit ended the search."""
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
         budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
-        # Changes are small where little is lacking.
+        # Changes are small if little is missing.
         lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
         for number, outcome in enumerate(outcomes):
             lacks[id(outcome)] = bound_lack(outcome.node.states if outcome.node else (), request.containers), number
-            await turns.rest()
+            await event_loop.rest()
         outcomes.sort(key=lambda each: lacks[id(each)])
         for number, outcome in enumerate(outcomes):
             if budget.is_spent():
                 break
             outcome.begin(request, policy, terms, budget)
-            await _go_on(outcome, budget, turns, until=budget.steps - _CHANGE_STEPS_PER_NODE)
+            await _continue_search(outcome, budget, event_loop, until=budget.steps - _CHANGE_STEPS_PER_NODE)
             if number >= _SEARCHED_THROUGH:
                 outcome.stop()
         for outcome in outcomes[:_SEARCHED_THROUGH]:
             while outcome.searching and not budget.is_spent():
-                await _go_on(outcome, budget, turns)
+                await _continue_search(outcome, budget, event_loop)
             outcome.stop()
         return budget.is_spent()
 
     async def _score(
-        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], turns: EventLoopShare
+        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], event_loop: EventLoopShare
     ) -> Mapping[str, int]:
         metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
         named = msgspec.structs.replace(pod, metadata=metadata)
         fitting = [each.name for each in judged if not isinstance(each.outcome.placed, Misfit)]
         here = [name for name in fitting if what_if.find(name)[0] is self._ledger]
         there = [name for name in fitting if what_if.find(name)[0] is not self._ledger]
-        await turns.rest()
+        await event_loop.rest()
         found = self._verbs.prioritize(Args(named, NodeNames=here))
         found += Verbs(what_if.branch, self._feed, self._verbs.policy).prioritize(Args(named, NodeNames=there))
         return {each.Host: each.Score for each in found}
 
 
 class _Encoded(SimulationHead, frozen=True, kw_only=True):
-    """A `Simulation` whose nodes are encoded, each in its turn."""
+    """A `Simulation` whose nodes are encoded one by one."""
 
     nodes: list[msgspec.Raw]
 
 
 class _WhatIf:
-    """The ledger, but for the nodes that some pods are taken to have left."""
+    """The ledger, except for the nodes from which some pods are left out."""
 
     def __init__(self, ledger: Ledger, branch: Ledger) -> None:
         self._ledger, self.branch = ledger, branch
 
     def find(self, name: str) -> tuple[Ledger, NodeEntry | None]:
-        """Return a node, and the ledger that knows it."""
+        """Return a node, and the ledger that contains it."""
         entry = self.branch.find_node(name)
         return (self._ledger, self._ledger.find_node(name)) if entry is None else (self.branch, entry)
 
@@ -231,22 +230,22 @@ def _refuse(names: Iterable[str], reason: str, sentence: str) -> Iterable[NodeSi
     return (NodeSimulation(name, fits=False, reason=reason, sentence=sentence) for name in names)
 
 
-async def _encode(nodes: Iterable[NodeSimulation], turns: EventLoopShare) -> list[msgspec.Raw]:
+async def _encode(nodes: Iterable[NodeSimulation], event_loop: EventLoopShare) -> list[msgspec.Raw]:
     encoded, encode = [], msgspec.json.Encoder().encode
     for node in nodes:
         encoded.append(msgspec.Raw(encode(node)))
-        await turns.rest()
+        await event_loop.rest()
     return encoded
 
 
-async def _go_on(outcome: Outcome, budget: Budget, turns: EventLoopShare, *, until: int = 0) -> None:
-    """Look for one more change of a node, until the budget has no more than that left."""
+async def _continue_search(outcome: Outcome, budget: Budget, event_loop: EventLoopShare, *, until: int = 0) -> None:
+    """Search for one more change of a node, until the budget has at most `until` steps left."""
     while outcome.searching and budget.steps > until:
         found = outcome.ask()
         if outcome.ended:
-            # Where the budget ended it, nobody knows.
+            # If the budget ended it, more changes may exist.
             outcome.ended = not budget.is_spent()
             return
-        await turns.rest()
+        await event_loop.rest()
         if found:
             return

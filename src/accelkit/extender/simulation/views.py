@@ -1,4 +1,4 @@
-"""Shows what a pod meets on each node, as `POST /simulate` answers it."""
+"""Views of the results on each node, as `POST /simulate` returns them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.dialect import Dialect
 
-# Of a pod whose containers all ask for something else, so many are judged card by card.
+# Number of containers with different requests that are judged for each card.
 _MOST_CONTAINERS: Final = 8
-# For one question about one node.
+# Limit of one trial on one node.
 _STEPS: Final = 200
 
 
 class NodeViews:
-    """Shows the nodes of one simulation.
+    """Views of the nodes of one simulation.
 
     Args:
-        request: what the pod asks for.
-        dialect: whose sentences its user reads.
-        policy: the cluster's.
+        request: the request of the pod.
+        dialect: the dialect of the sentences.
+        policy: the policy of the cluster.
     """
 
     def __init__(self, request: PodRequest, dialect: Dialect, policy: AnyPolicy) -> None:
@@ -46,12 +46,12 @@ class NodeViews:
         self._distinct = [request.containers[place] for place in places]
 
     def show(self, judged: Judged, entry: NodeEntry | None, score: int) -> NodeSimulation:
-        """Return one node.
+        """Return the view of one node.
 
         Args:
-            judged: what the pod meets there.
-            entry: the node now; None where it is not known, or not any more.
-            score: what prioritize gives it.
+            judged: the result on the node.
+            entry: the present node; None if it is unknown, or no longer known.
+            score: its score in prioritize.
         """
         placed = judged.outcome.placed
         if not isinstance(placed, Misfit):
@@ -75,7 +75,7 @@ class NodeViews:
         )
 
     def show_held(self, name: str, held: Holding) -> NodeSimulation:
-        """Return one node, where the pod is held on some node already: filter lets it pass there alone."""
+        """Return the view of one node if the pod is held on some node already: filter allows only that node."""
         if name == held.node:
             return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
         misfit = Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node)
@@ -100,8 +100,8 @@ def _show_change(change: Change, cards: dict[str, Card], detail: str) -> ChangeV
         change.kind.value,
         describe_change(change, cards, detail),
         order=(int(late), rank, most, least),
-        **{name: getattr(change, name) for name in _SHOWN},
+        **{name: getattr(change, name) for name in _COPIED_FIELDS},
     )
 
 
-_SHOWN: Final = tuple(set(ChangeView.__struct_fields__) & set(Change.__struct_fields__) - {"kind"})
+_COPIED_FIELDS: Final = tuple(set(ChangeView.__struct_fields__) & set(Change.__struct_fields__) - {"kind"})

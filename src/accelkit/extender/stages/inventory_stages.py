@@ -1,7 +1,7 @@
-"""Judges the first stages of a node from its inventory as it is now, as `accelkit verify` does, without a request.
+"""Results of the first stages of a node from its present inventory, as `accelkit verify` judges them, without requests.
 
-What rests on pods is not judged here: of the device plugin, only whether the kubelet gives anything of it. A node
-whose inventory no agent of accelkit's wrote has no stages.
+Conditions of pods are not judged here: of the device plugin, only whether the kubelet has any of it allocatable. A node
+whose inventory was not written by a node agent of accelkit has no stages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def judge_inventory(inventory: Inventory, *, kernel: str, chosen: str, gives: bo
     """Return the results of discover, driver, driver-check and device-plugin; none after one that did not pass.
 
     Args:
-        inventory: of the node.
-        kernel: the release that runs; empty where nobody tells it.
-        chosen: the kernel for which accelkit chose the driver, as a label has it; empty where it chose none.
-        gives: whether the kubelet has anything allocatable of what the agent advertises.
+        inventory: the inventory of the node.
+        kernel: the release of the running kernel; empty if unknown.
+        chosen: the kernel for which accelkit chose the driver, as in the label; empty if it chose none.
+        gives: whether the kubelet has any resource of the node agent allocatable.
     """
     results: dict[Stage, StageResult] = {}
     for stage, result in _list_results(inventory, kernel, chosen, gives=gives):
@@ -39,12 +39,12 @@ def _list_results(
     inventory: Inventory, kernel: str, chosen: str, *, gives: bool
 ) -> Iterator[tuple[Stage, StageResult]]:
     yield Stage.DISCOVER, _PASSED if inventory.cards else StageResult(Outcome.FAIL, _NO_CARDS)
-    yield Stage.DRIVER, _tell(find_driver_fault(inventory))
-    yield Stage.DRIVER_CHECK, _tell(find_card_fault(inventory, kernel=kernel, chosen=chosen))
+    yield Stage.DRIVER, _build_result(find_driver_fault(inventory))
+    yield Stage.DRIVER_CHECK, _build_result(find_card_fault(inventory, kernel=kernel, chosen=chosen))
     yield Stage.DEVICE_PLUGIN, _PASSED if gives else StageResult(Outcome.FAIL, _NOTHING_ALLOCATABLE)
 
 
-def _tell(fault: CardFault | None) -> StageResult:
+def _build_result(fault: CardFault | None) -> StageResult:
     if fault is None:
         return _PASSED
     return StageResult(Outcome.FAIL if fault.known else Outcome.UNKNOWN, fault.code.value)

@@ -1,7 +1,7 @@
-"""Shows what stages found on the nodes, as text: each node's lines are made once for each change of it.
+"""Metrics of the stages of nodes, as text: the lines of a node are created once for each change of it.
 
-On a cluster of thousands of nodes these are more lines than all others of the extender, and while they were made anew
-at each scrape, nobody would get a decision.
+On a cluster of thousands of nodes, these are more lines than all others of the extender. To create them at each scrape
+would delay decisions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _READY: Final = "accelerator_stage_ready"
 _FAILURE: Final = "accelerator_stage_failure_info"
 _SUCCESS: Final = "accelerator_stage_last_success_timestamp_seconds"
 FAMILIES: Final = {
-    _READY: "1 where a stage passed on the node, 0 where it failed or nobody knows; by the vendors of its cards.",
+    _READY: "1 if a stage passed on the node, 0 if it failed or is unknown; by the vendors of its cards.",
     _FAILURE: "1 for each stage that did not pass on the node, with the reason.",
-    _SUCCESS: "When the stage last passed on the node.",
+    _SUCCESS: "Unix time at which the stage last passed on the node.",
 }
-# A series for whatever somebody wrote there would be a way to fill the memory of who stores them.
+# A series for each text that a user writes there could fill the memory of the database.
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _UNREADABLE: Final = "RecordUnreadable"
-# The same goes for what an agent calls the vendors of its cards.
+# The same applies to the vendors in an inventory.
 _VENDOR: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _OTHER: Final = "other"
 _MOST_VENDORS: Final = 4
@@ -35,7 +35,7 @@ _MOST_VENDORS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A node's lines by family, and of what they were made."""
+    """A node's lines by family, and the data from which they were created."""
 
     stages: NodeStages
     inventory: Inventory | None
@@ -46,9 +46,9 @@ class StageTexts:
     """The lines of all nodes.
 
     Args:
-        records: what stages found.
-        ledger: knows the nodes' cards.
-        leads: whether this replica leads; of several, one shows them.
+        records: the results of stages.
+        ledger: provides the cards of the nodes.
+        leads: returns whether this replica leads; only the leader reports them.
     """
 
     def __init__(self, records: StageRecords, ledger: Ledger, leads: Callable[[], bool]) -> None:
@@ -58,7 +58,7 @@ class StageTexts:
         self._made: dict[str, _Made] = {}
 
     def render(self) -> bytes:
-        """Return the exposition text; nothing where another replica shows it."""
+        """Return the exposition text; empty if another replica reports it."""
         if not self._leads():
             return b""
         self._made = {name: self._make(name, stages) for name, stages in self._records}
@@ -77,8 +77,8 @@ class StageTexts:
             return made
         lines = dict.fromkeys(FAMILIES, "")
         for family, labels, value in _list_samples(name, stages, inventory):
-            shown = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
-            lines[family] += f"{family}{{{shown}}} {value}\n"
+            label_text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
+            lines[family] += f"{family}{{{label_text}}} {value}\n"
         return _Made(stages, inventory, lines)
 
 
@@ -93,7 +93,7 @@ def _list_samples(
     ]
     vendors = vendors or [""]
     for stage, result in stages.judge(inventory).items():
-        # What is not wanted, or waits for another stage, has nothing to say.
+        # A stage that is disabled, or waits for another stage, has no result.
         if result.outcome is Outcome.SKIPPED:
             continue
         ready = result.outcome is Outcome.PASS

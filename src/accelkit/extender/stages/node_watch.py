@@ -1,4 +1,4 @@
-"""Hands the nodes that the API server shows to the ledger's feed, and to what keeps the results of stages."""
+"""Watch of nodes, which updates the ledger's feed and the records of stages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from accelkit.model.pod import Node
 
 
 class NodeWatch:
-    """Takes lists and single events of nodes.
+    """Applies lists and single events of nodes.
 
     Args:
-        feed: brings the ledger up to date.
-        stages: keeps what stages found.
-        on_replace: called after each list: pods may have been listed first, when no node was known.
+        feed: updates the ledger.
+        stages: the records of stages.
+        on_replace: called after each list: pods may have been listed before any node was known.
     """
 
     def __init__(self, feed: LedgerFeed, stages: StageRecords, *, on_replace: Callable[[], None]) -> None:
@@ -24,12 +24,12 @@ class NodeWatch:
         self._on_replace = on_replace
 
     def replace(self, nodes: list[Node]) -> None:
-        """Take over a complete list of nodes."""
+        """Apply a complete list of nodes."""
         self._feed.replace_nodes(nodes)
         self._stages.replace(nodes)
         self._on_replace()
 
     def take_event(self, kind: str, node: Node) -> None:
-        """Take over one change of a node."""
+        """Apply one change of a node."""
         self._feed.take_node_event(kind, node)
         self._stages.take_event(kind, node)

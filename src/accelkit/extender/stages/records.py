@@ -1,7 +1,7 @@
-"""Keeps what stages found on each node, from what the watch of nodes shows anyway.
+"""Results of the stages of each node, from the watch of nodes.
 
-No request is made for it. A recorded result holds for a state of its node: where that is another now, it is stale, and
-not green. The stages before are judged from the node as it is.
+It needs no requests. A recorded result holds for a state of its node: if the state has changed, the result is stale and
+not passed. The first stages are judged from the present state of the node.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from accelkit.vendors.advertised import gives_any
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What of a node its stages are judged by, beside its inventory.
+class _StageSource:
+    """Data of a node, in addition to its inventory, from which its stages are judged.
 
     Attributes:
-        text: the record of its stages; None where it has none.
-        inventoried: whether an agent of accelkit's wrote its inventory.
-        boot_id: of its running kernel.
-        kernel: that kernel's release.
-        chosen: the kernel for which accelkit chose its driver, as a label has it; empty where it chose none.
-        gives: whether its kubelet has anything allocatable of what the agent advertises.
+        text: the record of its stages; None if it has none.
+        inventoried: whether a node agent of accelkit wrote its inventory.
+        boot_id: the ID of its boot.
+        kernel: the release of its kernel.
+        chosen: the kernel for which accelkit chose its driver, as in the label; empty if it chose none.
+        gives: whether its kubelet has any resource of the node agent allocatable.
     """
 
     text: str | None
@@ -42,38 +42,38 @@ class _Seen:
 
 @dataclass(slots=True)
 class NodeStages:
-    """What was found on one node.
+    """Results of one node.
 
     Attributes:
-        seen: of what it was made.
-        record: results of its stages; None where they cannot be read.
-        successes: when each stage was last found to pass, in Unix seconds, as far as this process has seen.
+        source: the data from which they were read.
+        record: the results of its stages; None if they cannot be read.
+        successes: the Unix time at which each stage last passed, as far as this process has read it.
     """
 
-    seen: _Seen
+    source: _StageSource
     record: StageRecord | None
     successes: dict[Stage, float] = field(default_factory=dict)
 
     def judge(self, inventory: Inventory | None) -> dict[Stage, StageResult]:
-        """Return the results as they stand for the node as it is now; of those that cannot be read, none.
+        """Return the results for the present node; results that cannot be read are left out.
 
         Args:
-            inventory: None where it cannot be read.
+            inventory: its inventory; None if it cannot be read.
         """
-        seen, cards = self.seen, None if inventory is None else inventory.cards
+        source, cards = self.source, None if inventory is None else inventory.cards
         results: dict[Stage, StageResult] = {}
-        if seen.inventoried and inventory is not None:
-            results = judge_inventory(inventory, kernel=seen.kernel, chosen=seen.chosen, gives=seen.gives)
+        if source.inventoried and inventory is not None:
+            results = judge_inventory(inventory, kernel=source.kernel, chosen=source.chosen, gives=source.gives)
             if any(result.outcome is not Outcome.PASS for result in results.values()):
-                # What was recorded waits for these.
+                # Recorded stages wait for these.
                 return results
-        state = describe_state(seen.boot_id, seen.kernel, cards)
+        state = describe_state(source.boot_id, source.kernel, cards)
         recorded = {} if self.record is None else self.record.results
         return results | {stage: judge_recorded(recorded[stage], state) for stage in Stage if stage in recorded}
 
 
 class StageRecords:
-    """The results of all nodes that have an inventory of accelkit's, or a record."""
+    """The results of all nodes that have an inventory of accelkit, or a record."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeStages] = {}
@@ -83,14 +83,14 @@ class StageRecords:
         return iter(sorted(self._nodes.items()))
 
     def replace(self, nodes: Sequence[Node]) -> None:
-        """Take over a complete list of nodes."""
+        """Apply a complete list of nodes."""
         for name in self._nodes.keys() - {node.metadata.name for node in nodes}:
             del self._nodes[name]
         for node in nodes:
             self._put(node)
 
     def take_event(self, kind: str, node: Node) -> None:
-        """Take over one change of a node."""
+        """Apply one change of a node."""
         if kind == "DELETED":
             self._nodes.pop(node.metadata.name, None)
         else:
@@ -98,7 +98,7 @@ class StageRecords:
 
     def _put(self, node: Node) -> None:
         name, info = node.metadata.name, node.status.node_info
-        seen = _Seen(
+        source = _StageSource(
             text=node.find_annotation(STAGES_ANNOTATION),
             inventoried=node.find_annotation(INVENTORY_ANNOTATION) is not None,
             boot_id=info.boot_id,
@@ -106,16 +106,16 @@ class StageRecords:
             chosen=read_chosen_kernel(node),
             gives=gives_any(node),
         )
-        if seen.text is None and not seen.inventoried:
+        if source.text is None and not source.inventoried:
             self._nodes.pop(name, None)
             return
         known = self._nodes.get(name)
-        if known is not None and known.seen == seen:
+        if known is not None and known.source == source:
             return
-        record = read_record(seen.text)
+        record = read_record(source.text)
         successes = {} if known is None else known.successes
         for stage, result in (record.results if record is not None else {}).items():
             if result.outcome is Outcome.PASS:
                 successes[stage] = max(result.found_at, successes.get(stage, 0.0))
-        # Another object, so that what was made of the former one is made anew.
-        self._nodes[name] = NodeStages(seen, record, successes)
+        # A new object, so that data derived from the former one is created again.
+        self._nodes[name] = NodeStages(source, record, successes)

@@ -1,6 +1,6 @@
-"""Decides which freed nodes are announced to kube-scheduler, how often, and for which pods.
+"""Selection of the freed nodes to announce to kube-scheduler, with their intervals.
 
-No I/O, and the clock is the caller's.
+No I/O, and the caller provides the time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.policies import AnyPolicy
 
-# Between two announcements of one node.
+# Least time between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
-# For so long a change is remembered while no pod waits: a refusal may reach us after the change that it did not know
-# of, and a replica that begins to lead announces what its predecessor may not have.
+# Time for which a change is kept while no pod waits: a refusal may be received after the change that it ignored, and a
+# new leader announces changes that its predecessor may have missed.
 REMEMBERED_SECONDS: Final = 30.0
 _BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
-# So many shapes of requests are judged at once. Where more wait, or one that only a search could judge, some pod is
-# taken to fit: a write for nobody costs less than a search that holds up Bindings.
+# Number of shapes of requests that are judged. With more, or with one that needs a search, a pod is assumed to fit: an
+# unnecessary write costs less than a search that delays Bindings.
 _MAX_SHAPES: Final = 32
 
 
@@ -39,7 +39,7 @@ class _Node:
 
 @dataclass(slots=True)
 class Announcements:
-    """The nodes that were freed and are to be announced, with a pause between two announcements of the same node.
+    """The freed nodes to announce, with a pause between two announcements of the same node.
 
     A change during the pause is announced at its end, so the last one is never lost.
     """
@@ -47,12 +47,12 @@ class Announcements:
     _nodes: dict[str, _Node] = field(default_factory=dict)
 
     def note_freed(self, names: Iterable[str], now: float) -> None:
-        """Note nodes that were freed."""
+        """Record nodes that were freed."""
         for name in names:
             self._nodes.setdefault(name, _Node()).freed_at = now
 
     def list_due(self, now: float) -> list[str]:
-        """Return the nodes that may be announced, those freed first in front, and forget what is long past."""
+        """Return the nodes that may be announced, the ones freed first in front; drop expired changes."""
         for name, node in list(self._nodes.items()):
             if node.freed_at is not None and now - max(node.freed_at, node.not_before) > REMEMBERED_SECONDS:
                 node.freed_at = None
@@ -62,28 +62,28 @@ class Announcements:
         return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
 
     def note_begun(self, name: str, now: float) -> None:
-        """Note that a node is being announced: what is freed from now on needs another announcement."""
+        """Record that a node is being announced: later changes need another announcement."""
         self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
 
     def note_written(self, name: str) -> None:
-        """Note that the announcement was written."""
+        """Record that the announcement was written."""
         self._nodes[name].failures = 0
 
     def note_failed(self, name: str, now: float) -> None:
-        """Note that it was not: it is due again, later after each failure."""
+        """Record that the announcement failed: it is due again, after a delay that grows with each failure."""
         node = self._nodes[name]
         node.freed_at, node.failures = now, node.failures + 1
         node.not_before = now + _BACK_OFF.compute(node.failures)
 
 
 class Waiting:
-    """The pods that wait: refused by kube-scheduler, not bound and no Binding under way, at two looks in a row.
+    """The waiting pods: refused by kube-scheduler, and without a node or Binding at two updates in a row.
 
-    Pods that kube-scheduler does not try, since they are gated or another scheduler's, cannot be woken.
+    Pods that kube-scheduler does not try, because they are gated or use another scheduler, cannot be woken.
 
     Args:
-        ledger: knows whose Binding is under way, and what fits.
-        policy: ranks cards where the pod does not say.
+        ledger: has the Bindings in progress, and decides what fits.
+        policy: the policy that ranks cards if the pod does not name one.
     """
 
     def __init__(self, ledger: Ledger, policy: AnyPolicy) -> None:
@@ -96,7 +96,7 @@ class Waiting:
         self._claimed: set[str] = set()
 
     def update(self, pending: Mapping[str, Pending]) -> None:
-        """Take over which pods are without a node now."""
+        """Set the pods that are without a node now."""
         before, self._pending = self._pending, set(pending)
         self._by_namespace = {}
         for uid in before & self._pending:
@@ -108,24 +108,24 @@ class Waiting:
         self._claimed = {each.node for each in held if each.stage is Stage.CLAIMED}
 
     def list_shapes(self, namespace: str) -> set[PodRequest]:
-        """Return what those of a namespace ask for."""
+        """Return the requests of the waiting pods of a namespace."""
         return self._by_namespace.get(namespace, set())
 
     def list_fitting(self, request: PodRequest, names: Iterable[str], most: int) -> list[str]:
-        """Return some nodes that one of them may fit.
+        """Return some nodes that a pod may fit.
 
         Args:
-            request: what it asks for.
-            names: of the nodes that there are.
-            most: how many.
+            request: the request of the pod.
+            names: the names of all nodes.
+            most: the number of nodes.
         """
         fits = self._verdicts.judge(request, self._policy).fits if is_simple(request) else names
         return list(islice(fits, most))
 
     def fits(self, node: str) -> bool:
-        """Return whether one of them may fit a node's cards now."""
+        """Return whether a waiting pod may fit a node's cards now."""
         if node in self._claimed:
-            # What is freed there is kept for a pod that waits.
+            # Amounts that become free there are claimed for a waiting pod.
             return True
         if len(self._shapes) > _MAX_SHAPES or not all(map(is_simple, self._shapes)):
             return True

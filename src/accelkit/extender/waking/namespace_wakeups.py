@@ -1,4 +1,4 @@
-"""Finds nodes by which to wake pods that a quota or other pods kept off, wherever cards are free."""
+"""Nodes whose announcement wakes pods that a quota or other pods blocked, although cards are free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.extender.waking.announcements import REMEMBERED_SECONDS, Waiting
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.request import PodRequest
 
-# One node will do, unless kube-scheduler keeps the pod off it for reasons of its own.
+# One node is enough, unless kube-scheduler excludes the pod from it for other reasons.
 _NODES_PER_SHAPE: Final = 8
 _MOST_SHAPES: Final = 4
 
@@ -21,30 +21,30 @@ class _Wakeup:
 
 
 class NamespaceWakeups:
-    """The namespaces of which a pod that was refused on all nodes may have got its chance.
+    """The namespaces in which a pod that was refused on all nodes may fit now.
 
-    Each is remembered for a while: a refusal may reach us after the change that it did not know of.
+    Each is kept for a while: a refusal may be received after the change that it ignored.
 
     Args:
-        ledger: says which they are.
+        ledger: provides these namespaces.
         waiting: the pods that wait.
     """
 
     def __init__(self, ledger: Ledger, waiting: Waiting) -> None:
         self._ledger, self._waiting = ledger, waiting
-        self._stirred: dict[str, _Wakeup] = {}
+        self._wakeups: dict[str, _Wakeup] = {}
 
     def find(self, now: float) -> list[str]:
-        """Return the nodes by which to wake pods of theirs, and those on which others have got company."""
+        """Return the nodes whose announcement wakes their pods, and nodes that a matching pod has joined."""
         namespaces = self._ledger.namespaces
-        found = dict.fromkeys(sorted(namespaces.met))
-        namespaces.met.clear()
-        for namespace in namespaces.stirred:
-            self._stirred[namespace] = _Wakeup(now + REMEMBERED_SECONDS)
-        namespaces.stirred.clear()
-        for namespace, each in list(self._stirred.items()):
+        found = dict.fromkeys(sorted(namespaces.affinity_nodes))
+        namespaces.affinity_nodes.clear()
+        for namespace in namespaces.retriable:
+            self._wakeups[namespace] = _Wakeup(now + REMEMBERED_SECONDS)
+        namespaces.retriable.clear()
+        for namespace, each in list(self._wakeups.items()):
             if now > each.until:
-                del self._stirred[namespace]
+                del self._wakeups[namespace]
                 continue
             new = sorted(self._waiting.list_shapes(namespace) - each.served, key=repr)[:_MOST_SHAPES]
             each.served.update(new)

@@ -1,8 +1,8 @@
-"""Wakes pods that kube-scheduler has refused, by one annotation on the node whose cards came back or were freed.
+"""Wakes pods that kube-scheduler has refused, by an annotation on the node whose cards returned or were freed.
 
-kube-scheduler tries a refused pod again when something happens to the cluster. It may do so before our ledger knows of
-it, is refused again, and then leaves the pod alone for minutes. So the leader writes on the node after its ledger has
-changed: an annotation that changes is something that happens to the cluster (from Kubernetes 1.30 on).
+kube-scheduler tries a refused pod again after an event in the cluster. If this happens before the ledger is updated,
+the pod is refused again, and kube-scheduler leaves it alone for minutes. So the leader changes an annotation of the
+node after its ledger has changed. From Kubernetes 1.30 on, such a change is an event that wakes pods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accelkit.placement.policies import AnyPolicy
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
-# What happens between the first lists and the first look is taken for what was there, so that look comes early.
+# Changes between the first lists and the first turn are not detected, so that turn is early.
 _FIRST_TURN_SECONDS = 0.02
 
 
@@ -38,13 +38,13 @@ class Waker:
 
     Args:
         api: an open client.
-        ledger: whose changes are announced.
-        feed: knows the pods without a node.
-        policy: ranks cards where the pod does not say.
-        read: returns whether the cluster was read; what the first lists show is no change.
+        ledger: the ledger whose changes are announced.
+        feed: provides the pods without a node.
+        policy: the policy that ranks cards if the pod does not name one.
+        read: returns whether the cluster was read; the contents of the first lists are not changes.
         leads: returns whether this replica may write.
-        writes: counts them, by `result`.
-        clock: seconds on a clock that never jumps.
+        writes: counter of the writes, by `result`.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Waker:
         self._clock = clock
         self._freed = FreedNodes(ledger)
         self._waiting = Waiting(ledger, policy)
-        self._stirred = NamespaceWakeups(ledger, self._waiting)
+        self._wakeups = NamespaceWakeups(ledger, self._waiting)
         self._announcements = Announcements()
         self._begun = False
         self._failing = False
@@ -79,15 +79,15 @@ class Waker:
             await self.announce_due()
 
     async def announce_due(self) -> None:
-        """Look at the ledger once, and write what is due."""
+        """Compare the ledger once, and write what is due."""
         if not self._begun:
             self._begin()
             return
         freed = self._freed.find()
-        # Also where another replica leads: what it may not have written is ours once it has ended.
+        # Also if another replica leads: if it ends, this replica announces what it may not have written.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
-        self._announcements.note_freed(self._stirred.find(self._clock()), self._clock())
+        self._announcements.note_freed(self._wakeups.find(self._clock()), self._clock())
         for name in self._announcements.list_due(self._clock()):
             if self._leads() and self._waiting.fits(name) and not await self._announce(name):
                 return
@@ -96,12 +96,12 @@ class Waker:
         self._begun = self._read()
         if self._begun:
             self._freed.find()
-            # Both are shown from now on, at 0.
+            # Both series exist from now on, at 0.
             for result in ("written", "failed"):
                 self._writes.labels(result)
 
     async def _announce(self, name: str) -> bool:
-        """Write on a node; False where the API server does not answer."""
+        """Write on a node; return False if the API server does not answer."""
         self._announcements.note_begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
@@ -113,7 +113,7 @@ class Waker:
                 return True
             self._announcements.note_failed(name, self._clock())
             if not self._failing:
-                log.warning("kube-scheduler cannot be told that node %s was freed, tried again: %s", name, exc)
+                log.warning("cannot announce to kube-scheduler that node %s was freed, will retry: %s", name, exc)
             self._failing = True
             return not exc.unanswered
         self._writes.labels("written").inc()

@@ -61,7 +61,7 @@ async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
 @pytest.mark.parametrize("value", ["../x", "a/b", "a?b", "A", "-a", "a" * 254, "a\n"])
 async def test_a_name_that_leads_elsewhere_is_refused(world, field, value):
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: value})
-    with pytest.raises(BindingError, match="no name of a Kubernetes object"):
+    with pytest.raises(BindingError, match="not a valid name of a Kubernetes object"):
         await world.binder.bind(args)
     assert (world.api.posts, world.api.gets) == ([], 0)
 
@@ -116,14 +116,14 @@ async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watch
 async def test_a_pod_that_is_another_one_now_is_refused_and_holds_nothing(world, watched):
     world.create(watched=watched)
     world.api.pods["p"]["metadata"]["uid"] = "uid-new"
-    assert "is another one now (UID uid-new, not uid-p)" in await world.bind()
+    assert "has been replaced (UID uid-new, not uid-p)" in await world.bind()
     assert world.used() == {}
 
 
 async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
     world.create()
     world.api.remove("p")
-    assert "does not exist any more" in await world.bind()
+    assert "no longer exists" in await world.bind()
     assert world.used() == {}
 
 
@@ -177,7 +177,7 @@ async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
     await asyncio.sleep(0.05)
     assert not end.done()
     world.create(uid="late")
-    assert await world.bind(uid="late") == "the extender ends"
+    assert await world.bind(uid="late") == "the extender is shutting down"
     world.api.gate.set()
     await end
     assert world.stage() is Stage.BOUND
@@ -192,7 +192,7 @@ async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     world.show("p", "DELETED")
     world.api.remove("p")
     world.api.gate.set()
-    assert "does not exist any more" in await bind
+    assert "no longer exists" in await bind
     assert (world.used(), world.stage()) == ({}, None)
 
 
@@ -233,7 +233,7 @@ async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(wor
     world.create(resource="aliyun.com/gpu-mem")
     assert await world.bind() == ""
     assert list(world.api.pods["p"]["metadata"]["annotations"]) == [ASSIGNMENT_ANNOTATION]
-    assert "pod d/p is not written as aliyun does" in caplog.text
+    assert "cannot write the annotations of pod d/p for dialect aliyun" in caplog.text
 
 
 @pytest.mark.parametrize("status", [404, 409])

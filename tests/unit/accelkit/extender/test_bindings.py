@@ -49,7 +49,7 @@ async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api
 
 async def test_the_pod_is_read_by_its_name_and_known_by_its_uid(api):
     assert (await read_pod(api, POD)).metadata.uid == "uid-p"
-    with pytest.raises(PodGoneError, match=r"pod d/p is another one now \(UID uid-p, not uid-q\)"):
+    with pytest.raises(PodGoneError, match=r"pod d/p has been replaced \(UID uid-p, not uid-q\)"):
         await read_pod(api, PodRef("d", "p", "uid-q"))
 
 

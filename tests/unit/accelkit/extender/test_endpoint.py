@@ -146,7 +146,7 @@ async def test_while_it_runs_it_goes_on_after_failures_and_puts_right_what_chang
             await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert caplog.messages[0] == "the EndpointSlice of Service s cannot be written: no answer"
+    assert caplog.messages[0] == "cannot write the EndpointSlice of Service s: no answer"
     # The address stays for a successor.
     assert world.slice["endpoints"][0]["addresses"] == ["10.0.0.1"]
 

@@ -47,9 +47,9 @@ def test_without_a_lease_there_is_one_extender_alone(lease):
 @pytest.mark.parametrize(
     ("missing", "sentence", "next_step"),
     [
-        ({"lease": None}, "--service needs --lease", "give --lease NAMESPACE/NAME"),
-        ({"identity": None}, "--lease needs our name", "give --identity, or set POD_NAME"),
-        ({"identity": ""}, "--lease needs our name", "give --identity, or set POD_NAME"),
+        ({"lease": None}, "--service needs --lease", "set --lease NAMESPACE/NAME"),
+        ({"identity": None}, "--lease needs a name of this replica", "set --identity, or set POD_NAME"),
+        ({"identity": ""}, "--lease needs a name of this replica", "set --identity, or set POD_NAME"),
         ({"advertise": None}, "--service needs our address, and '' is none", "give --advertise, or set POD_IP"),
         ({"advertise": "here"}, "--service needs our address, and 'here' is none", "give --advertise, or set POD_IP"),
         ({"lease": "l"}, "'l' is not the name of a Lease", "write it as accelkit/accelkit-extender"),

@@ -123,13 +123,16 @@ def test_the_ends_of_certificates_are_read_at_each_scrape_and_none_is_made_up(le
 
 
 def test_what_the_api_server_showed_and_nobody_believes_or_can_read_is_counted(ledger):
-    counts = {"disbelieved": 0, "unreadable": 0}
+    counts = {"invalid_assignments": 0, "unreadable": 0}
     metrics = ExtenderMetrics(
-        ledger, lambda: 0.0, disbelieved=lambda: counts["disbelieved"], unreadable=lambda: counts["unreadable"]
+        ledger,
+        lambda: 0.0,
+        invalid_assignments=lambda: counts["invalid_assignments"],
+        unreadable=lambda: counts["unreadable"],
     )
     names = [("accelkit_disbelieved_assignments_total",), ("accelkit_unreadable_objects_total",)]
     assert [shown(metrics)[name] for name in names] == [0, 0]
-    counts.update(disbelieved=2, unreadable=3)
+    counts.update(invalid_assignments=2, unreadable=3)
     assert [shown(metrics)[name] for name in names] == [2, 3]
 
 

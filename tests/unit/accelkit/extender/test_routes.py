@@ -119,7 +119,7 @@ async def test_a_node_that_is_gone_is_not_known_either(service):
 
 NOT_READY = [
     ({"synced": False}, "the cluster has not been read yet"),
-    ({"silence": 6.4}, "the API server has been away for 6 s"),
+    ({"silence": 6.4}, "the API server has been unreachable for 6 s"),
 ]
 
 
@@ -291,7 +291,7 @@ async def test_a_simulation_is_answered_by_whoever_can_show_something(service):
 async def test_a_bad_question_is_answered_with_400(service, body):
     status, answer = await call(service, "POST", "/simulate", body)
     assert status == 400
-    assert answer["error"].startswith("accelkit cannot use what is asked: ")
+    assert answer["error"].startswith("accelkit cannot use the question: ")
 
 
 async def test_a_question_with_a_word_that_is_not_known_is_not_half_understood(service):
@@ -303,4 +303,4 @@ async def test_a_question_with_a_word_that_is_not_known_is_not_half_understood(s
 
 async def test_a_question_that_is_too_long_is_not_read(service):
     status, answer = await call(service, "POST", "/simulate", b" " * (256 * 1024 + 1))
-    assert (status, answer) == (413, {"error": "a question of more than 262144 bytes is not answered"})
+    assert (status, answer) == (413, {"error": "the question is longer than 262144 bytes"})

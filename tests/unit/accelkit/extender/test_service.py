@@ -30,8 +30,8 @@ async def test_it_serves_what_it_read_until_it_is_told_to_end(cluster, number, c
         os.kill(os.getpid(), number)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await running
-    assert f"extender listens on 127.0.0.1:{cluster.at.port}" in caplog.messages
-    assert caplog.messages[-1] == "extender ended"
+    assert f"extender is listening on 127.0.0.1:{cluster.at.port}" in caplog.messages
+    assert caplog.messages[-1] == "extender stopped"
 
 
 async def test_it_is_ready_when_nodes_and_pods_were_read(cluster):
@@ -63,7 +63,7 @@ async def test_an_api_server_that_stays_away_ends_decisions(cluster, monkeypatch
     async with cluster.extender(ready=False):
         await cluster.readiness("ok")
         cluster.api.fail(ApiError("no answer"), times=None)
-        await cluster.readiness("the API server has been away for 0 s")
+        await cluster.readiness("the API server has been unreachable for 0 s")
         cluster.api.recover()
         await cluster.readiness("ok")
 

@@ -181,8 +181,8 @@ async def test_an_extender_that_is_too_old_to_explain_is_told_from_one_that_is_n
 
 
 async def test_what_the_extender_does_not_answer_is_told_in_its_own_words(answering, extender):
-    answering.fail(ApiError("another simulation is under way; ask again", status=503), path="simulate")
-    with pytest.raises(ServiceError, match=r"^another simulation is under way; ask again$"):
+    answering.fail(ApiError("another simulation is in progress; try again", status=503), path="simulate")
+    with pytest.raises(ServiceError, match=r"^another simulation is in progress; try again$"):
         await extender.simulate(QUESTION)
 
 

@@ -75,7 +75,7 @@ def test_what_is_no_number_of_a_card_leaves_the_pod_unassigned_and_the_others_al
     (unassigned,) = world.ledger.find_node("n").unassigned.values()
     assert len(unassigned.problem) <= 200
     assert world.held() == {"b": (1, 0)}
-    assert world.feed.disbelieved == 1
+    assert world.feed.invalid_assignments == 1
 
 
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
@@ -92,7 +92,7 @@ def test_containers_that_are_not_there_own_no_cards(world):
         containers={"c": [Share("a", GIB)], "ghost": [Share("a", 15 * GIB), Share("b", 16 * GIB, 1000, whole=True)]}
     )
     assert world.held() == {"a": (1, 0)}
-    assert world.feed.disbelieved == 1
+    assert world.feed.invalid_assignments == 1
 
 
 @pytest.mark.parametrize(("units", "said"), [(1, 16 * GIB), (16, 16)])
@@ -158,7 +158,7 @@ def test_a_pod_that_repeats_in_every_event_is_told_of_once(world, caplog):
     world.pod("q", containers={"c": [Share("z", 1)]})
     for _ in range(5):
         world.pod("q", containers={"c": [Share("z", 2)]})
-    assert world.feed.disbelieved == 2
+    assert world.feed.invalid_assignments == 2
     assert len(caplog.records) == 3
 
 

@@ -93,15 +93,15 @@ def test_whoever_is_refused_by_a_quota_is_told_when_less_is_held(ledger):
     for name in "pq":
         reserve(ledger, name, ask_for(4))
     ledger.release("uid-q")
-    assert ledger.namespaces.stirred == set()
+    assert ledger.namespaces.retriable == set()
     reserve(ledger, "q", ask_for(4))
     refusal(ledger, "r", ask_for(4))
     ledger.release("uid-q")
-    assert ledger.namespaces.stirred == {"d"}
-    ledger.namespaces.stirred.clear()
+    assert ledger.namespaces.retriable == {"d"}
+    ledger.namespaces.retriable.clear()
     refusal(ledger, "s", ask_for(8))
     ledger.put_rules(quota(memory="20"))
-    assert ledger.namespaces.stirred == {"d"}
+    assert ledger.namespaces.retriable == {"d"}
 
 
 def test_replicas_keep_apart_on_cards(ledger):
@@ -124,17 +124,17 @@ def test_the_first_of_a_group_may_go_anywhere_and_the_others_beside_it(ledger):
     misfit = refusal(ledger, "q", beside, node="m", labels=LABELS)
     assert (misfit.reason, misfit.detail, misfit.resolvable) == (MisfitReason.BESIDE, "app=web", False)
     assert reserve(ledger, "q", beside, labels=LABELS) == "a"
-    assert ledger.namespaces.met == {"n"}
+    assert ledger.namespaces.affinity_nodes == {"n"}
     for name in "pq":
         ledger.release(f"uid-{name}")
-    assert ledger.namespaces.stirred == {"d"}
+    assert ledger.namespaces.retriable == {"d"}
     assert reserve(ledger, "r", beside, node="m", labels=LABELS) == "c"
 
 
 def test_who_is_none_of_the_pods_that_it_wants_waits_for_one(ledger):
     assert refusal(ledger, "p", ask_for(4, beside=WEB)).reason is MisfitReason.BESIDE
     reserve(ledger, "q", ask_for(4, card_ids=frozenset({"b"})), labels=LABELS)
-    assert ledger.namespaces.met == {"n"}
+    assert ledger.namespaces.affinity_nodes == {"n"}
     assert reserve(ledger, "p", ask_for(4, beside=WEB)) == "b"
 
 

@@ -14,7 +14,7 @@ from accelkit.sandbox.certificates import Authority
 from accelkit.vendors.dialects import load_dialect
 
 FOO = "gpu.intel.com/foo"
-DECLINED = "give --cert, --key and --cacert, or --unsafe"
+DECLINED = "set --cert, --key and --cacert, or --unsafe"
 
 
 @pytest.fixture

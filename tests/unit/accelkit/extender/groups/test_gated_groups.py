@@ -29,8 +29,8 @@ async def test_gates_are_lifted_once_enough_members_hold_their_cards(world):
         world.pod(name, size=4)
     await world.until(world.events)
     assert (world.held(), world.gated()) == ({}, ["a", "b", "c"])
-    assert world.events()[0][1:] == ("PodGroupWaiting", "pod group d/g waits: 3 of 4 pods are there")
-    assert world.groups.describe("uid-a") == "pod group d/g waits: 3 of 4 pods are there"
+    assert world.events()[0][1:] == ("PodGroupWaiting", "pod group d/g waits: 3 of 4 pods exist")
+    assert world.groups.describe("uid-a") == "pod group d/g waits: 3 of 4 pods exist"
     world.pod("d", size=4)
     await world.until(lambda: not world.gated())
     assert sorted(world.held()) == ["a", "b", "c", "d"]
@@ -130,7 +130,7 @@ async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(wor
     await world.reserve("ab")
     world.delete("a")
     await world.until(lambda: not world.held())
-    await world.until(lambda: ("b", "PodGroupReleased", "pod group d/g waits: 1 of 2 pods are there") in world.events())
+    await world.until(lambda: ("b", "PodGroupReleased", "pod group d/g waits: 1 of 2 pods exist") in world.events())
 
 
 async def test_a_replica_that_leads_no_more_reserves_nothing(world):
@@ -151,7 +151,7 @@ async def test_gates_of_others_stay_and_their_pods_are_not_there(world):
     world.pod("a", size=2, gates=[{"name": "example.org/quota"}])
     world.pod("b", size=2)
     await world.until(world.events)
-    assert "1 of 2 pods are there, and 1 more under scheduling gates of others" in world.events()[0][2]
+    assert "1 of 2 pods exist, and 1 more under scheduling gates of other controllers" in world.events()[0][2]
     pod = world.find("a")
     pod["spec"]["schedulingGates"].pop(0)
     world.show("MODIFIED", pod)
@@ -166,7 +166,7 @@ async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
     assert world.held() == {"a": "n"}
     world.pod("b", "h", size=2, memory=4)
     world.pod("c", "h", size=2, memory=-4)
-    await world.until(lambda: any("asks for what cannot be granted" in each[2] for each in world.events()))
+    await world.until(lambda: any("has a request that cannot be granted" in each[2] for each in world.events()))
     assert world.gated() == ["b", "c"]
 
 
@@ -176,7 +176,9 @@ async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     world.pod("a", size=1, spec={"affinity": {"nodeAffinity": required}})
     await world.until(world.events)
-    assert "pod a asks for what cannot be granted: its node selector, required node affinity" in world.events()[0][2]
+    assert (
+        "pod a has a request that cannot be granted: its node selector, required node affinity" in world.events()[0][2]
+    )
     assert (world.held(), world.gated()) == ({}, ["a"])
     # Of a pod that needs no cards they are not asked.
     world.pod("b", "h", size=1, memory=0, spec={"affinity": {"nodeAffinity": required}})

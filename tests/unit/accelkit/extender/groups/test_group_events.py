@@ -28,25 +28,25 @@ def key(name="g"):
 
 
 async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
-    teller = GroupEvents(events)
+    group_events = GroupEvents(events)
     for now, reason, written in [(0, "a", 0), (1, "a", 0), (2, "a", 1), (9, "a", 1), (10, "b", 1), (12, "b", 2)]:
-        await teller.tell({key(): (reason, POD)}, now)
+        await group_events.update({key(): (reason, POD)}, now)
         assert len(events.written) == written, now
-        assert teller.find_reason(key()) == reason
-    await teller.tell({}, 13)
-    assert teller.find_reason(key()) == ""
+        assert group_events.find_reason(key()) == reason
+    await group_events.update({}, 13)
+    assert group_events.find_reason(key()) == ""
 
 
 async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(events):
-    teller = GroupEvents(events)
+    group_events = GroupEvents(events)
     reasons = {key(str(number)): (f"reason {number}", POD) for number in range(40)}
     for now, written in [(0, 0), (2, 16), (3, 32), (4, 40), (5, 40)]:
-        await teller.tell(reasons, now)
+        await group_events.update(reasons, now)
         assert len(events.written) == written
 
 
 async def test_of_what_was_released_some_pods_are_told(events):
-    teller = GroupEvents(events)
-    teller.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
-    await teller.tell({}, 0)
+    group_events = GroupEvents(events)
+    group_events.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
+    await group_events.update({}, 0)
     assert events.written == [(f"p{number}", "PodGroupReleased", "too late") for number in range(8)]

@@ -50,7 +50,7 @@ async def test_a_bind_is_held_for_its_time_and_no_longer(world):
     await world.settled()
     assert not task.done()
     world.pass_time(0.1)
-    assert await task == "pod group d/g waits: 1 of 2 pods are there"
+    assert await task == "pod group d/g waits: 1 of 2 pods exist"
 
 
 async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(world):
@@ -262,14 +262,14 @@ async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
 async def test_a_pod_that_the_watch_has_not_shown_does_not_pass_by_its_group(world):
     pods(world, "b", size=3)
     pods(world, "a", size=3, shown=False)
-    assert "2 of 3 pods are there" in (await world.bind_for(5, a="n"))[0]
+    assert "2 of 3 pods exist" in (await world.bind_for(5, a="n"))[0]
 
 
 async def test_a_pod_of_no_group_is_not_held(world):
     pods(world, "a", "")
     assert await world.bind("a", "n") == ""
     pods(world, "b", "h")
-    assert "nobody says how many pods belong to the group d/h" in (await world.bind_for(5, b="n"))[0]
+    assert "the size of the group d/h" in (await world.bind_for(5, b="n"))[0]
 
 
 async def test_a_member_more_than_are_needed_is_by_itself(world):
@@ -312,7 +312,7 @@ async def test_binds_beyond_the_quota_are_not_held(world):
     assert "pod group d/g: namespace d" in await tasks[2]
     assert "pod group d/i: namespace d" in await world.bind("y", "n")
     world.pass_time(5)
-    assert set(await asyncio.gather(*tasks[:2])) == {"pod group d/g waits: 3 of 9 pods are there"}
+    assert set(await asyncio.gather(*tasks[:2])) == {"pod group d/g waits: 3 of 9 pods exist"}
     # What is held no more is not counted.
     tasks.append(asyncio.create_task(world.bind("c", "n")))
     await world.settled()
@@ -369,8 +369,8 @@ async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(wo
     assert sorted(joined) == ["a", "a", "b", "b", "c", "c"]
     world.pass_time(5)
     assert sorted(set(await asyncio.gather(*tasks))) == [
-        "pod group d/g waits: 3 of 9 pods are there",
-        "pod group d/h waits: 6 of 9 pods are there",
+        "pod group d/g waits: 3 of 9 pods exist",
+        "pod group d/h waits: 6 of 9 pods exist",
     ]
 
 

@@ -9,7 +9,7 @@ from groups_world import World
 from support.tasks import running
 
 from accelkit.extender.groups import pacing
-from accelkit.extender.groups.pacing import IN_VAIN_A_SECOND, Pace, Patience
+from accelkit.extender.groups.pacing import FAILED_PER_SECOND, Pace, Patience
 from accelkit.extender.groups.reserving import GroupReserver
 
 SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
@@ -106,7 +106,7 @@ async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried
 
 
 async def test_a_namespace_whose_pods_were_tried_in_vain_gives_way_for_a_while(world, tried, monkeypatch):
-    monkeypatch.setattr(pacing, "MOST_IN_VAIN", 2)
+    monkeypatch.setattr(pacing, "MOST_FAILED", 2)
     for name in "abc":
         world.pod(name, size=3, memory=64)
     await world.until(lambda: len(tried.pods) == 1)
@@ -116,7 +116,7 @@ async def test_a_namespace_whose_pods_were_tried_in_vain_gives_way_for_a_while(w
     await world.settled()
     assert tried.pods[1:] == [["e"]]
     world.pod("f", "i", size=1, gated=False)
-    assert await world.bind("f", "n") == "pod group d/i waits: of namespace d, too many pods were just tried in vain"
+    assert await world.bind("f", "n") == "pod group d/i waits: too many pods of namespace d did not fit just now"
     # The first one comes first again, but ever later.
     world.pass_time(1)
     await world.settled()
@@ -140,6 +140,6 @@ def test_patience_comes_back_with_time():
     patience.note("d", 200, 10.0)
     assert not patience.is_lost("d", 10.0)
     patience.note("d", 1_500, 10.0)
-    assert patience.is_lost("d", 10.0 + 1_499 / IN_VAIN_A_SECOND)
-    assert not patience.is_lost("d", 10.0 + 1_500 / IN_VAIN_A_SECOND)
+    assert patience.is_lost("d", 10.0 + 1_499 / FAILED_PER_SECOND)
+    assert not patience.is_lost("d", 10.0 + 1_500 / FAILED_PER_SECOND)
     assert not patience.is_lost("e", 10.0)

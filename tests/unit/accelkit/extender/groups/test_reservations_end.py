@@ -79,7 +79,7 @@ async def test_a_pod_that_had_its_reservation_gets_the_next_one_when_it_comes_to
     # Neither does another group help.
     world.change("a", **{NAME: "h", SIZE: "2"})
     world.pod("c", "h", size=2)
-    await world.until(lambda: "has to bring 1 of its pods" in world.groups.describe("uid-c"))
+    await world.until(lambda: "must place 1 of its pods" in world.groups.describe("uid-c"))
     assert world.held() == {"b": "n"}
     assert await world.bind("a", "n") == ""
     await world.until(lambda: "c" in world.held())

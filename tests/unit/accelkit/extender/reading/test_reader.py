@@ -219,7 +219,7 @@ async def test_without_the_api_server_nobody_reads(api, port, part):
     api.fail(ApiError("no answer"), path=part, times=None)
     status, answer = await port.ask("GET", "/inspect", GOOD)
     assert status == 503
-    assert answer["error"].startswith("the API server does not tell who may read")
+    assert answer["error"].startswith("the API server cannot review the token")
     assert port.shown.asked == []
 
 
@@ -235,7 +235,10 @@ async def test_of_many_readers_one_is_shown_at_a_time_and_the_rest_is_told_to_co
     async with contextlib.AsyncExitStack() as stack:
         waiting = await port.crowd(stack, [GOOD] * 8)
         await until(lambda: len(api.requests) == 8)
-        assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "8 others are reading; ask again"})
+        assert await port.ask("GET", "/inspect", GOOD) == (
+            503,
+            {"error": "8 other requests are in progress; try again"},
+        )
         port.shown.open.clear()
         gate.set()
         await until(lambda: port.shown.asked)

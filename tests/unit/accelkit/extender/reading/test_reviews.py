@@ -64,13 +64,13 @@ async def test_each_verb_is_asked_about_once(api, reviewer):
 
 @pytest.mark.parametrize("token", ["unknown", "other", "plain"])
 async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not_asked_for(api, reviewer, token):
-    sentence = "the API server knows no such token for the audience accelkit.io/inspect"
+    sentence = "the API server rejects the token for the audience accelkit.io/inspect"
     assert await refusal(reviewer, token) == (401, sentence)
     assert len(api.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "this is no token")]
+    ("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "the token is invalid")]
 )
 async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, token, begin):
     status, sentence = await refusal(reviewer, token)
@@ -83,7 +83,7 @@ async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, 
 @pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
 async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_again(api, reviewer, part):
     api.fail(ApiError("POST /x got no answer"), path=part)
-    with pytest.raises(NotReadyError, match="the API server does not tell who may read: POST /x got no answer"):
+    with pytest.raises(NotReadyError, match="the API server cannot review the token: POST /x got no answer"):
         await reviewer.check("good")
     await reviewer.check("good")
 
@@ -93,7 +93,7 @@ async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_a
 async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, answer):
     (path,) = [path for path in api.reviews if path.endswith(part)]
     api.reviews[path] = lambda _: answer
-    with pytest.raises(NotReadyError, match="what the API server tells of a reader cannot be read"):
+    with pytest.raises(NotReadyError, match="cannot read the review of the API server"):
         await reviewer.check("good")
 
 

@@ -28,12 +28,12 @@ def test_an_empty_file_is_no_rules(path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"quotas: [", "no YAML"),
-        (b"\xff\xfe\x00", "no YAML"),
+        (b"quotas: [", "not valid YAML"),
+        (b"\xff\xfe\x00", "not valid YAML"),
         (b"quotas: {}", "Expected `array`"),
         (b"a" * (2**20 + 1), "longer than 1048576 bytes"),
-        (b"[" * 5000, "no YAML"),
-        (b"a: &x [*x]", "Object contains unknown field|wrong"),
+        (b"[" * 5000, "not valid YAML"),
+        (b"a: &x [*x]", "Object contains unknown field|invalid"),
     ],
 )
 def test_a_broken_file_at_the_start_is_an_error_with_the_next_step(path, text, words):
@@ -41,11 +41,11 @@ def test_a_broken_file_at_the_start_is_an_error_with_the_next_step(path, text, w
     with pytest.raises(ConfigurationError, match=words) as raised:
         RulesFile(path).read()
     assert str(path) in raised.value.message
-    assert "mend the file" in raised.value.next_step
+    assert "correct the file" in raised.value.next_step
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot read the sharing rules"):
         RulesFile(tmp_path / "none").read()
 
 
@@ -72,7 +72,7 @@ def test_a_broken_new_file_is_told_once_and_the_rules_stay(path, caplog):
         file.look(taken.append)
     assert (taken, file.current) == ([], False)
     assert len(caplog.messages) == 3
-    assert all("the rules that were read last stay in force" in each for each in caplog.messages)
+    assert all("the previous rules stay in force" in each for each in caplog.messages)
     # What was in force before is in force again without being taken over.
     path.write_text(ONE)
     file.look(taken.append)

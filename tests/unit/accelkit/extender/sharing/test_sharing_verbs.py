@@ -79,11 +79,11 @@ async def test_a_pod_beyond_its_quota_is_refused_everywhere_and_nobody_is_evicte
 
 async def test_only_a_pod_that_was_refused_waits_for_its_quota_and_no_question_does(world):
     world.feed.take_rules(QUOTA)
-    for asks, stirred in ((world.ask, set()), (world.filter, {"d"})):
+    for asks, retriable in ((world.ask, set()), (world.filter, {"d"})):
         world.hold("one", "n", memory=8)
         await asks()
         world.ledger.release("one")
-        assert world.ledger.namespaces.stirred == stirred
+        assert world.ledger.namespaces.retriable == retriable
 
 
 async def test_a_quota_is_explained_and_what_if_knows_it(world):

@@ -160,7 +160,7 @@ async def test_a_container_is_named_where_several_ask_for_something_else(cluster
 
 
 async def test_too_many_pods_are_not_taken_to_be_gone(cluster):
-    with pytest.raises(BadArgsError, match="without names 257 pods, at most 256 can be"):
+    with pytest.raises(BadArgsError, match="without names 257 pods; the limit is 256"):
         await cluster.ask(make_pod(4), without=tuple(f"d/{number}" for number in range(257)))
 
 
@@ -168,7 +168,7 @@ async def test_one_is_answered_at_a_time_and_the_next_is_told_to_come_again(clus
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     cluster.node("n")
     await cluster.simulator._turn.acquire()
-    with pytest.raises(NotReadyError, match="another simulation is under way"):
+    with pytest.raises(NotReadyError, match="another simulation is in progress"):
         await cluster.ask(make_pod(4))
     cluster.simulator._turn.release()
     assert (await cluster.ask(make_pod(4))).nodes[0].fits

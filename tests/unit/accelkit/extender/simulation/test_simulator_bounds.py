@@ -171,7 +171,7 @@ async def test_a_node_that_goes_meanwhile_is_told_as_it_was(cluster, monkeypatch
 
 
 async def test_what_is_said_of_a_group_is_cut_where_it_is_long(cluster):
-    said = {"uid-p": "pod group d/g waits: 3 of 4 pods are there", "uid-q": "x" * 10_000}
+    said = {"uid-p": "pod group d/g waits: 3 of 4 pods exist", "uid-q": "x" * 10_000}
     cluster.simulator = module.Simulator(cluster.ledger, cluster.feed, cluster.verbs, lambda uid: said.get(uid, ""))
     cluster.node("n")
     found = [(await cluster.ask(make_pod(4, uid=uid))).group for uid in ("uid-p", "uid-q", "")]

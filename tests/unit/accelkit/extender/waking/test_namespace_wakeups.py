@@ -23,7 +23,7 @@ class World:
         self.ledger = Ledger(unit_bytes=1)
         self.feed = LedgerFeed(self.ledger, load_dialects(["native"]))
         self.waiting = Waiting(self.ledger, Policy.BINPACK)
-        self.stirred = NamespaceWakeups(self.ledger, self.waiting)
+        self.wakeups = NamespaceWakeups(self.ledger, self.waiting)
         for number in range(12):
             self.ledger.put_node(f"n{number}", build_inventory("a"))
         self.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": "10"}]}))
@@ -47,7 +47,7 @@ class World:
     def find(self, now=0.0):
         for _ in range(2):
             self.waiting.update(self.feed.pending)
-        return self.stirred.find(now)
+        return self.wakeups.find(now)
 
 
 @pytest.fixture

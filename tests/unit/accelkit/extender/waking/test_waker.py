@@ -154,7 +154,7 @@ async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
     assert len(world.api.requests) == 1
     assert set(await world.turns(30)) == {"m", "n"}
     assert [record.message for record in caplog.records] == [
-        "kube-scheduler cannot be told that node m was freed, tried again: no answer"
+        "cannot announce to kube-scheduler that node m was freed, will retry: no answer"
     ]
     assert (world.counted("failed"), world.counted("written")) == (3, 2)
 

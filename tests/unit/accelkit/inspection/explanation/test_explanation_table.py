@@ -88,6 +88,6 @@ def test_of_all_nodes_the_smallest_change_is_named_and_of_equal_ones_the_first()
 
 
 def test_the_group_that_a_pod_waits_with_is_told_before_the_nodes():
-    shown = draw(simulation(refused("a"), group="pod group d/g waits: 3 of 4 pods are there"))
-    assert "It waits with its group: pod group d/g waits: 3 of 4 pods are there." in shown
+    shown = draw(simulation(refused("a"), group="pod group d/g waits: 3 of 4 pods exist"))
+    assert "It waits with its group: pod group d/g waits: 3 of 4 pods exist." in shown
     assert not any("group" in line for line in draw(simulation(refused("a"))))
