@@ -1,4 +1,4 @@
-"""Does to one host what its arguments say, for the Ansible action and for `accelkit config-manager`."""
+"""Actions on one host by its arguments, for the Ansible action and for `accelkit config-manager`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SERVICES: Final = {"k3s": "k3s.service", "rke2": "rke2-server.service"}
 
 
 def build_desired_settings(spec: Spec) -> DesiredSettings:
-    """Return what kube-scheduler shall be told.
+    """Return the desired settings of kube-scheduler.
 
     Raises:
-        ConfigurationError: the extender, or the version of Kubernetes, is not given.
+        ConfigurationError: the extender or the version of Kubernetes is missing.
     """
     if spec.extender is None or not spec.kubernetes_version:
-        raise ConfigurationError("the extender and kubernetes_version must be given to configure kube-scheduler")
+        raise ConfigurationError("cannot configure kube-scheduler without extender and kubernetes_version")
     fields = {key: value for key, value in msgspec.structs.asdict(spec.extender).items() if key != "server_name"}
     if spec.extender.url_prefix.startswith("https://"):
         fields["enable_https"] = True
@@ -52,7 +52,7 @@ def build_desired_settings(spec: Spec) -> DesiredSettings:
     )
 
 
-# What can be done to a host, by the words of the command line.
+# Actions on a host, by their names on the command line.
 ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], SwitchOutcome]]] = {
     "apply": lambda switch, spec: switch.apply(build_desired_settings(spec)),
     "check": lambda switch, spec: switch.check(build_desired_settings(spec)),
@@ -63,11 +63,11 @@ ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], SwitchOutcome]]] = {
 
 
 def perform(action: str, spec: Spec, host: Host, connection: Connection | None) -> dict[str, Any]:
-    """Do one of ACTIONS to a host; return summarize() of it.
+    """Run one of ACTIONS on a host; return its summary.
 
     Raises:
         ConfigurationError: the specification or the host's files do not allow it.
-        ServiceError: kube-scheduler does not run as it should.
+        ServiceError: kube-scheduler does not run as desired.
     """
     return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
 
@@ -76,7 +76,7 @@ def build_switch(spec: Spec, host: Host, connection: Connection | None) -> Switc
     """Return the switch for a host.
 
     Raises:
-        ConfigurationError: what this way of starting kube-scheduler needs is not given.
+        ConfigurationError: an argument that this launch kind needs is missing.
     """
     launch, waiter = _parts(spec, host, connection)
     return Switch(
@@ -125,7 +125,7 @@ def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
 
 
 def summarize(outcome: SwitchOutcome) -> dict[str, Any]:
-    """Return an outcome as JSON-like data, with a diff per file in which no private key is shown."""
+    """Return an outcome as JSON-like data, with a diff per file in which private keys are masked."""
     return {
         "changed": bool(outcome.changes),
         "restored": outcome.exact,

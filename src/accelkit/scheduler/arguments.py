@@ -1,7 +1,7 @@
-"""The arguments by which kube-scheduler is switched: of the Ansible module, and of the specification given to the pod.
+"""Arguments of a switch of kube-scheduler: of the Ansible module, and of the specification for the pod.
 
-They stand here once. The action's argument specification is made from these types, and tests hold the module's
-documentation and the role's arguments equal to it.
+They are defined once, here. The action's argument specification is built from these types, and tests compare the
+module's documentation and the role's arguments with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BACKUP_DIR: Final = "/var/lib/accelkit/backup"
 _T = TypeVar("_T")
 
 Kind = Literal["static_pod", "systemd", "k3s", "rke2", "config_file"]
-# What Ansible is told beyond the type of a field.
+# Options of Ansible's argument specification in addition to the type of a field.
 Path = Annotated[str, msgspec.Meta(extra={"type": "path"})]
 PrivateKey = Annotated[str, msgspec.Meta(extra={"no_log": True})]
 
@@ -30,10 +30,10 @@ class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """How kube-scheduler is started.
 
     Attributes:
-        kind: what starts it.
-        path: of the manifest or configuration; empty: the usual one.
-        unit: systemd's unit; empty: the usual one.
-        state_path: with config_file: where its runner says how it runs.
+        kind: the launch kind.
+        path: path of the manifest or configuration; empty for the usual one.
+        unit: systemd's unit; empty for the usual one.
+        state_path: with config_file: the file in which its runner reports its state.
     """
 
     kind: Kind = "static_pod"
@@ -63,7 +63,7 @@ class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is to be done to one host; without `extender` it can only be switched back."""
+    """Desired state of one host; without `extender`, it can only be switched back."""
 
     launch: LaunchSpec = LaunchSpec()
     node: str = ""
@@ -78,22 +78,22 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pod that switches kube-scheduler is made of.
+    """Image and folders of a pod that switches kube-scheduler.
 
     Attributes:
-        image: accelkit's; empty: that of the node agents which are installed.
+        image: the image of accelkit; empty for that of the installed node agents.
         pull_secrets: names of Secrets in kube-system.
-        host_folders: further folders of the host that the pod may read, as where an existing `--config` lies.
+        host_folders: more folders of the host that the pod may read, for example the folder of an existing `--config`.
     """
 
     image: str = ""
-    # Names of Secrets, which Ansible takes for secrets unless it is told.
+    # Names of Secrets, which Ansible treats as secrets by default.
     pull_secrets: Annotated[tuple[str, ...], msgspec.Meta(extra={"no_log": False})] = ()
     host_folders: tuple[Path, ...] = ()
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What only the Ansible module is given: which state is wanted, and how the host is reached."""
+    """Arguments of the Ansible module alone: the desired state, and how the host is reached."""
 
     state: Literal["present", "verified", "absent"] = "present"
     pod: PodImage | None = None
@@ -103,7 +103,7 @@ prepare(Spec, Reach)
 
 
 def decode_spec(given: Any) -> Spec:
-    """Check what was given as JSON-like data.
+    """Return the specification in JSON-like data.
 
     Raises:
         ConfigurationError: a field is missing, unknown or of the wrong type.
@@ -112,7 +112,7 @@ def decode_spec(given: Any) -> Spec:
 
 
 def decode_module_arguments(given: Mapping[str, Any]) -> tuple[Reach, Spec]:
-    """Check all arguments of the Ansible module.
+    """Return all arguments of the Ansible module.
 
     Raises:
         ConfigurationError: as decode_spec().
@@ -125,11 +125,11 @@ def _decode(given: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"the specification is wrong: {exc}") from exc
+        raise ConfigurationError(f"the specification is invalid: {exc}") from exc
 
 
 def build_argument_spec() -> dict[str, dict[str, Any]]:
-    """Return the Ansible module's arguments in the words of Ansible's argument specifications."""
+    """Return the Ansible module's argument specification."""
     return {**_options(Reach), **_options(Spec)}
 
 

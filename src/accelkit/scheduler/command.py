@@ -38,16 +38,16 @@ from accelkit.scheduler.host.host import LocalHost
     default="/",
     show_default=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where the host's files lie.",
+    help="Folder that contains the files of the host.",
 )
 @kubeconfig_option
 def config_manager(action: str, spec_file: BinaryIO, root: Path, kubeconfig: Path | None) -> None:
-    """Switch the kube-scheduler of this host to call the extender, and back.
+    """Switch the kube-scheduler of this host to call the extender, or back.
 
-    ACTION is `apply` or `remove`; `compare` and `compare-removal` say what these would change; `check` says it too, and
-    confirms that kube-scheduler runs with its configuration. The result is one line of JSON: `changed`, `restored`
-    (whether the recorded original is what came back), `problems` (sentences) and `diff` (file by file); where it failed
-    `failed` and `msg`.
+    ACTION is `apply` or `remove`; `compare` and `compare-removal` report the changes of these; `check` does so, too,
+    and confirms that kube-scheduler runs with its configuration. The result is one line of JSON: `changed`, `restored`
+    (whether the recorded original was restored), `problems` (sentences) and `diff` (by file). After a failure, it also
+    has `failed` and `msg`.
     """
     try:
         result = _run(action, spec_file.read(), root, kubeconfig)
@@ -65,7 +65,7 @@ def _run(action: str, content: bytes, root: Path, kubeconfig: Path | None) -> di
     if root != Path("/") and spec.launch.kind not in {"static_pod", "config_file"}:
         raise ConfigurationError(
             f"{spec.launch.kind} cannot be restarted from a pod",
-            next_step="reach the host by a connection of Ansible's, with scheduler_reach: connection",
+            next_step="set scheduler_reach: connection to reach the host through Ansible's connection",
         )
     connection = load_connection(kubeconfig) if spec.node else None
     return perform(action, spec, LocalHost(root), connection)

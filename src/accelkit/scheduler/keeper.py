@@ -1,7 +1,7 @@
-"""Keeps the kube-scheduler of one host switched, without Ansible.
+"""Keeper, which keeps the kube-scheduler of one host switched without Ansible.
 
-`kubeadm upgrade` writes the manifest anew, and a new control-plane node has one that nobody has switched. A keeper on
-each of these nodes sees it and lets the engine switch it.
+`kubeadm upgrade` replaces the manifest, and a new control-plane node has a manifest that was never switched. The keeper
+on each of these nodes detects this and switches it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COMPONENT: Final = "accelkit-scheduler-keeper"
 LOOK_SECONDS: Final = 10.0
-# How long a change with which kube-scheduler did not come back is not tried again.
+# Delay before a change with which kube-scheduler did not start is tried again.
 RETRY_SECONDS: Final = 600.0
 
 
@@ -41,15 +41,15 @@ _version = msgspec.json.Decoder(_Version)
 
 
 class Keeper:
-    """Looks at one host, again and again.
+    """Keeper of one host.
 
     Args:
         api: an open client.
         connection: the same API server, for the engine.
-        host: whose kube-scheduler it is.
+        host: the host of kube-scheduler.
         node: its name.
-        read_spec: returns what kube-scheduler shall be told by now; ConfigurationError where that cannot be read.
-        clock: in seconds.
+        read_spec: returns the desired settings of kube-scheduler; raises ConfigurationError if they cannot be read.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -67,35 +67,35 @@ class Keeper:
         self._events = Events(api, COMPONENT, node)
         self._mirror = ObjectReference("Pod", f"kube-scheduler-{node}", "kube-system")
         self._elector = self._make_elector()
-        self._seen = self._refused = ""
+        self._difference = self._refused = ""
         self._retry_at = 0.0
-        self._told = ""
+        self._reported = ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Look until told to stop; a switch that has begun is finished."""
+        """Check the host until `stop` is set; a switch that has started is finished."""
         while not stop.is_set():
             await self.look()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once; switch what was found the same way twice, since its writer may not be done.
+        """Check the host once; switch it if two checks find the same difference, because its writer may not be done.
 
-        Problems are told by an Event, once each.
+        Each problem is reported once by an Event.
         """
         try:
-            await self._look()
+            await self._check()
         except AccelkitError as exc:
-            await self._complain(str(exc))
+            await self._report(str(exc))
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         version = _version.decode(await self._api.get("/version")).git_version
         spec = msgspec.structs.replace(self._read_spec(), node=self._node, kubernetes_version=version)
         found = await self._perform("compare", spec)
-        former, self._seen = self._seen, _digest(found["diff"]) if found["changed"] else ""
-        if not self._seen:
-            self._told = ""
-        if not self._seen or self._seen != former or self._must_wait():
+        former, self._difference = self._difference, _digest(found["diff"]) if found["changed"] else ""
+        if not self._difference:
+            self._reported = ""
+        if not self._difference or self._difference != former or self._must_wait():
             return
         async with self._alone() as alone:
             if not alone:
@@ -103,7 +103,7 @@ class Keeper:
             try:
                 await self._perform("apply", spec)
             except AccelkitError:
-                self._refused, self._retry_at = self._seen, self._clock() + RETRY_SECONDS
+                self._refused, self._retry_at = self._difference, self._clock() + RETRY_SECONDS
                 raise
         sentence = "kube-scheduler was found without the extender, and calls it again"
         await self._events.record(self._mirror, "SchedulerSwitched", sentence)
@@ -112,14 +112,14 @@ class Keeper:
         return await asyncio.to_thread(perform, action, spec, self._host, self._connection)
 
     def _must_wait(self) -> bool:
-        return self._seen == self._refused and self._clock() < self._retry_at
+        return self._difference == self._refused and self._clock() < self._retry_at
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:
-        """Hold the Lease of runs that change the cluster; yields whether it could be acquired."""
+        """Hold the Lease of runs that change the cluster; yield whether it could be acquired."""
         await self._elector.try_acquire_or_renew()
         if not self._elector.leads():
-            # Asked by the same elector the next time, which knows how long nobody has renewed it.
+            # The next try uses the same elector, which stores the time since the last renewal.
             yield False
             return
         renewing = asyncio.create_task(self._elector.run())
@@ -135,9 +135,9 @@ class Keeper:
     def _make_elector(self) -> Elector:
         return build_run_elector(self._api, f"{COMPONENT} on {self._node}")
 
-    async def _complain(self, sentence: str) -> None:
-        if sentence != self._told:
-            self._told = sentence
+    async def _report(self, sentence: str) -> None:
+        if sentence != self._reported:
+            self._reported = sentence
             await self._events.record(self._mirror, "SchedulerNotSwitched", sentence, warning=True)
 
 

@@ -27,7 +27,7 @@ from accelkit.stop_signals import on_stop_signal
     "--spec",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON with the arguments of the Ansible module scheduler_config; read anew each time.",
+    help="JSON with the arguments of the Ansible module scheduler_config; read again for each check.",
 )
 @click.option(
     "--credentials",
@@ -40,14 +40,14 @@ from accelkit.stop_signals import on_stop_signal
     default="/",
     show_default=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where the host's files lie.",
+    help="Folder that contains the files of the host.",
 )
 @kubeconfig_option
 def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path, kubeconfig: Path | None) -> None:
-    """Switch the kube-scheduler of this host again, whenever its manifest was written anew.
+    """Switch the kube-scheduler of this host again, whenever its manifest was replaced.
 
-    A run of the playbooks that changes the cluster goes first. What is done, and what cannot be, is told by Events on
-    the pod kube-scheduler-NODE in kube-system.
+    A run of the playbooks that changes the cluster takes precedence. Events on the pod kube-scheduler-NODE in
+    kube-system report changes and problems.
     """
 
     async def run() -> None:
@@ -62,10 +62,10 @@ def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path
 
 
 def read_spec(path: Path, credentials: Path | None) -> Spec:
-    """Read what kube-scheduler shall be told.
+    """Return the desired settings of kube-scheduler.
 
     Raises:
-        ConfigurationError: a file cannot be read, or is not what it should be.
+        ConfigurationError: a file cannot be read, or is invalid.
     """
     try:
         spec = decode_spec(msgspec.json.decode(path.read_bytes()))
@@ -73,5 +73,5 @@ def read_spec(path: Path, credentials: Path | None) -> Spec:
             return spec
         ca, certificate, key = ((credentials / name).read_text() for name in ("ca.crt", "tls.crt", "tls.key"))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise ConfigurationError(f"what kube-scheduler shall be told cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read the desired settings of kube-scheduler: {exc}") from exc
     return msgspec.structs.replace(spec, credentials=CredentialsSpec(ca=ca, certificate=certificate, key=key))

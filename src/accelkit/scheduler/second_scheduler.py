@@ -1,4 +1,4 @@
-"""The configuration of a kube-scheduler of our own, beside one that cannot be configured."""
+"""Configuration of accelkit's own kube-scheduler, for clusters whose kube-scheduler cannot be configured."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: st
 
     Args:
         spec: its extender and its kubernetes_version are used.
-        name: what pods give as `spec.schedulerName`; also the name of the lease.
-        namespace: of the lease.
-        credentials: the pod's folder with ca.crt, tls.crt and tls.key, as a Secret is mounted; read with HTTPS only.
+        name: the `spec.schedulerName` of its pods, and the name of the Lease.
+        namespace: namespace of the Lease.
+        credentials: the pod's folder with ca.crt, tls.crt and tls.key, a mounted Secret; used with HTTPS only.
 
     Raises:
-        ConfigurationError: the extender or the version is not given, or the version is not supported.
+        ConfigurationError: the extender or the version is missing, or the version is not supported.
     """
     wanted = build_desired_settings(spec)
     api_version = choose_written_format(parse_minor(wanted.kubernetes_version))

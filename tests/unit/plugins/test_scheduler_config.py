@@ -97,6 +97,6 @@ def test_errors_are_sentences_and_change_nothing(config, play):
     assert f"there is no {config.with_name('none')}" in done.stdout
     assert f"backup_dir {config.parent} is the folder of" in done.stdout
     assert "a static pod needs the node's name" in done.stdout
-    assert "'thirty-four' is no Kubernetes version" in done.stdout
+    assert "'thirty-four' is not a valid Kubernetes version" in done.stdout
     assert config.read_text() == foreign
     assert not (config.parents[1] / "backup").exists()

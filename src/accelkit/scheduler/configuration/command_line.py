@@ -1,7 +1,7 @@
-"""The words by which kube-scheduler is started, read as its options and edited one option at a time.
+"""Command line of kube-scheduler, parsed into its options and edited one option at a time.
 
-kube-scheduler takes no positional arguments, so a word behind an option without `=` that does not start with a dash is
-that option's value. Underscores in names count as dashes; of an option given twice the last one holds.
+kube-scheduler takes no positional arguments. If a word without a leading dash follows an option without `=`, it is the
+value of that option. Underscores in names are equal to dashes; if an option is repeated, the last one applies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from accelkit.errors import ConfigurationError
 
 PROGRAM: Final = "kube-scheduler"
-# What says where the configuration is; one of them makes way for ours.
+# Options that name the configuration; accelkit's option replaces one of them.
 SOURCES: Final = (
     "config",
     "policy-config-file",
@@ -37,13 +37,13 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it names a configuration that we wrote, which its file's name tells."""
+        """Whether it names a configuration of accelkit, which its file name shows."""
         return self.name in SOURCES and bool(_OWN_FILE.fullmatch(self.value or ""))
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A list of words: those up to the program's name, then its options."""
+    """A list of words: the words up to the name of the program, then its options."""
 
     program: tuple[str, ...]
     options: tuple[Option, ...]
@@ -54,11 +54,11 @@ class CommandLine:
         return [*self.program, *(word for option in self.options for word in option.words)]
 
     def without(self, drop: Callable[[Option], bool]) -> CommandLine:
-        """Return it without some options."""
+        """Return the command line without some options."""
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
     def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
-        """Return it with one option in the place of others, else at the end."""
+        """Return it with one option in place of others, or else at the end."""
         gone = frozenset(names)
         place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
         rest = [option for option in self.options if option.name not in gone]
@@ -66,7 +66,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
-        """Return it with the options `names` of another list, each behind the one that it follows there."""
+        """Return it with the options `names` of another command line, each after its predecessor there."""
         options = list(self.options)
         wanted = frozenset(names)
         for index, option in enumerate(other.options):
@@ -79,14 +79,14 @@ class CommandLine:
 
 
 def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine:
-    """Read a list of words.
+    """Return the parsed words.
 
     Args:
-        words: the list.
-        follows_program: whether the program stands before the list, so that all of it is options.
+        words: the words.
+        follows_program: whether the program precedes the words, so that all of them are options.
 
     Raises:
-        ConfigurationError: a word that is no option stands where kube-scheduler takes none.
+        ConfigurationError: a word is neither an option nor a value.
     """
     start = 0 if follows_program else (find_program(words) or 0) + 1
     options: list[Option] = []
@@ -94,7 +94,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
     while at < len(words):
         word = words[at]
         if not word.startswith("-"):
-            raise ConfigurationError(f"kube-scheduler is given the word {word!r}, which is no option and no value")
+            raise ConfigurationError(f"the argument {word!r} of kube-scheduler is neither an option nor a value")
         name, equals, value = word.partition("=")
         taken = 1
         if not equals and at + 1 < len(words) and not words[at + 1].startswith("-"):
@@ -107,7 +107,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
 
 
 def find_program(words: Sequence[str]) -> int | None:
-    """Return where kube-scheduler stands among the words, also behind go-runner or hyperkube; None where it does not.
+    """Return the index of kube-scheduler among the words, also after go-runner or hyperkube; None if it is missing.
 
     Raises:
         ConfigurationError: a shell starts it, so the words are one script.
@@ -115,7 +115,7 @@ def find_program(words: Sequence[str]) -> int | None:
     names = [PurePosixPath(word).name for word in words]
     if names and names[0] in _SHELLS and any(PROGRAM in word for word in words):
         raise ConfigurationError(
-            "a shell script starts kube-scheduler, and scripts are not edited",
+            "a shell script starts kube-scheduler, and accelkit does not edit scripts",
             next_step="name kube-scheduler and its options as a list in the command",
         )
     for index, name in enumerate(names):
@@ -125,7 +125,7 @@ def find_program(words: Sequence[str]) -> int | None:
 
 
 def find_option_value(options: Iterable[Option], name: str) -> str | None:
-    """Return an option's value, None where it is not given; an option without a value reads `true`."""
+    """Return the value of an option, None if it is missing; an option without a value has `true`."""
     found: str | None = None
     for option in options:
         if option.name == name:

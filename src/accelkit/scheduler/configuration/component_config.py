@@ -1,6 +1,6 @@
-"""Our entry in the `extenders:` of a KubeSchedulerConfiguration, put in and taken out of its text.
+"""accelkit's entry in the `extenders:` of a KubeSchedulerConfiguration, and its addition to and removal from the text.
 
-Document changes the lines of that entry alone: every other byte of the configuration stays.
+Document changes only the lines of that entry: every other byte of the configuration stays.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KEY: Final = "extenders"
 
 
 def build_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
-    """Return a configuration that says `fields` and our entry.
+    """Return a configuration with `fields` and accelkit's entry.
 
     Args:
-        api_version: without its group.
-        fields: of a KubeSchedulerConfiguration of that version.
+        api_version: its version without the group.
+        fields: fields of a KubeSchedulerConfiguration of that version.
         extender: the entry.
     """
     yaml = YAML()
@@ -47,10 +47,10 @@ def build_configuration(api_version: str, fields: dict[str, Any], extender: Exte
 
 
 def add_extender(text: str, extender: Extender) -> str:
-    """Return the configuration with our entry added or brought up to date; unchanged where it is right already.
+    """Return the configuration with accelkit's entry added or updated; unchanged if it is correct already.
 
     Raises:
-        ConfigurationError: no KubeSchedulerConfiguration, or another extender binds already.
+        ConfigurationError: it is not a KubeSchedulerConfiguration, or another extender binds already.
     """
     document = _read(text)
     entries = _entries(document)
@@ -63,10 +63,10 @@ def add_extender(text: str, extender: Extender) -> str:
 
 
 def remove_extender(text: str, url_prefix: str | None = None) -> str:
-    """Return the configuration without our entry, recognised by our resources or by `url_prefix`.
+    """Return the configuration without accelkit's entry, which is detected by its resources or by `url_prefix`.
 
     Raises:
-        ConfigurationError: no KubeSchedulerConfiguration.
+        ConfigurationError: it is not a KubeSchedulerConfiguration.
     """
     document = _read(text)
     entries = _entries(document)
@@ -83,16 +83,16 @@ def read_api_version(text: str) -> str:
     """Return the apiVersion of a configuration.
 
     Raises:
-        ConfigurationError: no KubeSchedulerConfiguration.
+        ConfigurationError: it is not a KubeSchedulerConfiguration.
     """
     return str(_read(text).root["apiVersion"])
 
 
 def has_extender(text: str, url_prefix: str | None = None) -> bool:
-    """Return whether our entry is in the configuration.
+    """Return whether the configuration contains accelkit's entry.
 
     Raises:
-        ConfigurationError: no KubeSchedulerConfiguration.
+        ConfigurationError: it is not a KubeSchedulerConfiguration.
     """
     return bool(_ours(_entries(_read(text)), url_prefix))
 
@@ -101,7 +101,7 @@ def _read(text: str) -> Document:
     document = Document(text, "the scheduler configuration")
     if document.root.get("kind") != KIND:
         raise ConfigurationError(
-            f"the file holds no {KIND}", next_step="give the path that kube-scheduler has in its option --config"
+            f"the file does not contain a {KIND}", next_step="set the path of kube-scheduler's option --config"
         )
     api_version = document.root.get("apiVersion")
     if not str(api_version or "").startswith(GROUP):

@@ -1,4 +1,4 @@
-"""Our entry in the list of extenders of a kube-scheduler, and the entries of others beside it."""
+"""accelkit's entry in the list of extenders of a kube-scheduler, and the entries of other extenders."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 
 @dataclass(frozen=True, kw_only=True)
 class Extender:
-    """How kube-scheduler calls our extender.
+    """How kube-scheduler calls accelkit's extender.
 
     Attributes:
-        url_prefix: where it listens, as `http://127.0.0.1:32766`.
-        weight: of its scores beside those of the scheduler's own plugins.
-        http_timeout: for one call, as a Go duration.
-        enable_https: whether the scheduler uses TLS; its credentials then stand in tls_config.
+        url_prefix: its address, for example `http://127.0.0.1:32766`.
+        weight: weight of its scores relative to those of the scheduler's own plugins.
+        http_timeout: timeout of one call, as a Go duration.
+        enable_https: whether the scheduler uses TLS, with the credentials of tls_config.
         tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
         node_cache_capable: whether the scheduler sends node names only.
-        ignorable: whether pods are scheduled without the extender when it does not answer.
-        managed_resources: a pod is sent to the extender if it asks for one of these.
+        ignorable: whether pods are scheduled without the extender if it does not answer.
+        managed_resources: a pod is sent to the extender if it requests one of these.
     """
 
     url_prefix: str
@@ -68,7 +68,7 @@ class Extender:
         return entry
 
     def build_legacy_entry(self) -> dict[str, Any]:
-        """Return the entry as a Policy spells it: other keys for two fields, and nanoseconds."""
+        """Return the entry in the form of a Policy: two fields have other keys, and times are nanoseconds."""
         entry = self.build_entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
         entry["httpTimeout"] = parse_duration(self.http_timeout)
@@ -76,7 +76,7 @@ class Extender:
 
 
 def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
-    """Return whether an extender's entry is ours, told by our resources or by `url_prefix`."""
+    """Return whether an extender's entry is accelkit's, by its resources or by `url_prefix`."""
     if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
         return True
     managed = entry.get("managedResources") or ()
@@ -84,28 +84,28 @@ def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
 
 
 def check_binds_alone(others: Iterable[dict[str, Any]]) -> None:
-    """Refuse an extender beside ours that binds.
+    """Reject another extender that binds.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: another extender binds.
     """
     for entry in others:
         if entry.get("bindVerb"):
             raise ConfigurationError(
-                f"the extender {entry.get('urlPrefix')} binds pods already, and kube-scheduler accepts one such only",
-                next_step="take its entry, or its bindVerb, out of the configuration first",
+                f"the extender {entry.get('urlPrefix')} binds pods already, and kube-scheduler accepts only one",
+                next_step="remove its entry, or its bindVerb, from the configuration first",
             )
 
 
 def parse_duration(duration: str) -> int:
-    """Return a Go duration, as `1m30s`, in nanoseconds.
+    """Return a Go duration such as `1m30s`, in nanoseconds.
 
     Raises:
-        ConfigurationError: no duration.
+        ConfigurationError: the duration is invalid.
     """
     if duration == "0":
         return 0
     parts = _PART.findall(duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
-        raise ConfigurationError(f"{duration!r} is no duration", next_step="write it as 10s or 500ms")
+        raise ConfigurationError(f"{duration!r} is not a valid duration", next_step="write it as 10s or 500ms")
     return round(sum(float(number) * _NANOSECONDS[unit] for number, unit in parts))

@@ -1,7 +1,7 @@
-"""Our entry in a Policy, which tells kube-schedulers up to Kubernetes 1.22 of their extenders.
+"""accelkit's entry in a Policy, which configures the extenders of kube-scheduler up to Kubernetes 1.22.
 
-A Policy names the same things as a KubeSchedulerConfiguration with other keys and types: `enableHttps`, and
-`httpTimeout` in nanoseconds. kube-scheduler reads its keys without regard to case, JSON and YAML alike.
+A Policy has the fields of a KubeSchedulerConfiguration with other keys and types: `enableHttps`, and `httpTimeout` in
+nanoseconds. kube-scheduler ignores the case of its keys, in JSON and YAML.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _KIND: Final = "Policy"
 
 
 def add_extender_to_policy(text: str, extender: Extender) -> str:
-    """Return a Policy as JSON with our entry in it, beside those of `text`.
+    """Return a Policy as JSON with accelkit's entry, in addition to those of `text`.
 
     Raises:
-        ConfigurationError: `text` is no Policy, or another of its extenders binds.
+        ConfigurationError: `text` is not a Policy, or another of its extenders binds.
     """
     policy = _read(text)
     key = next((each for each in policy if each.lower() == "extenders"), "extenders")
@@ -42,7 +42,7 @@ def _read(text: str) -> dict[str, Any]:
             f"the scheduler Policy is neither JSON nor YAML: {' '.join(str(exc).split())}"
         ) from exc
     if not isinstance(policy, dict) or next((policy[k] for k in policy if str(k).lower() == "kind"), _KIND) != _KIND:
-        raise ConfigurationError("the file that the policy options name holds no Policy")
+        raise ConfigurationError("the file of the policy options does not contain a Policy")
     return policy
 
 
@@ -51,6 +51,6 @@ def _written(policy: dict[str, Any]) -> str:
 
 
 def _folded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with the keys that decide spelled as usual."""
+    """Return an entry whose essential keys have their usual case."""
     usual = {name.lower(): name for name in ("urlPrefix", "bindVerb", "managedResources")}
     return {usual.get(str(key).lower(), key): value for key, value in entry.items()}

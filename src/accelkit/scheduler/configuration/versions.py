@@ -1,4 +1,4 @@
-"""Which configuration formats a kube-scheduler of each Kubernetes version reads, and which one we write for it."""
+"""Configuration formats that the kube-scheduler of each Kubernetes version reads, and the one that accelkit writes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from accelkit.scheduler.configuration.component_config import GROUP
 OLDEST: Final = 21
 _VERSION: Final = re.compile(r"v?1\.(\d{1,3})(?:\.\d+)?(?:[-+].*)?\+?")
 
-# The minor version that first reads an apiVersion with --config, and the last one.
+# The first minor version that reads an apiVersion with --config, and the last one.
 _READ: Final = {
     "v1beta1": (19, 22),
     "v1beta2": (22, 27),
     "v1beta3": (23, 28),
     "v1": (25, None),
 }
-# From which minor version on we write a format: the one that lives longest from there, so that most upgrades of a
-# cluster keep the file.
+# The first minor version for which a format is written: the one with the longest support from there, so that most
+# upgrades of a cluster keep the file.
 _WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
 _LAST_WITH_POLICY: Final = 22
 
 
 def parse_minor(version: str) -> int:
-    """Return the 34 of `v1.34.4`.
+    """Return the minor version, 34 for `v1.34.4`.
 
     Raises:
-        ConfigurationError: no version, or one that is too old.
+        ConfigurationError: the version is invalid or too old.
     """
     match = _VERSION.fullmatch(version.strip())
     if match is None:
         raise ConfigurationError(
-            f"{version!r} is no Kubernetes version", next_step="give it as the API server says it, as v1.34.4"
+            f"{version!r} is not a valid Kubernetes version", next_step="write it as the API server does: v1.34.4"
         )
     minor = int(match[1])
     if minor < OLDEST:
@@ -63,7 +63,7 @@ def check_readable(api_version: str, minor: int) -> str:
     """Return the apiVersion without its group.
 
     Raises:
-        ConfigurationError: a kube-scheduler of that version would refuse the file itself.
+        ConfigurationError: a kube-scheduler of that version would reject the file.
     """
     name = api_version.removeprefix(GROUP)
     known = read_formats(minor)
@@ -71,6 +71,6 @@ def check_readable(api_version: str, minor: int) -> str:
         raise ConfigurationError(
             f"the kube-scheduler of Kubernetes 1.{minor} itself refuses apiVersion {api_version!r}; it reads "
             + ", ".join(GROUP + each for each in known),
-            next_step="check the version given, or convert the file",
+            next_step="check the configured version, or convert the file",
         )
     return name

@@ -68,7 +68,7 @@ class Host(Protocol):
         """Run a command; return its exit status (127 where there is no such) and what it printed."""
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET on the host is answered with 200, whoever answers; None where it cannot be asked."""
+        """Return whether a GET on the host returns 200, from any server; None if it cannot be sent."""
 
 
 class LocalHost:

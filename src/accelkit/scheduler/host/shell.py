@@ -87,7 +87,7 @@ class ShellHost:
         try:
             return base64.b64decode(body) if encoding.strip() == "base64" else bytes.fromhex(body)
         except (binascii.Error, ValueError) as exc:
-            raise ConfigurationError(f"{path} cannot be read: what arrived is no {encoding.strip()}") from exc
+            raise ConfigurationError(f"{path} cannot be read: the output is not valid {encoding.strip()}") from exc
 
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
         """Put a file in place; see Host."""

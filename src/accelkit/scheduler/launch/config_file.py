@@ -1,4 +1,4 @@
-"""A kube-scheduler whose configuration is edited in place, and which somebody else restarts when it changes."""
+"""A kube-scheduler whose configuration is edited in place, and whose runner restarts it after a change."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ConfigFile:
     """A KubeSchedulerConfiguration at `path`. Implements Launch.
 
     Attributes:
-        path: of the configuration, which is the launch file here.
-        url_prefix: our extender's, by which our entry is found if it manages resources of other names than ours.
+        path: path of the configuration, which is the launch file.
+        url_prefix: URL of the extender, which identifies its entry if it manages resources of other names.
     """
 
     path: str
@@ -33,18 +33,18 @@ class ConfigFile:
         """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
         if current is None:
             raise ConfigurationError(
-                f"there is no {self.path}", next_step="give the path that kube-scheduler has in its option --config"
+                f"{self.path} does not exist", next_step="set the path of kube-scheduler's option --config"
             )
         check_readable(read_api_version(current), parse_minor(wanted.kubernetes_version))
         extender, files = add_credentials(wanted, owner=None)
-        # Brought up to date in its place: taking it out and in again would move it behind other entries.
+        # Updated in place, because a removal and a new insertion would move it after other entries.
         text = add_extender(current, extender)
         return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
 
     def unswitch(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
-        """Return the configuration without our entry; see Launch."""
+        """Return the configuration without accelkit's entry; see Launch."""
         return remove_extender(current, self.url_prefix)
 
     def is_switched(self, current: str) -> bool:
-        """Return whether our entry is in the configuration."""
+        """Return whether the configuration contains accelkit's entry."""
         return has_extender(current, self.url_prefix)

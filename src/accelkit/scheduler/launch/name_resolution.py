@@ -1,8 +1,8 @@
-"""Whether a kube-scheduler on the host's network can resolve the names that it is told to call.
+"""Check whether a kube-scheduler on the host's network can resolve the names that it must call.
 
-A static pod on the host's network asks the host's resolver, which knows no Services. With dnsPolicy
-ClusterFirstWithHostNet it asks the cluster's DNS, for every name: also for the API server's. The pods of the DNS are
-scheduled by this very scheduler, which then could not reach the API server to do so.
+A static pod on the host's network uses the host's resolver, which has no Services. With dnsPolicy
+ClusterFirstWithHostNet it uses the cluster's DNS for every name, including the API server's. This scheduler places the
+pods of the DNS, so it could not reach the API server to place them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _HOSTS: Final = "/etc/hosts"
 def check_name_resolution(
     pod: PodManifest, options: Sequence[Option], wanted: DesiredSettings, read: Read
 ) -> tuple[str, ...]:
-    """Return what deserves notice about names.
+    """Return problems of names that need attention.
 
     Raises:
-        ConfigurationError: the extender's name cannot be resolved, or resolving it would tie the scheduler to the DNS.
+        ConfigurationError: the extender's name cannot be resolved, or its resolution depends on the cluster's DNS.
     """
     if wanted.dns_policy not in {"", CLUSTER_FIRST}:
         raise ConfigurationError(
-            f"dns_policy {wanted.dns_policy!r} is not known", next_step=f"leave it empty, or choose {CLUSTER_FIRST}"
+            f"dns_policy {wanted.dns_policy!r} is invalid", next_step=f"leave it empty, or choose {CLUSTER_FIRST}"
         )
     host = urlsplit(wanted.extender.url_prefix).hostname or ""
     policy = wanted.dns_policy or str(pod.spec.get("dnsPolicy") or "")

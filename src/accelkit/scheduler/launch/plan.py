@@ -1,8 +1,8 @@
-"""How kube-scheduler is started on a host: the one file that decides, and how to point it at another configuration.
+"""Launch of kube-scheduler on a host: the one file that decides it, and how it gets another configuration.
 
 Whatever starts kube-scheduler, one file names its options: a static-pod manifest, a systemd drop-in, the arguments of
-k3s, or the configuration itself. Switching the scheduler to our configuration is one rename of that file; everything it
-refers to is written before, under names made of digests, so that the old and the new one stand side by side.
+k3s, or the configuration itself. A switch to accelkit's configuration is one rename of that file. All files that it
+refers to are written before, under names with digests, so that old and new files do not conflict.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Protocol
 from accelkit.scheduler.arguments import FOLDER
 from accelkit.scheduler.configuration.extender_entry import Extender
 
-# Reads a file of the host, None where there is none. A ConfigMap is read as `configmap:<namespace>/<name>/<key>`.
+# Reads a file of the host; returns None if it does not exist. A ConfigMap is `configmap:<namespace>/<name>/<key>`.
 Read = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsCredentials:
-    """PEM files by which kube-scheduler and extender know each other."""
+    """PEM files for mutual TLS between kube-scheduler and the extender."""
 
     ca: bytes
     certificate: bytes
@@ -29,14 +29,14 @@ class TlsCredentials:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredSettings:
-    """What a host's kube-scheduler shall be told.
+    """Desired settings of a host's kube-scheduler.
 
     Attributes:
-        extender: the entry; its tls_config is filled in by the plan where `credentials` are given.
-        kubernetes_version: as the API server says it, `v1.34.4`; decides the format of the configuration.
+        extender: the entry; the plan sets its tls_config if `credentials` are set.
+        kubernetes_version: as the API server reports it, `v1.34.4`; it decides the format of the configuration.
         credentials: for TLS; None for plain HTTP.
-        folder: where our files lie on the host, and in kube-scheduler's mount.
-        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty: left as it is.
+        folder: folder of accelkit's files on the host, and in kube-scheduler's mount.
+        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty: not changed.
     """
 
     extender: Extender
@@ -48,7 +48,7 @@ class DesiredSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFile:
-    """A file of ours, written before the launch file. Mode as four octal digits; owner None: root."""
+    """A file of accelkit, written before the launch file. Mode as four octal digits; owner None means root."""
 
     content: bytes
     mode: str = "0644"
@@ -57,14 +57,14 @@ class PlannedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a host becomes.
+    """Desired files of a host.
 
     Attributes:
         launch_text: the launch file.
-        files: our other files by path on the host, written first.
-        marker: what the running kube-scheduler's command line contains once the plan is in force, as
+        files: accelkit's other files by path on the host, which are written first.
+        marker: a part of the command line of the running kube-scheduler once the plan is in force, such as
             `--config=/etc/kubernetes/accelkit/scheduler-1f0c….yaml`.
-        problems: sentences about what works but deserves notice, as a flag that cannot be carried.
+        problems: sentences about things that work but need attention, such as a flag that cannot be carried over.
     """
 
     launch_text: str
@@ -74,7 +74,7 @@ class Plan:
 
 
 class Launch(Protocol):
-    """One way of starting kube-scheduler. Everything here is a pure function of texts."""
+    """A launch kind of kube-scheduler. All methods are pure functions of texts."""
 
     @property
     def path(self) -> str:
@@ -83,26 +83,26 @@ class Launch(Protocol):
     def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan.
 
-        Planned from `unswitch(current, recorded)`, so that the same input gives the same bytes, again and again.
+        It is based on `unswitch(current, recorded)`, so that equal input always gives the same bytes.
 
         Args:
-            current: the launch file as it is; None where absent.
-            recorded: its recorded original, None where nothing was recorded.
-            read: for what the launch file refers to.
-            wanted: what shall be.
+            current: the present launch file; None if it does not exist.
+            recorded: its recorded original; None if nothing was recorded.
+            read: reads files that the launch file refers to.
+            wanted: the desired settings.
 
         Raises:
             ConfigurationError: the file cannot be understood or edited safely, or a foreign extender binds.
         """
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return the launch file without what is ours, None where it then must not exist.
+        """Return the launch file without accelkit's changes; None if it must not exist then.
 
-        What others changed since stays. Options of ours that took the place of others' are turned back to `recorded`.
+        Later changes by other tools stay. Options that accelkit replaced are restored from `recorded`.
 
         Raises:
             ConfigurationError: the file cannot be understood.
         """
 
     def is_switched(self, current: str) -> bool:
-        """Return whether anything of ours is in the launch file."""
+        """Return whether the launch file contains anything of accelkit."""

@@ -1,4 +1,4 @@
-"""The manifest of the static pod that kube-scheduler runs in: what it says, and what we add and take."""
+"""Manifest of the static pod that runs kube-scheduler: its contents, and accelkit's changes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _HOLDERS: Final = ("command", "args")
 
 
 class PodManifest:
-    """A manifest, read for an edit.
+    """A manifest that is read for an edit.
 
     Args:
         text: the manifest.
-        path: where it lies, for errors.
+        path: its path, for errors.
 
     Raises:
         ConfigurationError: it is not the manifest of one pod in which one container runs kube-scheduler.
@@ -62,7 +62,7 @@ class PodManifest:
         return scheduler
 
     def list_command_lines(self) -> dict[str, CommandLine]:
-        """Return the lists of words that hold kube-scheduler's options, by their keys; the last one takes new ones."""
+        """Return the lists of words with kube-scheduler's options, by their keys; new options go into the last."""
         lines: dict[str, CommandLine] = {}
         named = find_program(_words(self.container)) is None
         for holder in _HOLDERS:
@@ -77,11 +77,11 @@ class PodManifest:
         return [option for line in self.list_command_lines().values() for option in line.options]
 
     def set_command_line(self, holder: str, line: CommandLine) -> None:
-        """Make the list at `holder` hold `line`."""
+        """Set the list at `holder` to `line`."""
         self.container[holder] = line.words
 
     def find_host_path(self, path: str) -> str:
-        """Return where a file that kube-scheduler sees at `path` lies on the host.
+        """Return the path on the host of a file at `path` in kube-scheduler's container.
 
         Raises:
             ConfigurationError: it does not come from the host.
@@ -89,14 +89,14 @@ class PodManifest:
         mounts = [mount for mount in self.container.get("volumeMounts") or [] if _holds(mount.get("mountPath"), path)]
         if not mounts:
             raise ConfigurationError(
-                f"kube-scheduler reads {path}, which {self._what} mounts from nowhere",
+                f"kube-scheduler reads {path}, which {self._what} does not mount",
                 next_step="mount it from the host",
             )
         mount = max(mounts, key=lambda each: len(str(each["mountPath"])))
         volumes = [each for each in self.spec.get("volumes") or [] if each.get("name") == mount.get("name")]
         if not volumes or not isinstance(volumes[0].get("hostPath"), dict):
             raise ConfigurationError(
-                f"kube-scheduler reads {path} from the volume {mount.get('name')!r}, which is no hostPath",
+                f"kube-scheduler reads {path} from the volume {mount.get('name')!r}, which is not a hostPath",
                 next_step="mount it from the host",
             )
         rest = PurePosixPath(path).relative_to(str(mount["mountPath"]))
@@ -104,7 +104,7 @@ class PodManifest:
 
     @property
     def run_as_user(self) -> int | None:
-        """The user that kube-scheduler runs as, None where the image decides, which is root."""
+        """The user that runs kube-scheduler; None if the image decides, which means root."""
         for place in (self.container, self.spec):
             context = place.get("securityContext") or {}
             if context.get("runAsUser") is not None:
@@ -113,23 +113,23 @@ class PodManifest:
 
     @property
     def has_volume(self) -> bool:
-        """Whether our volume is there."""
+        """Whether accelkit's volume exists."""
         return any(each.get("name") == VOLUME for each in self.spec.get("volumes") or [])
 
     def add_volume(self, folder: str) -> None:
-        """Mount a folder of the host, to be read at the same path."""
+        """Mount a folder of the host read-only at the same path."""
         volume = {"hostPath": {"path": folder, "type": "Directory"}, "name": VOLUME}
         mount = {"mountPath": folder, "name": VOLUME, "readOnly": True}
         _append(self.spec, "volumes", volume)
         _append(self.container, "volumeMounts", mount)
 
     def take_volume(self, former: PodManifest | None, names: Collection[str] = (VOLUME,)) -> None:
-        """Take volumes and their mounts away, ours if not told which; lists left empty go, unless `former` has them."""
+        """Remove volumes and their mounts, by default accelkit's; remove empty lists, unless `former` has them."""
         _take(self.spec, "volumes", names, None if former is None else former.spec)
         _take(self.container, "volumeMounts", names, None if former is None else former.container)
 
     def set_dns_policy(self, policy: str) -> None:
-        """Set the pod's dnsPolicy and note the former one."""
+        """Set the pod's dnsPolicy and record the former one."""
         former = str(self.spec.get("dnsPolicy") or "")
         if former == policy:
             return
@@ -141,7 +141,7 @@ class PodManifest:
         self.spec["dnsPolicy"] = policy
 
     def take_dns_policy(self, former: PodManifest | None) -> None:
-        """Put the former dnsPolicy back, where ours is in its place."""
+        """Restore the former dnsPolicy if accelkit's is set."""
         metadata = self.root.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         policy = annotations.pop(FORMER_DNS_POLICY_ANNOTATION, None)
@@ -156,7 +156,7 @@ class PodManifest:
             del metadata["annotations"]
 
     def put_back(self, key: str, former: PodManifest) -> None:
-        """Give a field of the spec the value that it has in `former`, or none."""
+        """Set a field of the spec to its value in `former`, or remove it."""
         if key in former.spec:
             self.spec[key] = former.spec[key]
         else:
@@ -167,7 +167,7 @@ class PodManifest:
         return self._document.render()
 
     def says_the_same_as(self, other: PodManifest) -> bool:
-        """Return whether two manifests differ in layout and comments only."""
+        """Return whether two manifests differ only in layout and comments."""
         return self.root == other.root
 
     @property

@@ -1,7 +1,7 @@
-"""What takes the place of the configuration that a kube-scheduler runs with: a merged copy, and one option naming it.
+"""Replacement of the configuration of a running kube-scheduler: a merged copy, and the option that names it.
 
-Nothing is edited in place. The copy lies under a name made of its digest, so the old and the new configuration stand
-side by side until the launch file is renamed, and the command line tells which one runs.
+Nothing is edited in place. The name of the copy contains its digest, so the old and the new configuration coexist until
+the launch file is renamed, and the command line shows which one is in use.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """One option instead of others.
+    """One option in place of others.
 
     Attributes:
-        name: of the option, without dashes.
-        value: the path of our copy.
-        replaced: names of the options that go.
-        files: by path on the host.
+        name: name of the option, without dashes.
+        value: path of accelkit's copy.
+        replaced: names of the options that are removed.
+        files: files by path on the host.
         problems: as in a Plan.
     """
 
@@ -47,7 +47,7 @@ class Replacement:
 
     @property
     def marker(self) -> str:
-        """What the command line then contains."""
+        """Part of the command line that then identifies the configuration."""
         return f"--{self.name}={self.value}"
 
 
@@ -59,17 +59,17 @@ def make_replacement(
     read: Read,
     owner: int | None,
 ) -> Replacement:
-    """Return what takes the place of the present configuration.
+    """Return the replacement of the present configuration.
 
     Args:
-        options: of the present command line.
-        wanted: what shall be.
-        open_file: returns the text of a file that an option names, as kube-scheduler sees it.
-        read: for ConfigMaps.
-        owner: the user that kube-scheduler runs as, None for root.
+        options: the options of the present command line.
+        wanted: the desired settings.
+        open_file: returns the text of a file that an option names, at its path for kube-scheduler.
+        read: reads ConfigMaps.
+        owner: the user that runs kube-scheduler; None for root.
 
     Raises:
-        ConfigurationError: the present configuration cannot be read or merged into.
+        ConfigurationError: the present configuration cannot be read or merged.
     """
     minor = parse_minor(wanted.kubernetes_version)
     extender, files = add_credentials(wanted, owner=owner)
@@ -103,14 +103,14 @@ def _replacing(
 
 
 def _policy_source(options: Sequence[Option], minor: int) -> dict[str, Any] | None:
-    """Return where the Policy in force comes from, None where none is."""
+    """Return the source of the Policy in force; None if there is none."""
     file, config_map = find_option_value(options, "policy-config-file"), find_option_value(options, "policy-configmap")
     if not file and not config_map:
         return None
     if not reads_policy(minor):
         raise ConfigurationError(
             f"kube-scheduler is given a Policy, which Kubernetes 1.{minor} no longer reads",
-            next_step="check the version given, or take the policy options out",
+            next_step="check the configured version, or remove the policy options",
         )
     legacy = find_option_value(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
     if config_map and not legacy:
@@ -133,11 +133,11 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
 
 
 def add_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
-    """Return the extender with its TLS configuration, and the files that this names.
+    """Return the extender with its TLS configuration, and the files of this configuration.
 
     Args:
-        wanted: what shall be.
-        owner: the user that kube-scheduler runs as, None for root; the key is his alone.
+        wanted: the desired settings.
+        owner: the user that runs kube-scheduler, who alone can read the key; None for root.
     """
     if wanted.credentials is None:
         return wanted.extender, {}

@@ -1,1 +1,1 @@
-"""The same switch from a pod on the node, for whoever has a kubeconfig and no shell on the host."""
+"""The same switch from a pod on the node, for a user who has a kubeconfig and no shell on the host."""

@@ -1,7 +1,7 @@
-"""The objects by which a node runs `accelkit config-manager` once: a pod, its rights and its specification.
+"""Objects with which a node runs `accelkit config-manager` once: a pod, its rights and its specification.
 
-The pod names its node, so no scheduler has a part in it. It may write where kube-scheduler's files and our record lie,
-and read the static pods' status in kube-system, which lies in the same namespace; nothing else.
+The pod names its node, so no scheduler is involved. It may write to the folders of kube-scheduler's files and of the
+record, and read the status of static pods in kube-system, its own namespace; nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
-# Where static pods are, and where system priorities are allowed.
+# Namespace of static pods, which allows system priorities.
 NAMESPACE: Final = "kube-system"
 START_SECONDS: Final = 180
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
@@ -26,7 +26,7 @@ _ROOT: Final = "/host"
 _SPEC_FOLDER: Final = "/run/accelkit"
 _SPEC_KEY: Final = "spec.json"
 _LABELS: Final = {NAME_LABEL: "accelkit-config-manager", **PART_OF_LABELS}
-# Files of a control plane belong to root and are closed to everybody else.
+# Files of a control plane belong to root, and no other user can access them.
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
@@ -112,15 +112,15 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
 
 
 def compute_deadline_seconds(spec: Spec) -> int:
-    """Return how long the pod may take: it waits for kube-scheduler once to see it, once to switch, once to go back."""
+    """Return the deadline of the pod: it waits for kube-scheduler to check it, to switch it, and to switch it back."""
     return START_SECONDS + round(3 * spec.timeout)
 
 
 def _host_mounts(spec: Spec, folders: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return path, kind and whether it is written, of what the pod sees of the host.
+    """Return path, kind and write access of the host's folders that the pod mounts.
 
-    What we make and delete must lie inside a mount, since a mount itself can be neither: two levels, as /var/lib and
-    /etc/kubernetes, are there on every host.
+    Paths that accelkit creates and deletes must be inside a mount, because a mount itself can be neither: two levels,
+    such as /var/lib and /etc/kubernetes, exist on every host.
     """
     places = (spec.launch.path or MANIFEST, spec.folder, spec.backup_dir)
     written = dict.fromkeys(str(PurePosixPath(*PurePosixPath(place).parent.parts[:3])) for place in places)

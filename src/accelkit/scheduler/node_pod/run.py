@@ -1,4 +1,4 @@
-"""Runs the engine in a pod on a control-plane node, for whoever holds a kubeconfig and no way to the host itself."""
+"""Runs the engine in a pod on a control-plane node, for users with a kubeconfig and without access to the host."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _agents = msgspec.json.Decoder(_Agents)
 def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     """Run `accelkit config-manager ACTION` on the node of `spec`; return its result.
 
-    Whatever happens, the pod and its objects are deleted; what a run that was killed left of them is deleted first.
+    The pod and its objects are deleted in any case; leftovers of a killed run are deleted first.
 
     Raises:
-        ApiError: the API server refused one of the objects.
-        ConfigurationError: the node is not given, or no image where none of ours is installed.
-        ServiceError: the pod could not be started or did not end in time, or the engine failed; with its sentence.
+        ApiError: the API server rejected one of the objects.
+        ConfigurationError: the node is missing, or the image is missing and no node agent is installed.
+        ServiceError: the pod did not start or did not end in time, or the engine failed; with its message.
     """
     if not spec.node:
         raise ConfigurationError(
@@ -73,24 +73,24 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 def compare_without_pod(connection: Connection, spec: Spec, *, wanted: bool) -> dict[str, Any]:
-    """Tell from the API server alone whether kube-scheduler would be switched, as a check that writes nothing must.
+    """Return from the API server alone whether kube-scheduler would be switched, because a check must not write.
 
     Args:
         connection: the API server.
         spec: names the node.
-        wanted: whether kube-scheduler is to call the extender.
+        wanted: whether kube-scheduler should call the extender.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server rejected the request or did not answer.
     """
     if spec.launch.kind != "static_pod":
-        told = (
+        problem = (
             f"what runs kube-scheduler on {spec.node} is not shown by the API server, and a check starts no pod there"
         )
-        return _summarize(told, changed=False)
+        return _summarize(problem, changed=False)
     calls = asyncio.run(_reads_our_folder(connection, spec))
-    told = f"a check starts no pod on {spec.node}, so the changes of its files are not shown"
-    return _summarize(told, changed=calls is not wanted)
+    problem = f"a check starts no pod on {spec.node}, so the changes of its files are not shown"
+    return _summarize(problem, changed=calls is not wanted)
 
 
 async def _reads_our_folder(connection: Connection, spec: Spec) -> bool:
@@ -124,7 +124,7 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str) -> None:
-    """Wait until the pod of another run has ended, which must not be stopped amid a switch."""
+    """Wait until the pod of another run has ended, because it must not be stopped during a switch."""
     try:
         await _wait_until_ended(api, path, spec, image)
     except ServiceError as exc:
@@ -136,9 +136,9 @@ async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str)
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:
-    """Return the image of the node agents; None where none are installed.
+    """Return the image of the node agents; None if none are installed.
 
-    It runs as root on the control plane, so it must not come from an object that anybody may write.
+    It runs as root on the control plane, so it must not come from an object that tenants can write.
     """
     for namespace in sorted(await find_namespaces(api)):
         agents = build_collection_path("apps/v1", "daemonsets", namespace)
@@ -150,10 +150,10 @@ async def _find_installed_image(api: ApiClient) -> str | None:
 
 
 async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
-    """Return what is to be said where nothing of ours is installed any more, so that no image is known.
+    """Return the message for a cluster in which accelkit is not installed any more, so that no image is known.
 
     Raises:
-        ConfigurationError: kube-scheduler still runs with a configuration of ours.
+        ConfigurationError: kube-scheduler still runs with a configuration of accelkit.
     """
     if _names_our_folder(await api.get(_mirror_path(spec)), spec):
         raise ConfigurationError(
@@ -187,7 +187,7 @@ async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -
 
 
 async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
-    # What is logged beside it lies in the same stream.
+    # Log lines are in the same stream.
     log = (await api.get(f"{path}/log", query={"container": "config-manager", "limitBytes": str(LOG_BYTES)})).decode(
         errors="replace"
     )
@@ -202,7 +202,7 @@ async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
 
 
 async def _delete(api: ApiClient, paths: list[str]) -> None:
-    """Delete objects and wait until they are gone, the first one, the pod, before the others are touched."""
+    """Delete objects and wait until they are deleted: first the pod, then the others."""
     deadline = time.monotonic() + _DELETE_SECONDS
     for path in paths:
         try:

@@ -1,8 +1,7 @@
-"""What the installer of Enflame GCUShare leaves on a control-plane host, and the manifest as it was before.
+"""Files that the installer of Enflame GCUShare leaves on a control-plane host, and the original manifest.
 
-Its installer writes an extender configuration of its own beside the manifests, points kube-scheduler at it, and keeps
-the manifest's original as kube-scheduler.back.yaml. Adopting such a host means to plan from that original and to delete
-those files.
+The installer writes an extender configuration beside the manifests, points kube-scheduler to it, and keeps the original
+manifest as kube-scheduler.back.yaml. Adoption of such a host plans from that original and deletes these files.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _URL_PART: Final = "/gcushare-scheduler"
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was found.
+    """Leftovers of GCUShare.
 
     Attributes:
-        original: the manifest without GCUShare, which counts as the host's original from now on.
-        files: paths to delete once the scheduler no longer runs with them.
+        original: the manifest without GCUShare, which is the host's original from now on.
+        files: paths to delete once the scheduler no longer uses them.
     """
 
     original: str
@@ -46,12 +45,12 @@ class Leftovers:
 
 
 def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | None:
-    """Return what GCUShare left, None where there is nothing of it.
+    """Return the leftovers of GCUShare; None if there are none.
 
     Args:
         current: the manifest of kube-scheduler.
-        read: for the files of the host.
-        path: of the manifest, for errors.
+        read: reads files of the host.
+        path: path of the manifest, for errors.
 
     Raises:
         ConfigurationError: the manifest cannot be read, or GCUShare's configuration names other extenders too.
@@ -77,7 +76,7 @@ def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
     """Return whether an option names GCUShare's configuration.
 
     Raises:
-        ConfigurationError: it also names extenders of others, which would be lost with it.
+        ConfigurationError: it also names other extenders, which would be lost.
     """
     if option.name not in SOURCES or not (option.value or "").startswith("/"):
         return False
@@ -105,7 +104,7 @@ def _extenders(content: bytes | None) -> list[str]:
 
 
 def _backup(read: Read) -> PodManifest | None:
-    """Return the manifest that the installer kept, None where it is no use as an original."""
+    """Return the manifest that the installer kept; None if it is not usable as the original."""
     content = read(BACKUP)
     if content is None:
         return None
@@ -117,7 +116,7 @@ def _backup(read: Read) -> PodManifest | None:
 
 
 def _volumes(pod: PodManifest, backup: PodManifest | None) -> Collection[str]:
-    """Return the volumes by which kube-scheduler sees GCUShare's files, and which it did not have before."""
+    """Return the volumes of GCUShare's files in kube-scheduler that it did not have before."""
     before = {each.get("name") for each in (backup.spec.get("volumes") or [] if backup else [])}
     names = set()
     for volume in pod.spec.get("volumes") or []:

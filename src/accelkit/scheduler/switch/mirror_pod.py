@@ -1,7 +1,7 @@
-"""A static pod's kube-scheduler, watched through its mirror pod: what the kubelet shows of it in the API.
+"""Wait for a static pod's kube-scheduler by its mirror pod, which the kubelet creates in the API.
 
-Only the kubelet knows when it has replaced a static pod. It deletes the mirror pod of the former one and makes a new
-one, whose command is the manifest's: so a mirror pod with the manifest's command shows the state of that very manifest.
+Only the kubelet has the state of a static pod. It deletes the mirror pod of the former one and creates a new one with
+the command of the manifest. So a mirror pod with the manifest's command has the state of that manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _HASH: Final = "kubernetes.io/config.hash"
 _PORT: Final = 10259
-# A scheduler that ends over its configuration does so at once; one that has run for so long has read it.
+# A scheduler with an invalid configuration exits at once; one that has run for this time has accepted it.
 _STEADY_SECONDS: Final = 4.0
 _RESTARTS: Final = 2
 
@@ -66,7 +66,7 @@ _pod = msgspec.json.Decoder(_Pod)
 
 @dataclass
 class _Watch:
-    """What has been seen of one container while waiting."""
+    """State of one container during a wait."""
 
     problem: str | None = "nothing is known of it yet"
     hopeless: bool = False
@@ -80,9 +80,9 @@ class MirrorPod:
     """The mirror pod on a node. Implements Waiter.
 
     Attributes:
-        connection: to the API server.
-        node: whose kubelet runs the static pod.
-        path: of the manifest, for errors.
+        connection: the API server.
+        node: the node whose kubelet runs the static pod.
+        path: path of the manifest, for errors.
         timeout_seconds: deadline of each wait.
     """
 
@@ -99,7 +99,7 @@ class MirrorPod:
             raise ServiceError(f"{exc.message}; so its manifest was left alone", next_step=exc.next_step) from exc
 
     def restart(self, host: Host) -> None:
-        """Leave it to the kubelet, which watches the folder of manifests."""
+        """Do nothing, because the kubelet watches the folder of manifests."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the whole command is compared
         """Wait until it runs with this manifest; see Waiter."""
@@ -124,11 +124,11 @@ class MirrorPod:
                     watch.problem = "its /healthz does not answer"
                 if watch.hopeless or time.monotonic() > deadline:
                     log = await _read_log(api, path, next(iter(commands)))
-                    said = "" if log is None else f"; its last words:\n{log}"
+                    last_words = "" if log is None else f"; its last words:\n{log}"
                     problem = watch.problem or f"it has not run for {_STEADY_SECONDS:.0f} s yet"
                     waited = "" if watch.hopeless else f" after {self.timeout_seconds:.0f} s"
                     raise ServiceError(
-                        f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {problem}{said}",
+                        f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {problem}{last_words}",
                         next_step=f"look at `kubectl -n kube-system describe pod {name}`",
                     )
                 await asyncio.sleep(POLL_SECONDS)
@@ -141,20 +141,20 @@ class MirrorPod:
             watch.problem = "the kubelet shows no mirror pod of it" if exc.not_found else f"the API server: {exc}"
             return
         annotations = pod.metadata.annotations or {}
-        shown = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
-        if any(shown.get(name) != words for name, words in commands.items()) or annotations.get(
+        commands_of_pod = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
+        if any(commands_of_pod.get(name) != words for name, words in commands.items()) or annotations.get(
             _MIRROR
         ) != annotations.get(_HASH):
             watch.problem = "the kubelet still runs the former manifest"
             return
         statuses = {each.name: each for each in pod.status.container_statuses}
         restarts = sum(each.restart_count for each in statuses.values())
-        # A scheduler may have been restarted long ago, over anything; only what it does now tells of its configuration.
+        # A scheduler may have restarted long ago for any reason; only its present state depends on its configuration.
         watch.restarts = restarts if watch.restarts is None else watch.restarts
         for name in commands:
             watch.problem = _problem(statuses.get(name))
             if watch.problem:
-                # Asked while it is down, because then its log ends with the reason.
+                # Read while it is down, because its log then ends with the reason.
                 watch.hopeless = restarts - watch.restarts >= _RESTARTS and not _runs(statuses.get(name))
                 return
         container_id = statuses[next(iter(commands))].container_id
@@ -168,12 +168,12 @@ class MirrorPod:
         if port == "0":
             return True
         address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - where it is asked, not served
-        # A host that cannot ask leaves it to the kubelet, whose probes have been passed.
+        # On a host without curl or wget, the probes of the kubelet, which have passed, are sufficient.
         return host.probe_url(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 
 def _problem(status: _ContainerStatus | None) -> str | None:
-    """Return what is wrong with a container, None where nothing is."""
+    """Return the problem of a container; None if there is none."""
     if status is None:
         return "the kubelet has not started it yet"
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
@@ -191,7 +191,7 @@ def _runs(status: _ContainerStatus | None) -> bool:
 
 
 async def _read_log(api: ApiClient, path: str, container: str) -> str | None:
-    """Return the last lines of a container's log, or of the one before it; None where neither has any."""
+    """Return the last lines of a container's log, or of the previous one; None if neither has any."""
     for former in ("false", "true"):
         query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
         try:

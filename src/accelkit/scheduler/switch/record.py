@@ -1,8 +1,8 @@
-"""What is recorded of a host before its first change, so that removal restores exactly that.
+"""Record of a host before its first change, so that removal restores exactly that state.
 
-A record names the launch file, whether it was there, its mode and owner, and the digest of its original bytes, which
-lie beside the record; the digest of what we wrote; and which files and folders we made. The kubelet reads every file of
-its manifest folder: records never lie beside the launch file.
+A record contains the launch file, whether it existed, its mode and owner, and the digest of its original bytes, which
+are stored beside the record. It also contains the digest of the written file, and the files and folders that accelkit
+created. The kubelet reads every file of its manifest folder, so records are never stored beside the launch file.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ ORIGINAL_SUFFIX: Final = ".original"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The original of a launch file, and what we made of it.
+    """The original of a launch file, and accelkit's version of it.
 
     Attributes:
-        path: of the launch file.
-        existed: whether it was there; without it, mode, owner and sha256 say nothing.
+        path: path of the launch file.
+        existed: whether it existed; if not, mode, owner and sha256 are meaningless.
         mode: four octal digits.
-        sha256: of the original bytes.
-        written_sha256: of what we wrote.
-        files: of ours, beside the launch file.
-        folders: made by us, the outermost first.
-        previous: until kube-scheduler was seen running with what we wrote, the digest of the launch file before it,
-            whose bytes lie beside the record, empty where there was none; None from then on.
+        sha256: digest of the original bytes.
+        written_sha256: digest of accelkit's version.
+        files: accelkit's files besides the launch file.
+        folders: folders that accelkit created, the outermost first.
+        previous: until kube-scheduler is known to run with accelkit's version, the digest of the launch file before it,
+            whose bytes are stored beside the record, empty if it did not exist; None from then on.
     """
 
     path: str
@@ -57,41 +57,42 @@ def compute_sha256(content: bytes) -> str:
 
 
 def build_record_path(folder: str, path: str) -> str:
-    """Return where the record of `path` lies.
+    """Return the path of the record of `path`.
 
     Raises:
         ConfigurationError: `folder` is the folder of the file itself.
     """
     if PurePosixPath(folder) == PurePosixPath(path).parent:
         raise ConfigurationError(
-            f"backup_dir {folder} is the folder of {path}", next_step="choose another one, as /var/lib/accelkit/backup"
+            f"backup_dir {folder} is the folder of {path}",
+            next_step="choose another one, such as /var/lib/accelkit/backup",
         )
     return str(PurePosixPath(folder, f"{PurePosixPath(path).name}.{compute_sha256(path.encode())[:16]}{RECORD_SUFFIX}"))
 
 
 def build_original_path(folder: str, sha256: str) -> str:
-    """Return where original bytes lie."""
+    """Return the path of original bytes."""
     return str(PurePosixPath(folder, f"{sha256}{ORIGINAL_SUFFIX}"))
 
 
 def encode_record(record: Record) -> bytes:
-    """Write a record as JSON that people can read."""
+    """Return a record as readable JSON."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def decode_record(content: bytes, place: str) -> Record:
-    """Read a record.
+    """Return a decoded record.
 
     Raises:
-        ConfigurationError: it cannot be read, or is of another version.
+        ConfigurationError: it cannot be read, or has another version.
     """
     try:
         record = _record.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise ConfigurationError(f"the record {place} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read the record {place}: {exc}") from exc
     if record.version != RECORD_VERSION:
         raise ConfigurationError(
-            f"the record {place} has version {record.version}, this accelkit knows {RECORD_VERSION}",
+            f"the record {place} has version {record.version}, this accelkit supports {RECORD_VERSION}",
             next_step="use the accelkit that wrote it",
         )
     return record

@@ -1,4 +1,4 @@
-"""What a host has and what it should become: read and compared, never changed."""
+"""Comparison of the present and the desired state of a host, without changes."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Found:
-    """A host as it is.
+    """Present state of a host.
 
     Attributes:
-        status: of the launch file.
+        status: status of the launch file.
         current: its text.
-        record: what was recorded of it.
+        record: its record.
         recorded: the text of its original.
-        safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before a switch
-            that was cut off before kube-scheduler was seen with it.
+        safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before an
+            interrupted switch.
     """
 
     status: FileStatus | None
@@ -61,13 +61,13 @@ class Found:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a switch was cut off, so that nobody knows whether kube-scheduler took it."""
+        """Whether a switch was interrupted, so that its result is unknown."""
         return self.record is not None and self.record.previous is not None
 
 
 @dataclass(frozen=True)
 class Intent:
-    """What a host becomes, the original to be recorded, and files of others that are given up."""
+    """Desired state of a host, the original to record, and files of other tools that are removed."""
 
     plan: Plan
     original: str | None
@@ -76,7 +76,7 @@ class Intent:
 
 
 class Survey:
-    """One host, seen through its launch file; the arguments are those of Switch."""
+    """Comparison of one host by its launch file; the arguments are those of Switch."""
 
     def __init__(self, host: Host, launch: Launch, *, backup_dir: str, folder: str, adopt_gcushare: bool) -> None:
         self._host = host
@@ -87,7 +87,7 @@ class Survey:
         self.place = build_record_path(backup_dir, launch.path)
 
     def find(self) -> Found:
-        """Look at the launch file and its record.
+        """Return the state of the launch file and its record.
 
         Raises:
             ConfigurationError: one of them cannot be read or used.
@@ -95,7 +95,7 @@ class Survey:
         path = self._launch.path
         status = self._host.read_status(path)
         if status is not None and status.kind != "file":
-            raise ConfigurationError(f"{path} is no plain file but a {status.kind}", next_step="name the file itself")
+            raise ConfigurationError(f"{path} is not a file but a {status.kind}", next_step="name the file itself")
         content = self._host.read(path)
         record_bytes = self._host.read(self.place)
         record = None if record_bytes is None else decode_record(record_bytes, self.place)
@@ -117,7 +117,7 @@ class Survey:
         return decode_text(content, place)
 
     def make_intent(self, found: Found, wanted: DesiredSettings) -> Intent:
-        """Plan, and say which files would change.
+        """Return the plan and the files that would change.
 
         Raises:
             ConfigurationError: a file cannot be read, understood or edited safely.
@@ -140,7 +140,7 @@ class Survey:
         return Intent(plan, self._original(found, base), tuple(changes), abandoned)
 
     def _original(self, found: Found, base: str | None) -> str | None:
-        """Return the text to be recorded as original: what others made of the launch file, without what is ours."""
+        """Return the text to record as the original: the present launch file without accelkit's changes."""
         if found.current is None or base is None:
             return None
         current = compute_sha256(found.current.encode())
@@ -149,12 +149,12 @@ class Survey:
         return self._launch.unswitch(base, found.recorded) if self._launch.is_switched(base) else base
 
     def compare_launch(self, before: str | None, after: str | None) -> Iterable[FileChange]:
-        """Return the change of the launch file, if it is one."""
+        """Yield the change of the launch file, if there is one."""
         if before != after:
             yield FileChange(self._launch.path, _bytes(before), _bytes(after))
 
     def build_record(self, found: Found, intent: Intent) -> Record:
-        """Return the record to be written before the first change."""
+        """Return the record to write before the first change."""
         old = found.record
         folders = (
             *self.list_own_folders(),
@@ -180,9 +180,9 @@ class Survey:
         return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
 
     def list_own_folders(self) -> list[str]:
-        """Return which of the backup folder and those above it are ours: missing, or named after us and empty.
+        """Return the folders of accelkit among the backup folder and its parents: missing, or named after it and empty.
 
-        A run that was cut off before it could record anything may have made them.
+        A run that was interrupted before it wrote a record may have created them.
         """
         ours: list[str] = []
         for folder in (PurePosixPath(self._backup_dir), *PurePosixPath(self._backup_dir).parents):
@@ -197,13 +197,13 @@ class Survey:
         return ours
 
     def _list_made_for_us(self) -> list[str]:
-        """Return the folder of our files where it is there and empty: a mount of a keeper's pod has made it."""
+        """Return the folder of accelkit's files if it is empty: a mount of a keeper's pod has created it."""
         there = self._host.read_status(self._folder) is not None
         empty = there and "accelkit" in PurePosixPath(self._folder).name and not self._host.list_names(self._folder)
         return [self._folder] if empty else []
 
     def list_lost_originals(self) -> list[str]:
-        """Return the originals that no record names: of a run that was cut off, or of what others changed since."""
+        """Return the originals that no record names, because a run was interrupted or files were changed since."""
         names = self._host.list_names(self._backup_dir)
         kept = set()
         for name in names:
@@ -215,7 +215,7 @@ class Survey:
         return [str(PurePosixPath(self._backup_dir, name)) for name in lost]
 
     def find_former(self, found: Found) -> tuple[str | None, bool]:
-        """Return the launch file as it is to be without us, and whether that is the recorded original."""
+        """Return the launch file without accelkit, and whether it is the recorded original."""
         record, current = found.record, found.current
         if current is None:
             return None, record is None or not record.existed
@@ -229,7 +229,7 @@ class Survey:
         return self._launch.unswitch(current, found.recorded), False
 
     def list_our_files(self, record: Record | None) -> list[str]:
-        """Return what lies on the host of our files, beside the launch file and the record."""
+        """Return accelkit's files on the host, besides the launch file and the record."""
         inside = [name for name in self._host.list_names(self._folder) if _OUR_NAMES.fullmatch(name)]
         paths = {str(PurePosixPath(self._folder, name)) for name in inside} | set(record.files if record else ())
         return sorted(path for path in paths if self._host.read_status(path) is not None)
@@ -252,7 +252,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def decode_text(content: bytes | None, path: str) -> str | None:
-    """Return a file as text.
+    """Return the text of a file.
 
     Raises:
         ConfigurationError: it is not UTF-8.

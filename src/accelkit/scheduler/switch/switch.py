@@ -1,8 +1,8 @@
-"""Switches the kube-scheduler of one host to our configuration, and back, so that a cut at any point loses nothing.
+"""Switches the kube-scheduler of one host to accelkit's configuration and back; no interruption loses data.
 
-The order is: record, files of ours, launch file, wait. Everything before the launch file changes nothing that runs; the
-launch file is one rename; whatever is cut off later is finished by the next run, which finds the record. A scheduler
-that does not come back gets its former launch file again.
+The order is: record, accelkit's files, launch file, wait. Before the launch file, no step affects running processes.
+The launch file changes by one rename. The next run finds the record and finishes an interrupted switch. If a scheduler
+does not start again, its former launch file is restored.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, 
 
 
 class Waiter(Protocol):
-    """Knows whether kube-scheduler runs with what its launch file says."""
+    """Checks whether kube-scheduler runs with its launch file."""
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler runs, before anything is changed; ServiceError where it does not."""
+        """Confirm that kube-scheduler runs, before anything is changed; raise ServiceError if it does not."""
 
     def restart(self, host: Host) -> None:
-        """Have a changed launch file take effect, where nobody else sees to it."""
+        """Apply a changed launch file, if no other component does so."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:
-        """Wait until kube-scheduler runs with the launch file `text`; ServiceError with its reason at the deadline.
+        """Wait until kube-scheduler runs with the launch file `text`; raise ServiceError at the deadline.
 
-        `marker` is Plan.marker; None where what was there before must run again.
+        `marker` is Plan.marker; None if the former state must run again.
         """
 
 
 @dataclass(frozen=True)
 class SwitchOutcome:
-    """What was done, or would be.
+    """Changes that were made, or would be.
 
     Attributes:
-        changes: file by file; empty where all is as it should be.
-        exact: of a removal: whether the recorded bytes, mode and owner are back. False where others changed the launch
-            file since; then ours was taken out of what they made of it.
-        problems: what works but deserves notice.
+        changes: changes by file; empty if the state is as desired.
+        exact: for a removal: whether the recorded bytes, mode and owner are restored. False if other tools changed the
+            launch file since; then only accelkit's changes were removed.
+        problems: things that work but need attention.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -58,12 +58,12 @@ class Switch:
     """The kube-scheduler of one host.
 
     Args:
-        host: where it runs.
-        launch: how it is started.
-        waiter: knows whether it runs.
-        backup_dir: for the record; never the launch file's folder.
-        folder: of our files on the host.
-        adopt_gcushare: whether an installation of GCUShare is taken over: its original becomes ours.
+        host: the host.
+        launch: its launch kind.
+        waiter: checks whether it runs.
+        backup_dir: folder of the record; never the launch file's folder.
+        folder: folder of accelkit's files on the host.
+        adopt_gcushare: whether to adopt an installation of GCUShare: its original becomes the recorded one.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Switch:
         self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
     def compare(self, wanted: DesiredSettings) -> SwitchOutcome:
-        """Return what apply() would do; change nothing.
+        """Return the changes of apply() without making them.
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood or edited safely.
@@ -93,7 +93,7 @@ class Switch:
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
     def check(self, wanted: DesiredSettings) -> SwitchOutcome:
-        """Confirm that nothing is to be changed and that kube-scheduler runs so; return what differs otherwise.
+        """Confirm that nothing must change and that kube-scheduler runs with it; otherwise return the differences.
 
         Raises:
             ConfigurationError: as compare().
@@ -105,12 +105,12 @@ class Switch:
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
     def apply(self, wanted: DesiredSettings) -> SwitchOutcome:
-        """Switch to our configuration; what is right already is left alone.
+        """Switch to accelkit's configuration; change only what differs.
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood, edited safely or written.
-            ServiceError: kube-scheduler did not run before, or does not with the new configuration; then what was
-                there before is back.
+            ServiceError: kube-scheduler did not run before, or does not with the new configuration; then the former
+                state is restored.
         """
         found = self._survey.find()
         intent = self._survey.make_intent(found, wanted)
@@ -131,12 +131,12 @@ class Switch:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
         except AccelkitError as exc:
             self._undo(found, record, former, exc)
-            raise ServiceError(f"{exc.message}\nwhat was there before is back", next_step=exc.next_step) from exc
+            raise ServiceError(f"{exc.message}\nthe former state was restored", next_step=exc.next_step) from exc
         self._tidy(record, intent)
         return outcome
 
     def compare_removal(self) -> SwitchOutcome:
-        """Return what remove() would do; change nothing.
+        """Return the changes of remove() without making them.
 
         Raises:
             ConfigurationError: as remove().
@@ -148,19 +148,19 @@ class Switch:
         return SwitchOutcome((*self._survey.compare_launch(found.current, target), *gone), exact)
 
     def remove(self) -> SwitchOutcome:
-        """Switch back to what was there before us.
+        """Restore the state before accelkit.
 
         Raises:
             ConfigurationError: the launch file cannot be understood, the recorded original is damaged, or a file cannot
                 be written.
-            ServiceError: kube-scheduler does not come back; the record stays, and the next run goes on.
+            ServiceError: kube-scheduler does not start again; the record stays, and the next run continues.
         """
         found = self._survey.find()
         outcome = self.compare_removal()
         target, exact = self._survey.find_former(found)
         if target != found.current:
             self._write_launch(target, found.record if exact else None, found.status)
-        # With a record the launch file may be back already, by a run that was cut off before the restart.
+        # With a record, the launch file may be restored already, by a run that was interrupted before the restart.
         if found.record is not None or target != found.current:
             self._waiter.restart(self._host)
             self._waiter.wait(self._host, target, None)
@@ -170,7 +170,7 @@ class Switch:
         return outcome
 
     def _keep(self, record: Record, *texts: str | None) -> None:
-        """Write a record, and before it the launch files that it names."""
+        """Write a record, after the launch files that it names."""
         uid, gid = self._owner(record)
         make_folders(self._host, self._backup_dir, mode="0700")
         sweep(self._host, self._backup_dir)
@@ -210,7 +210,7 @@ class Switch:
         self._host.write(path, text.encode(), mode=mode, uid=uid, gid=gid)
 
     def _owner(self, record: Record) -> tuple[int, int]:
-        # The owner of the launch file: root on a real host, whoever runs an embedded one.
+        # The owner of the launch file: root on a real host, else the user of an embedded one.
         return (record.uid, record.gid) if record.existed else (0, 0)
 
     def _undo(
@@ -243,14 +243,14 @@ class Switch:
                 self._drop_lost_originals()
         except AccelkitError as exc:
             raise ServiceError(
-                f"{why.message}; and putting back what was there before failed as well: {exc.message}",
+                f"{why.message}; and the former configuration could not be restored: {exc.message}",
                 next_step=f"look at {self._launch.path} on the host; its original lies in {self._backup_dir}",
             ) from exc
 
     def _tidy(self, record: Record, intent: Intent) -> None:
         stale = [path for path in record.files if path not in intent.plan.files]
         if record.previous is not None:
-            # Before anything goes that the former launch file needs.
+            # This happens before any file is deleted that the former launch file needs.
             record = msgspec.structs.replace(record, previous=None)
             self._keep(record, intent.original)
         for path in (*stale, *intent.abandoned):
@@ -260,7 +260,7 @@ class Switch:
         self._drop_lost_originals()
 
     def _forget(self, record: Record | None) -> None:
-        """Delete record, originals and folders; the record goes after all that only it names."""
+        """Delete record, originals and folders; the record is deleted after everything that only it names."""
         for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)
         folders = (self._folder,) if record is None else record.folders

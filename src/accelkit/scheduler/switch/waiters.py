@@ -1,4 +1,4 @@
-"""Whether kube-scheduler runs with its launch file, asked of whoever runs it. Implementations of Waiter."""
+"""Implementations of Waiter: whether kube-scheduler runs with its launch file, according to its runner."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _state_file = msgspec.json.Decoder(_State)
 
 @dataclass(frozen=True)
 class StateFile:
-    """A kube-scheduler whose runner says in a JSON file with which configuration it runs, as the embedded cluster's.
+    """A kube-scheduler whose runner reports its configuration in a JSON file, as that of the embedded cluster.
 
     Attributes:
-        path: of the file, with `ready`, `config_sha256` and, where it failed, `error`.
+        path: path of the file, with `ready`, `config_sha256` and, after a failure, `error`.
         timeout_seconds: deadline of each wait.
     """
 
@@ -45,12 +45,12 @@ class StateFile:
             self.wait(host, text, None)
         except ServiceError as exc:
             raise ServiceError(
-                f"kube-scheduler is not ready, so its configuration was left alone: {exc.message}",
+                f"kube-scheduler is not ready, so its configuration was not changed: {exc.message}",
                 next_step=f"look at {self.path}",
             ) from exc
 
     def restart(self, host: Host) -> None:
-        """Leave it to the runner, which watches the file."""
+        """Do nothing, because the runner watches the file."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
         """Wait until it runs with this text; see Waiter."""
@@ -94,12 +94,12 @@ class SystemdService:
         """Confirm that the service runs; see Waiter."""
         if problem := self._problem(host, None):
             raise ServiceError(
-                f"{problem}, so its options were left alone", next_step=f"look at `systemctl status {self.unit}`"
+                f"{problem}, so its options were not changed", next_step=f"look at `systemctl status {self.unit}`"
             )
 
     def restart(self, host: Host) -> None:
-        """Have systemd read its files anew, and restart the service."""
-        # One that failed several times in a row is not started again without this; another one does not need it.
+        """Let systemd read its files again, and restart the service."""
+        # A service that failed several times in a row does not start again without this; for others it has no effect.
         host.run(["systemctl", "reset-failed", self.unit])
         for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
             status, output = host.run(command)
@@ -111,24 +111,24 @@ class SystemdService:
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the process tells
         """Wait until the service runs with the option `marker`; see Waiter."""
         deadline = time.monotonic() + self.timeout_seconds
-        seen = 0
+        successes = 0
         while True:
             problem = self._problem(host, marker)
-            # Twice: a process that ends at once over its options is seen running, too.
-            seen = 0 if problem else seen + 1
-            if seen > 1:
+            # Checked twice, because a process that exits over its options is running for a moment, too.
+            successes = 0 if problem else successes + 1
+            if successes > 1:
                 return
             if time.monotonic() > deadline:
                 raise ServiceError(f"{problem} after {self.timeout_seconds:.0f} s{self._log(host)}")
             time.sleep(POLL_SECONDS)
 
     def _problem(self, host: Host, marker: str | None) -> str | None:
-        """Return why the service does not run as it should, None where it does."""
+        """Return why the service does not run as desired; None if it does."""
         _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if facts.get("ActiveState") != "active":
             return f"{self.unit} is {facts.get('ActiveState') or 'unknown'}"
-        # What runs inside another program has no command line of its own.
+        # A scheduler inside another program has no command line.
         if marker and not self.embedded:
             words = host.read(str(PurePosixPath("/proc", facts.get("MainPID", "0"), "cmdline"))) or b""
             if marker not in words.decode(errors="replace").split("\0"):

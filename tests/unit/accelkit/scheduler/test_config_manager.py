@@ -79,7 +79,7 @@ def test_a_scheduler_is_switched_checked_and_switched_back(root, runner):
 def test_a_scheduler_that_does_not_follow_gets_its_file_again(root):
     code, result = run(root, "apply", spec())
     assert (code, result["failed"]) == (1, True)
-    assert "what was there before is back" in result["msg"]
+    assert "the former state was restored" in result["msg"]
     assert (root / "etc/scheduler.yaml").read_text() == TEXT
     assert not (root / "var").exists()
 
@@ -92,7 +92,7 @@ def test_an_error_is_one_sentence_in_the_result(root):
         (spec(nodes=[]), "unknown field `nodes`"),
         (spec(launch={"kind": "systemd"}), "systemd cannot be restarted from a pod"),
         (spec(launch={"kind": "static_pod"}), "a static pod needs the node's name"),
-        (spec(kubernetes_version=""), "kubernetes_version must be given"),
+        (spec(kubernetes_version=""), "cannot configure kube-scheduler without"),
     ):
         code, result = run(root, "apply", given)
         assert (code, result["failed"]) == (1, True)

@@ -49,7 +49,7 @@ class Bed:
 
     def read_spec(self):
         if self.broken:
-            raise ConfigurationError("the specification is wrong")
+            raise ConfigurationError("the specification is invalid")
         return GIVEN
 
     async def look(self, times=1):
@@ -121,7 +121,7 @@ async def test_a_problem_is_told_once_and_again_after_it_was_gone(bed):
     for broken in (True, False, True):
         bed.broken = broken
         await bed.look(2)
-    assert bed.told == [("SchedulerNotSwitched", "the specification is wrong")] * 2
+    assert bed.told == [("SchedulerNotSwitched", "the specification is invalid")] * 2
 
 
 async def test_it_ends_when_it_is_told_to(bed):

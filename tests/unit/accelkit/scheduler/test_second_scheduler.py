@@ -53,5 +53,5 @@ def test_the_version_decides_the_format(version, api_version):
 
 
 def test_the_version_must_be_given():
-    with pytest.raises(ConfigurationError, match="must be given"):
+    with pytest.raises(ConfigurationError, match="cannot configure kube-scheduler without"):
         written(version="")

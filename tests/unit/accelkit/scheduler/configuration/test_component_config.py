@@ -133,7 +133,7 @@ def test_an_anchor_in_a_foreign_entry_survives():
 
 def test_a_second_binder_is_refused():
     text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
-    with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*take its entry"):
+    with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*remove its entry"):
         add_extender(text, OURS)
 
 
@@ -141,7 +141,7 @@ def test_a_second_binder_is_refused():
     ("text", "message"),
     [
         ("", "holds no mapping"),
-        ("kind: Pod\napiVersion: v1\n", "holds no KubeSchedulerConfiguration"),
+        ("kind: Pod\napiVersion: v1\n", "does not contain a KubeSchedulerConfiguration"),
         ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is none of kubescheduler"),
         (HEAD + "---\n" + HEAD, "not one YAML document"),
         (HEAD + "extenders: {a: b}\n", "not a list of mappings"),

@@ -130,5 +130,5 @@ def test_durations_become_nanoseconds(duration, nanoseconds):
 
 @pytest.mark.parametrize("duration", ["", "10", "s", "10 s", "1x"])
 def test_what_is_no_duration_is_refused(duration):
-    with pytest.raises(ConfigurationError, match="is no duration"):
+    with pytest.raises(ConfigurationError, match="is not a valid duration"):
         Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()

@@ -67,7 +67,7 @@ def test_versions_are_read_as_servers_say_them(version, minor):
 
 @pytest.mark.parametrize("version", ["", "latest", "v2.0.0", "1", "v1.x", "1.34.4; rm"])
 def test_what_is_no_version_is_refused(version):
-    with pytest.raises(ConfigurationError, match="is no Kubernetes version"):
+    with pytest.raises(ConfigurationError, match="is not a valid Kubernetes version"):
         parse_minor(version)
 
 

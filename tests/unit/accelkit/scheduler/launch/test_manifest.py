@@ -169,7 +169,7 @@ REFUSED = {
         PLAIN.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - exec kube-scheduler --v=2\n"),
         "a shell script starts kube-scheduler",
     ),
-    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the word 'stray'"),
+    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the argument 'stray'"),
     "a merge": (
         "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
         "uses a YAML alias",
@@ -181,13 +181,13 @@ REFUSED = {
     ),
     "aliases": (ALIASED, "uses a YAML alias"),
     "a key twice": (PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2), "is not one YAML document"),
-    "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "mounts from nowhere"),
+    "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "does not mount"),
     "config missing": (with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a"), "the host has no /b"),
     "config in a ConfigMap volume": (
         with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a").replace(
             "  - hostPath:\n      path: /b\n      type: File\n", "  - configMap:\n      name: c\n"
         ),
-        "which is no hostPath",
+        "which is not a hostPath",
     ),
     "a policy too late": (with_options(PLAIN, "--policy-configmap=own"), r"1\.34 no longer reads"),
     "unknown value": (PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"), "which it refuses"),

@@ -95,5 +95,5 @@ def test_without_a_kubeconfig_the_api_server_is_the_clusters_own():
 
 
 def test_another_dns_policy_is_refused():
-    with pytest.raises(ConfigurationError, match="dns_policy 'None' is not known"):
+    with pytest.raises(ConfigurationError, match="dns_policy 'None' is invalid"):
         planned(dns_policy="None")

@@ -30,8 +30,8 @@ def test_a_record_survives_its_file():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "cannot be read"),
-        (b"\xff", "cannot be read"),
+        (b"{", "cannot read the record"),
+        (b"\xff", "cannot read the record"),
         (encode_record(RECORD).replace(b": 1\n", b": 2\n"), "version 2"),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, h
 def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manifest(tmp_path, host):
     original = manifest(tmp_path)
     service = Restarted(tmp_path, refuses=lambda text: FLAG in text)
-    with pytest.raises(ServiceError, match="what was there before is back"):
+    with pytest.raises(ServiceError, match="the former state was restored"):
         switch(host, service).apply(wanted())
     assert service.running == original == manifest(tmp_path)
 
@@ -185,7 +185,7 @@ def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manife
 def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_path, host):
     original = manifest(tmp_path)
     with pytest.raises(
-        ServiceError, match=r"something else; and putting back what was there before failed as well: .* something else"
+        ServiceError, match=r"something else; and the former configuration could not be restored: .* something else"
     ):
         switch(host, Restarted(tmp_path, refuses=bool)).apply(wanted())
     assert manifest(tmp_path) == original
@@ -206,7 +206,7 @@ def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_
     with pytest.raises(Killed):
         switch(host, Runner(refuses=lambda text: FLAG in text, dies=True)).apply(wanted())
     assert FLAG in manifest(tmp_path)
-    with pytest.raises(ServiceError, match="what was there before is back"):
+    with pytest.raises(ServiceError, match="the former state was restored"):
         switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
     assert tree(tmp_path) == before
 
@@ -216,7 +216,7 @@ def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_
     with pytest.raises(Killed):
         switch(host, Runner(refuses=lambda text: text != running, dies=True)).apply(other)
     assert manifest(tmp_path) != running
-    with pytest.raises(ServiceError, match="what was there before is back"):
+    with pytest.raises(ServiceError, match="the former state was restored"):
         switch(host, Runner(refuses=lambda text: text != running)).apply(other)
     assert manifest(tmp_path) == running
     assert switch(host).apply(wanted()).changes == ()
@@ -229,7 +229,7 @@ def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_
         switch(host, Runner(refuses=bool, dies=True)).apply(wanted())
     upgraded = kubeadm_manifest(35)
     (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
-    with pytest.raises(ServiceError, match="what was there before is back"):
+    with pytest.raises(ServiceError, match="the former state was restored"):
         switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
     assert manifest(tmp_path) == upgraded
 
@@ -331,7 +331,7 @@ def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
     with pytest.raises(ConfigurationError, match="there is no manifest"):
         switch(host).apply(wanted())
     place.symlink_to("elsewhere.yaml")
-    with pytest.raises(ConfigurationError, match="no plain file but a link"):
+    with pytest.raises(ConfigurationError, match="not a file but a link"):
         switch(host).apply(wanted())
 
 
@@ -352,6 +352,6 @@ def test_no_space_changes_nothing(tmp_path, host, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(ServiceError, match="cannot be written: No space left on device\nwhat was there before is back"):
+    with pytest.raises(ServiceError, match="cannot be written: No space left on device\nthe former state was restored"):
         switch(host).apply(wanted())
     assert tree(tmp_path) == before

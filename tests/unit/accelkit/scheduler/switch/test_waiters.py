@@ -99,7 +99,7 @@ def test_a_service_is_checked_by_one_look(on):
     machine = on(FORMER)
     SERVICE.check(machine, None)
     assert machine.now == 0
-    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is failed, so its options were left alone"):
+    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is failed, so its options were not changed"):
         SERVICE.check(on(DEAD), None)
     with pytest.raises(ServiceError, match=r"kube-scheduler\.service is unknown"):
         SERVICE.check(on(OURS, fails=("show",)), None)
