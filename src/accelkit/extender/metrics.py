@@ -51,7 +51,7 @@ class _LedgerCollector(Collector):
         yield GaugeMetricFamily("accelkit_pods", "Pods that hold cards.", value=len(self._ledger))
         yield GaugeMetricFamily(
             "accelkit_api_silence_seconds",
-            "Seconds since the last answer of the API server.",
+            "How long the API server has been away.",
             value=self._silent_seconds(),
         )
 

@@ -94,7 +94,7 @@ def test_errors_are_sentences_and_change_nothing(config, play):
     ]
     done = play([{**each, "ignore_errors": True} for each in tasks])
     assert "http://other binds pods already" in done.stdout
-    assert f"there is no {config.with_name('none')}" in done.stdout
+    assert f"{config.with_name('none')} does not exist" in done.stdout
     assert f"backup_dir {config.parent} is the folder of" in done.stdout
     assert "a static pod needs the node's name" in done.stdout
     assert "'thirty-four' is not a valid Kubernetes version" in done.stdout
