@@ -3,7 +3,7 @@
     cache_example_images.py [--registry HOST] [--keys FOLDER] [--hosts-on NODE …]
 
 Nothing is pulled. The caches are those that frameworks wrote, from `ACCELKIT_VECTORS`, or small ones that are made;
-which of them are which is told on stderr, and in `real_caches` and `made_caches`.
+stderr lists which of them are which, and in `real_caches` and `made_caches`.
 Upstream's names are kept behind the registry: `quay.io/gkm/cache-examples:TAG` becomes `HOST/gkm/cache-examples:TAG`,
 and the workloads' `quay.io/fedora/fedora-minimal` is a root of busybox. Tags end in -v2 where cosign 2 signs. Two more
 are there to be refused: -unsigned, and -stranger, signed with another key.
@@ -64,7 +64,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Wanted:
-    """An image of a cache: its tag, how it is built, and who signs it, None for nobody."""
+    """An image of a cache: its tag, how it is built, and its signer; None for an unsigned image."""
 
     tag: str
     cache: CacheFolder
@@ -93,11 +93,11 @@ def main() -> int:
 
 
 async def provide(registry: str, keys: Path, nodes: list[str], *, tls: bool = False) -> dict[str, object]:
-    """Make, sign and push all images, and lead nodes to them; return what `main` prints.
+    """Build, sign and push all images, and configure nodes to pull them; return the output of `main`.
 
     Raises:
         AccelkitError: a program is missing, the registry refuses, or cosign fails.
-        SubprocessError: a node cannot be told.
+        SubprocessError: a node cannot be configured.
     """
     prepare_keys(keys)
     reached = reach_from_nodes(registry, nodes)
@@ -186,7 +186,7 @@ async def push_all(
 
 
 async def find_format(client: RegistryClient, reference: Reference, digest: str) -> str:
-    """Return which format of signatures an image got: cosign 3 may have been told to write either."""
+    """Return the signature format of an image: cosign 3 writes either, depending on its options."""
     signature = parse_reference(f"{reference.name}:{digest.replace(':', '-')}.sig")
     try:
         await client.read_manifest(signature)
@@ -222,7 +222,7 @@ def reach_from_nodes(registry: str, nodes: list[str]) -> str:
 
 
 def write_hosts(node: str, url: str) -> None:
-    """Have containerd of a node ask one registry in place of upstream's, and never upstream's; it reads that anew."""
+    """Configure containerd of a node to pull from one registry and never from upstream; it needs no restart."""
     folder = f"/etc/containerd/certs.d/{UPSTREAM}"
     run_on(node, f"mkdir -p {folder} && cat > {folder}/hosts.toml <<'END'\n{build_hosts(url)}END\n")
 

@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def build() -> Path:
-    """Build the tarball; fail where it holds a file that nobody decided to ship, or lacks one that its README names."""
+    """Build the tarball; fail if it contains an unexpected file, or lacks one that its README names."""
     announce("ansible-galaxy collection build")
     with tempfile.TemporaryDirectory(dir=ensure_folder(BUILD)) as folder:
         run(BIN / "ansible-galaxy", "collection", "build", "--output-path", folder, quiet=True)

@@ -61,11 +61,11 @@ def main() -> int:
 
 
 def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Run molecule and show what it prints.
+    """Run molecule and print its output.
 
     Returns:
-        Its exit status, and what the last task that failed printed. Molecule ends with the removal of the cluster and
-        a recap, so that of a run whose output was cut at the end nobody would learn why it failed.
+        Its exit status, and the output of the last task that failed. Molecule ends with the removal of the cluster and
+        a recap, so a truncated output would not contain the cause of a failure.
     """
     task: list[str] = []
     failed: list[str] = []

@@ -58,7 +58,7 @@ def find_caches(work: Path) -> list[CacheFolder]:
 
 
 def tell_origins(caches: list[CacheFolder]) -> str:
-    """Return the sentence that tells which caches frameworks wrote, and which were made here."""
+    """Return the sentence that lists the caches that frameworks wrote, and those that were built here."""
     real = ", ".join(each.name for each in caches if each.real)
     made = ", ".join(each.name for each in caches if not each.real)
     told = [f"written by their frameworks: {real}"] if real else []

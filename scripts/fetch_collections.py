@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def is_installed(folder: Path) -> bool:
-    """Tell whether a folder holds a collection from this wheel."""
+    """Return whether a folder contains a collection from this wheel."""
     stamp = folder / ".from"
     return stamp.is_file() and stamp.read_text() == WHEEL
 

@@ -74,7 +74,7 @@ class Checkout:
         compileall.compile_dir(folder / SOURCE, quiet=2, invalidation_mode=mode)
 
     def survives(self, mutant: Mutant, tests: Sequence[Path], seconds: float) -> bool:
-        """Tell whether all tests pass with the mutant."""
+        """Return whether all tests pass with the mutant."""
         path = self.folder / mutant.path
         source = path.read_bytes()
         path.write_bytes(mutant.apply(source))
@@ -198,7 +198,7 @@ def main() -> int:
 
 
 def _report(package: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkout]) -> bool:
-    """Judge and print one package; tell whether enough of its mutants died."""
+    """Test and print one package; return whether enough of its mutants were detected."""
     if not mutants:
         print(f"{package}: nothing to change", flush=True)
         return True

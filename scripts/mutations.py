@@ -161,12 +161,12 @@ def _is_log(node: ast.AST) -> bool:
 
 
 def _is_left_alone(name: str, value: ast.expr | None) -> bool:
-    """Tell whether a variable lists what is exported, or is the length of a wait or a size."""
+    """Return whether a variable lists the exported names, or is the length of a wait or a size."""
     return name == "__all__" or (name.isupper() and ("SECONDS" in name or _is_size(value)))
 
 
 def _is_size(node: ast.expr | None) -> bool:
-    """Tell whether an expression is a number that could as well be one more: a limit, a buffer, a width."""
+    """Return whether an expression is a number that may change by one: a limit, a buffer, a width."""
     match node:
         case ast.BinOp(left=left, right=right):
             return _is_size(left) or _is_size(right)

@@ -97,7 +97,7 @@ def check_installation(venv: Path, version: str, environment: dict[str, str]) ->
     inventory = ("-i", collection / "inventories" / "sample")
     said = run(venv / "bin" / "accelkit", "--version", environment=environment)
     if version not in said:
-        raise ReleaseError(f"`accelkit --version` says {said.strip()} where {version} was installed; build anew")
+        raise ReleaseError(f"`accelkit --version` prints {said.strip()}, but {version} was installed; build again")
     playbook = (venv / "bin" / "ansible-playbook", "accelkit.kubernetes.preflight", *inventory)
     run(*playbook, "--syntax-check", environment=environment)
     listed = run(venv / "bin" / "ansible-doc", "--list", "--json", "accelkit.kubernetes", environment=environment)
@@ -135,7 +135,7 @@ def describe_image(version: str) -> tuple[str, str]:
 
 
 def write_checksums(folder: Path, *texts: tuple[str, str]) -> None:
-    """Add texts to a folder, given as name and content, and write the checksums of all its files anew."""
+    """Add texts to a folder, given as name and content, and rewrite the checksums of all its files."""
     for name, text in texts:
         (folder / name).write_text(text)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)

@@ -45,11 +45,11 @@ ssh-keygen -A
 
 @dataclass
 class Traveller:
-    """Somebody on a road: where they stand, and what their shell knows.
+    """User who follows an installation guide: the cluster, the directories and the commands of their shell.
 
     Attributes:
         cluster: the cluster of the road.
-        home: a home folder that nobody has used before; the folder of the road.
+        home: an unused home directory; the directory of the guide.
         commands: what each playbook is called, by site, verify and remove.
         folder: where the commands run.
         environment: beside PATH, HOME, the Docker daemon and pip's settings.
@@ -192,7 +192,7 @@ def prepare_awx(traveller: Traveller) -> None:
 
 
 def find_common_python() -> str:
-    """Return an interpreter that any user may run, for what runs as nobody."""
+    """Return an interpreter that any user can run, for commands of an unprivileged user."""
     for candidate in (Path(sys.executable).resolve(), Path("/usr/bin/python3")):
         if candidate.is_file() and all(folder.stat().st_mode & 0o001 for folder in candidate.parents):
             return str(candidate)
@@ -200,7 +200,7 @@ def find_common_python() -> str:
 
 
 def build_image(traveller: Traveller) -> str:
-    """Build the image and push it, as somebody has done before AWX comes; return its reference."""
+    """Build and push the image, which must exist before AWX runs; return its reference."""
     playbook = traveller.folder / "image.yml"
     role = {"name": "accelkit.kubernetes.images"}
     tasks = [

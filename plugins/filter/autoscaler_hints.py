@@ -66,7 +66,7 @@ def autoscaler_hints(group, autoscaler):
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     if autoscaler not in list(Autoscaler):
-        raise AnsibleFilterError(f"{autoscaler} is no autoscaler; choose one of {', '.join(Autoscaler)}")
+        raise AnsibleFilterError(f"{autoscaler} is not a supported autoscaler; choose one of {', '.join(Autoscaler)}")
     try:
         # Ansible's texts and numbers are of types of its own.
         return write_hints(read_node_group(json.loads(json.dumps(group))), Autoscaler(str(autoscaler)))

@@ -82,7 +82,7 @@ except ImportError as exc:
 
 
 def dialect(name):
-    """Return what playbooks need to know of a dialect."""
+    """Return the properties of a dialect that playbooks use."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:

@@ -55,5 +55,5 @@ def read_version(root):
         return str(json.loads(manifest.read_text())["collection_info"]["version"])
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as exc:
         raise AnsibleLookupError(
-            f"neither {source} nor {manifest} has the version of the collection ({exc}); install it anew"
+            f"neither {source} nor {manifest} has the version of the collection ({exc}); install it again"
         ) from exc

@@ -27,9 +27,9 @@ def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
 
 
 def find_problem(failure: ImportError | str | None) -> str | None:
-    """Return what is wrong with the Python package accelkit here, and how to mend it; None where nothing is.
+    """Return the problem of the Python package accelkit on this machine and its repair; None if there is none.
 
-    `failure` is the error, or its traceback, where something of the package could not be imported.
+    `failure` is the error, or its traceback, if a part of the package cannot be imported.
     """
     try:
         installed = version("accelkit")

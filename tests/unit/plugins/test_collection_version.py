@@ -25,10 +25,10 @@ def test_what_modules_take_for_it_is_the_version_of_this_collection():
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"collection_info": 1}'])
 def test_without_either_the_error_says_what_to_do(tmp_path, text):
-    with pytest.raises(AnsibleLookupError, match="install it anew"):
+    with pytest.raises(AnsibleLookupError, match="install it again"):
         read_version(tmp_path)
     (tmp_path / "MANIFEST.json").write_text(text)
-    with pytest.raises(AnsibleLookupError, match="install it anew"):
+    with pytest.raises(AnsibleLookupError, match="install it again"):
         read_version(tmp_path)
 
 

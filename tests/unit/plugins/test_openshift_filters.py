@@ -49,7 +49,10 @@ def test_hints_are_told():
             "cannot read the pod specification",
         ),
         (lambda: machine_sets.machine_sets([{"name": "t", "source": "x"}], [SOURCE], {}), "there is no MachineSet x"),
-        (lambda: autoscaler_hints.autoscaler_hints({}, "other"), "other is no autoscaler; choose one of aws, azure"),
+        (
+            lambda: autoscaler_hints.autoscaler_hints({}, "other"),
+            "other is not a supported autoscaler; choose one of aws, azure",
+        ),
         (lambda: autoscaler_hints.autoscaler_hints({"label": {}}, "aws"), "unknown field `label`"),
     ],
 )

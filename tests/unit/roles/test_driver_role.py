@@ -247,7 +247,7 @@ def load_tasks(name):
 def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
     tasks = {each["name"]: each for each in load_tasks("containers")}
     names = list(tasks)
-    wait, end = "Wait until they are built", "Fail if an image was not built"
+    wait, end = "Wait until the driver images are built", "Check that the images were built"
     assert tasks[wait]["ignore_errors"] is True
     assert names.index(wait) < names.index("Apply the DaemonSets of the kernels") < names.index(end) == len(names) - 1
     environment = NativeEnvironment(autoescape=True)

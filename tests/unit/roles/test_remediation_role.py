@@ -128,7 +128,9 @@ def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
 
 def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
     tasks = [each["name"] for each in read_yaml(ROOT / "roles/remediation/tasks/remove.yml")]
-    assert tasks.index("Delete the objects of remediation") < tasks.index("Take back what was done on the nodes")
+    assert tasks.index("Delete the objects of remediation") < tasks.index(
+        "Undo the changes of remediation on the nodes"
+    )
 
 
 def test_what_changes_nodes_is_refused_where_nothing_bounds_its_rights():

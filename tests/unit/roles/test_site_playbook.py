@@ -61,7 +61,7 @@ def test_what_is_included_runs_under_its_tag_alone(task, tags):
 
 
 def test_what_a_part_asks_of_the_cluster_before_is_asked_under_its_tag():
-    [asked] = [tags for task, tags in TASKS if task["name"] == "Find what is installed"]
+    [asked] = [tags for task, tags in TASKS if task["name"] == "Find the installed parts"]
     needing = {tag for task, tags in INCLUDED if "__accelkit_parts" in str(task.get("when")) for tag in tags}
     assert needing <= asked
 
