@@ -75,7 +75,8 @@ def test_other_modes_plan_no_daemon_sets(run_module, api):
     api.store(NODES, write_node("a", cards=(build_card(driver="535"),)))
     answer = run_module(driver_plan, {"vendors": VENDORS, "mode": "package", "state": "recorded"})
     assert (answer["sets"], answer["changed"]) == ([], False)
-    assert answer["outdated"] == [{"node": "a", "why": "nvidia's driver is 535, and 550 is required", "cordoned": False}]
+    why = "nvidia's driver is 535, and 550 is required"
+    assert answer["outdated"] == [{"node": "a", "why": why, "cordoned": False}]
 
 
 def test_an_upgrade_is_begun_resumed_and_ended(run_module, api):

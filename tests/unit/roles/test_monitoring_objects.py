@@ -36,7 +36,8 @@ SELECTORS = {
 def watchers(tmp_path_factory):
     """The names of the Prometheus objects that choose the PodMonitor."""
     folder = tmp_path_factory.mktemp("watchers")
-    (task,) = (each for each in read_yaml(ROLE / "tasks/check.yml") if each["name"].startswith("Find the Prometheus objects"))
+    tasks = read_yaml(ROLE / "tasks/check.yml")
+    (task,) = (each for each in tasks if each["name"].startswith("Find the Prometheus objects"))
     found = [
         {"metadata": {"namespace": "m", "name": name}, "spec": {"podMonitorSelector": selector}}
         for name, selector in SELECTORS.items()
