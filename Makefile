@@ -27,7 +27,7 @@ test-programs:
 test: test-programs .venv/dev ## All unit tests, and integration tests of each capability. At most 15 minutes on two cores.
 	$(BIN)/python scripts/test_parts.py unit integration
 
-test-all: test-programs .venv/dev ## All tests but those of the other targets below, part by part: see docs/testing.md. An hour.
+test-all: test-programs .venv/dev ## All tests but those of the other targets below, part by part: see docs/how-to/testing.md. An hour.
 	$(BIN)/python scripts/test_parts.py all
 
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 20

@@ -1,4 +1,4 @@
-"""Check the language of documentation, docstrings, error texts and commit subjects against docs/style.md.
+"""Check the language of documentation, docstrings, error texts and commit subjects against docs/reference/style.md.
 
 The script checks what a machine can check:
 
@@ -27,7 +27,7 @@ PHRASES = Path(__file__).with_name("banned_phrases.txt")
 EXEMPT = Path(__file__).with_name("prose_exempt.txt")
 PAGES = ("README.md", "docs/**/*.md", "roles/*/README.md")
 SOURCES = ("src/accelkit/**/*.py", "plugins/**/*.py", "scripts/*.py")
-GENERATED = ("src/accelkit/node/_proto/*", "docs/commands.md")
+GENERATED = ("src/accelkit/node/_proto/*", "docs/reference/commands.md")
 MAX_WORDS = 30
 MAX_SUBJECT = 72
 BASES = ("origin/main", "main")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems += check_subjects(list_subjects(REPOSITORY, base))
     print(*problems, sep="\n", end="\n" if problems else "")
     if problems:
-        print(f"{len(problems)} problems; docs/style.md has the rules", file=sys.stderr)
+        print(f"{len(problems)} problems; docs/reference/style.md has the rules", file=sys.stderr)
     return 1 if problems else 0
 
 

@@ -1,4 +1,4 @@
-"""Generate docs/commands.md from the `--help` texts of the command line: `python scripts/command_reference.py`.
+"""Generate docs/reference/commands.md from the `--help` texts: `python scripts/command_reference.py`.
 
 A unit test compares the page with this script.
 """
@@ -12,7 +12,7 @@ import click
 
 from accelkit.cli import main as accelkit
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/commands.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/reference/commands.md"
 # Click leaves two of the 80 columns of a terminal free.
 WIDTH = 78
 INTRODUCTION = """\

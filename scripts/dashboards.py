@@ -1,8 +1,8 @@
 """Generate the dashboards of roles/monitoring from this description: `python scripts/dashboards.py`.
 
 They are made with Grafana's own library for Grafana 11.6, and committed, so that the
-installation of accelkit does not need it. Each dashboard queries only metrics of docs/metrics.md; a test compares the
-files with the output of this script if the library is installed.
+installation of accelkit does not need it. Each dashboard queries only metrics of
+docs/reference/metrics.md; a test compares the files with the output of this script if the library is installed.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Traveller:
 
 
 def prepare_checkout(traveller: Traveller) -> None:
-    """Follow docs/installation.md in a clone."""
+    """Follow docs/how-to/installation.md in a clone."""
     follow_document(traveller, {"accelkit_images_registry": f"{REGISTRY}/accelkit"})
     traveller.kept_images = (f"{REGISTRY}/accelkit/",)
 
@@ -246,11 +246,11 @@ def prepare_ssh(traveller: Traveller) -> None:
 
 
 def follow_document(traveller: Traveller, settings: Mapping[str, object]) -> None:
-    """Run the first commands of docs/installation.md, word for word, in a clone."""
+    """Run the first commands of docs/how-to/installation.md, word for word, in a clone."""
     clone = traveller.home / "clone"
     run("git", "clone", "--quiet", str(REPOSITORY), str(clone))
     traveller.folder, traveller.venv = clone, clone / ".venv"
-    block = (clone / "docs/installation.md").read_text().split("```console\n")[1].partition("```")[0]
+    block = (clone / "docs/how-to/installation.md").read_text().split("```console\n")[1].partition("```")[0]
     install, copy, traveller.check, *playbooks = (("bash", "-ec", line) for line in block.splitlines())
     traveller.run(*install)
     traveller.run(*copy)

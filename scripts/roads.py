@@ -4,7 +4,7 @@ Each road ends in site, verify, pods that share cards, site again without a chan
 cluster with what it was. The nodes have no label and none is named; their cards are listed in a file. Where the default
 base image cannot be pulled, an image of its name is made of Debian packages.
 
-checkout: a clone, the commands of docs/installation.md, the sample inventory with its kubeconfig and registry changed
+checkout: a clone, the commands of docs/how-to/installation.md, the sample inventory with a kubeconfig and a registry
 packages: wheel and collection in an empty environment, playbooks by their full names, from an empty folder
 awx:      ansible-runner as AWX runs it: a credential's variables, no kubeconfig, a read-only project, no terminal
 ssh:      a clone; nodes that are reached by SSH, have no Python, and import the image, since no registry answers

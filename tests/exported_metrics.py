@@ -43,13 +43,13 @@ class Exported:
     text: str
 
     def row(self, services: str) -> str:
-        """Return its row of docs/metrics.md."""
+        """Return its row of docs/reference/metrics.md."""
         labels = ", ".join(f"`{label}`" for label in self.labels) or "none"
         return f"| `{self.name}` | {self.kind} | {labels} | {services} | {self.text} |"
 
 
 def list_rows() -> list[str]:
-    """Return the rows of docs/metrics.md."""
+    """Return the rows of docs/reference/metrics.md."""
     services: dict[Exported, list[str]] = {}
     for service, metric in list_exported():
         services.setdefault(metric, []).append(service)

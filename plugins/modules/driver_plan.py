@@ -41,7 +41,7 @@ options:
     default: planned
   vendors:
     description:
-      - The drivers by vendor, as C(accelkit_driver_vendors); docs/drivers.md describes them.
+      - The drivers by vendor, as C(accelkit_driver_vendors); docs/how-to/drivers.md describes them.
     type: dict
     default: {}
   mode:

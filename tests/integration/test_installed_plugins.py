@@ -90,7 +90,7 @@ def test_all_of_the_example_is_listed_and_can_be_used(installed):
     assert {(each["distribution"], each["version"], each["problem"]) for each in found} == {
         ("orrery-accelkit", "1.0.0", "")
     }
-    documented = (REPOSITORY / "docs/plugins.md").read_text()
+    documented = (REPOSITORY / "docs/how-to/plugins.md").read_text()
     assert all(line.rstrip() in documented for line in accelkit("plugins").stdout.splitlines())
 
 

@@ -112,7 +112,7 @@ def test_exempt_and_generated_paths_are_not_checked(tmp_path):
     for name in (
         "docs/a.md",
         "docs/adr/b.md",
-        "docs/commands.md",
+        "docs/reference/commands.md",
         "roles/x/README.md",
         "src/accelkit/c.py",
         "README.md",
@@ -129,7 +129,14 @@ def test_exempt_and_generated_paths_are_not_checked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", "docs/index.md", "docs/style.md", "docs/try-on-kind.md", "docs/requests.md"]
+    "path",
+    [
+        "README.md",
+        "docs/index.md",
+        "docs/reference/style.md",
+        "docs/tutorials/try-on-kind.md",
+        "docs/reference/requests.md",
+    ],
 )
 def test_pages_that_follow_the_guide_are_not_exempt(path):
     exempt = check_prose.read_exempt(check_prose.EXEMPT.read_text())

@@ -10,17 +10,17 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 from collection_gate import find_unshipped
 
 TRACKED = (
-    *("CONTRIBUTING.md", "README.md", "docs/testing.md", "examples/shared-pods.yaml", "inventories/sample/hosts.yml"),
-    *("playbooks/site.yml", "pyproject.toml", "roles/extender/README.md", "site.yml"),
+    *("CONTRIBUTING.md", "README.md", "docs/how-to/testing.md", "examples/shared-pods.yaml"),
+    *("inventories/sample/hosts.yml", "playbooks/site.yml", "pyproject.toml", "roles/extender/README.md", "site.yml"),
 )
-SHIPPED = ("README.md", "docs/testing.md", "playbooks/site.yml", "site.yml")
+SHIPPED = ("README.md", "docs/how-to/testing.md", "playbooks/site.yml", "site.yml")
 
 
 @pytest.mark.parametrize(
     ("readme", "absent"),
     [
         (
-            "[how](docs/testing.md#budget), [all](docs/), `playbooks/site.yml`, `docs`, `playbooks/`; see site.yml.",
+            "[how](docs/how-to/testing.md#budget), [all](docs/), `playbooks/site.yml`, `docs`, `playbooks/`; site.yml.",
             [],
         ),
         (

@@ -1,4 +1,4 @@
-"""docs/commands.md is what scripts/command_reference.py generates."""
+"""docs/reference/commands.md is what scripts/command_reference.py generates."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""README.md stays short, and docs/index.md lists each page, command and playbook once."""
+"""README.md stays short, and the indexes list each page, command and playbook once."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from accelkit.cli import SERVICES, USER_COMMANDS
 
@@ -25,10 +27,16 @@ def test_readme_has_the_commands_of_a_new_user():
     assert {name for name in SIX_COMMANDS if name not in README} == set()
 
 
-def test_index_lists_each_page_once():
-    counts = Counter(re.findall(r"\]\(([\w-]+\.md)\)", INDEX))
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert counts == dict.fromkeys(pages, 1)
+@pytest.mark.parametrize("folder", ["tutorials", "how-to", "reference", "explanation"])
+def test_each_folder_has_an_index_of_its_pages(folder):
+    place = ROOT / "docs" / folder
+    counts = Counter(re.findall(r"\]\(([\w-]+\.md)\)", (place / "README.md").read_text()))
+    assert counts == dict.fromkeys({path.name for path in place.glob("*.md")} - {"README.md"}, 1)
+    assert f"({folder}/README.md)" in INDEX
+
+
+def test_a_page_lies_in_the_folder_of_its_purpose():
+    assert [path.name for path in (ROOT / "docs").glob("*.md")] == ["index.md"]
 
 
 def test_index_lists_each_command_once():

@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     "README.md",
     "docs/index.md",
-    "docs/installation.md",
-    "docs/requests.md",
-    "docs/style.md",
-    "docs/try-on-kind.md",
+    "docs/how-to/installation.md",
+    "docs/reference/requests.md",
+    "docs/reference/style.md",
+    "docs/tutorials/try-on-kind.md",
 )
 OURS = "accelkit.kubernetes"
 # What is not ours, and says itself what it does not know.

@@ -8,7 +8,7 @@ import pytest
 from accelkit.model import keys
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs/keys.md").read_text()
+PAGE = (REPOSITORY / "docs/reference/keys.md").read_text()
 OURS = {
     name: value
     for name, value in vars(keys).items()

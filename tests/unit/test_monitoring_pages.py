@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = [rule for group in read_yaml(FILES / "rules.yml")["groups"] for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
-METRICS = (ROOT / "docs/metrics.md").read_text()
-RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
+METRICS = (ROOT / "docs/reference/metrics.md").read_text()
+RUNBOOKS = (ROOT / "docs/how-to/runbooks.md").read_text()
 DOCUMENTED = set(re.findall(r"^\| `((?:accelkit|accelerator)_\w+)` \|", METRICS, re.MULTILINE))
 NAME = re.compile(r"\b(?:accelkit|accelerator)_\w+")
 PROMTOOL = shutil.which("promtool")
@@ -73,7 +73,7 @@ def test_each_alert_has_its_runbook_and_asks_for_metrics_that_there_are(rule):
     name = rule["alert"]
     assert f"\n## {name}\n" in RUNBOOKS
     assert rule["annotations"]["runbook_url"] == f"https://accelkit.io/docs/runbooks#{name.lower()}"
-    assert f"| [{name}](runbooks.md#{name.lower()}) |" in (ROOT / "docs/monitoring.md").read_text()
+    assert f"| [{name}](runbooks.md#{name.lower()}) |" in (ROOT / "docs/how-to/monitoring.md").read_text()
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert list_metrics(rule["expr"])
     assert list_metrics(rule["expr"]) - DOCUMENTED == set()

@@ -12,9 +12,9 @@ from accelkit.gkm import objects
 from accelkit.gkm.conditions import ConditionType, Reason
 
 ROOT = Path(__file__).parents[2]
-ENABLEMENT = (ROOT / "docs/enablement.md").read_text().partition("## What is promised")[2]
-API = (ROOT / "docs/kernel-cache-api.md").read_text()
-DEFECTS = (ROOT / "docs/kernel-cache-defects.md").read_text()
+ENABLEMENT = (ROOT / "docs/reference/enablement.md").read_text().partition("## What is promised")[2]
+API = (ROOT / "docs/reference/kernel-cache-api.md").read_text()
+DEFECTS = (ROOT / "docs/explanation/kernel-cache-defects.md").read_text()
 # What both say by themselves of a condition that holds.
 PLAIN = {"Resolved", "Verified", "Compatible", "Extracted", "Ready"}
 

@@ -45,7 +45,7 @@ def graph():
         ("roles/extender/tasks/main.yml", ["t/test_site.py"]),
         ("site.yml", ["t/test_site.py"]),
         ("bench/run_all.py", ["t/test_speed.py"]),
-        ("docs/testing.md", []),
+        ("docs/how-to/testing.md", []),
         ("tests/unit/test_x.py", []),
     ],
 )

@@ -41,7 +41,7 @@ def test_what_the_playbooks_read_is_specified():
 def test_each_setting_is_read_and_documented(name):
     readers = [path for path in files("playbooks", "roles") if path.name != "settings.yml"]
     assert name in names_in(*readers)
-    assert name in names_in(*(ROOT / "docs").glob("*.md"), *(ROOT / "playbooks").glob("*.yml"))
+    assert name in names_in(*(ROOT / "docs").glob("*/*.md"), *(ROOT / "playbooks").glob("*.yml"))
 
 
 def test_choices_are_those_that_there_are():

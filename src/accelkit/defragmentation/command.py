@@ -103,7 +103,7 @@ def _read_rules(path: Path) -> SharingRules:
     except (OSError, ConfigurationError) as exc:
         raise ConfigurationError(
             f"cannot read the sharing rules {path}: {exc}",
-            next_step="use the file that the extender reads; docs/sharing-rules.md describes it",
+            next_step="use the file that the extender reads; docs/how-to/sharing-rules.md describes it",
         ) from exc
 
 

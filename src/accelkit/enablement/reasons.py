@@ -1,4 +1,6 @@
-"""Reasons why a stage did not pass, as stable codes, and the next action for each; docs/stage-reasons.md explains them.
+"""Reasons why a stage did not pass, as stable codes, and the next action for each.
+
+docs/reference/stage-reasons.md explains the codes.
 
 A code names a fact, not its cause. A problem is reported only by the first stage that it affects.
 """
@@ -69,7 +71,7 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
     {
         StageReason.NEED_NOT_PASSED: "Read the result of the named stage",
         StageReason.STATE_CHANGED: _CHECK_AGAIN,
-        StageReason.NOT_INSTALLED: "No action is needed; to install it, read docs/installation.md",
+        StageReason.NOT_INSTALLED: "No action is needed; to install it, read docs/how-to/installation.md",
         StageReason.NODES_UNREAD: _ASK_AGAIN,
         StageReason.NODE_MISSING: "Compare the name with `kubectl get nodes`",
         StageReason.NODE_NOT_READY: "Check its kubelet: kubectl describe node {node}",
@@ -77,15 +79,17 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.INVENTORY_MISSING: "Read the agent's log: kubectl -n {namespace} logs -l "
         "app.kubernetes.io/component=node-agent --prefix",
         StageReason.INVENTORY_UNREADABLE: "Install the same version of agent and package: run site.yml",
-        StageReason.NO_CARDS: "Compare `lspci` on the node with docs/hardware.md",
+        StageReason.NO_CARDS: "Compare `lspci` on the node with docs/reference/hardware.md",
         StageReason.CARDS_MISSING: "Compare `lspci` on the node with `accelkit inspect {node}`; a card that is split "
         "(MIG) counts as several for its vendor",
         StageReason.DRIVER_MISSING: "Load the vendor's driver on the node; if it rejects a card, read `dmesg`",
         StageReason.KERNEL_DRIVER_MISMATCH: "Install the driver for the running kernel, or boot the former kernel",
-        StageReason.DRIVER_VERSION_UNKNOWN: "Find out why the vendor's library does not answer: docs/hardware.md",
+        StageReason.DRIVER_VERSION_UNKNOWN: "Find out why the vendor's library does not answer: read "
+        "docs/reference/hardware.md",
         StageReason.CARD_LOST: "Reboot the node; if the card is still missing, have it inspected",
-        StageReason.CARD_UNHEALTHY: "Read docs/health.md; drain the node before a reset",
-        StageReason.CARD_HEALTH_UNKNOWN: "Find out why the agent cannot read it, from its log and docs/health.md",
+        StageReason.CARD_UNHEALTHY: "Read docs/reference/health.md; drain the node before a reset",
+        StageReason.CARD_HEALTH_UNKNOWN: "Find out why the agent cannot read it, from its log and "
+        "docs/reference/health.md",
         StageReason.RUNTIME_WITHOUT_CDI: "Upgrade the container runtime, or remove the specification from /etc/cdi and "
         "/var/run/cdi",
         StageReason.PODS_UNREAD: _ASK_AGAIN,
@@ -97,7 +101,7 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         "kubectl -n {namespace} logs -l app.kubernetes.io/component=node-agent --prefix",
         StageReason.NOTHING_ALLOCATABLE: "Read the logs of agent and kubelet; check whether another device plugin uses "
         "the name",
-        StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/memory-unit.md",
+        StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/reference/memory-unit.md",
         StageReason.NEVER_CHECKED: _CHECK_AGAIN,
         StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection that is in use, "
         "which rewrites the annotation accelkit.io/stages: ansible-playbook playbooks/verify.yml -i INVENTORY",

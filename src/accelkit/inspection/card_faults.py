@@ -30,7 +30,7 @@ _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
 
 class CardFaultCode(StrEnum):
-    """Codes of faults; docs/stage-reasons.md explains each."""
+    """Codes of faults; docs/reference/stage-reasons.md explains each."""
 
     DRIVER_MISSING = "DriverMissing"
     KERNEL_DRIVER_MISMATCH = "KernelDriverMismatch"

@@ -1,6 +1,6 @@
 """The keys of accelkit on Kubernetes objects: labels, annotations, taints, conditions, finalizers, and resource names.
 
-Each key is defined here once. docs/keys.md lists who writes and who reads each of them.
+Each key is defined here once. docs/reference/keys.md lists who writes and who reads each of them.
 """
 
 from __future__ import annotations

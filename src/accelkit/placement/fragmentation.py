@@ -6,7 +6,7 @@ frequency, by the inverse of its size, and by the scarcity of what it could use.
 pod. So remnants that fit no task, and free cards on hosts without free CPU, are created last.
 
 Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced the descent of the gradient of fragmentation. The
-definition of usable amounts and the weights are this project's own; docs/simulation.md has their effect.
+definition of usable amounts and the weights are this project's own; docs/how-to/simulation.md has their effect.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ def test_policies_judge_every_kind_that_the_controller_writes_in_its_own_namespa
 
 
 def test_the_documents_tell_every_right(rendered):
-    """The table of docs/security.md against the roles of both programs."""
-    text = (ROOT / "docs/security.md").read_text().partition("### Rights of the programs of kernel caches")[2]
+    """The table of docs/explanation/security.md against the roles of both programs."""
+    page = (ROOT / "docs/explanation/security.md").read_text()
+    text = page.partition("### Rights of the programs of kernel caches")[2]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| c")
     ]

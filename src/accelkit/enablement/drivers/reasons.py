@@ -30,7 +30,7 @@ REASONS: Final[dict[str, str]] = {
     "DriverOther": "check the driver's pod or package there, then run playbooks/driver.yml again",
     "DriverMissing": "check the driver's pod or package there, and the kernel's log (dmesg)",
     "DriverPodNotReady": "check the driver's pod there (kubectl describe pod, kubectl logs)",
-    "CardUnhealthy": "read the card's health_reason in accelkit inspect NODE, and docs/health.md",
+    "CardUnhealthy": "read the card's health_reason in accelkit inspect NODE, and docs/reference/health.md",
     "CheckFailed": "read the stage's evidence: ansible-playbook playbooks/verify.yml -i INVENTORY",
     # Reasons that concern an upgrade.
     "RecordUnreadable": "delete the node's annotation accelkit.io/driver-upgrade, and decide whether to uncordon it",
@@ -47,7 +47,7 @@ REASONS: Final[dict[str, str]] = {
     "StepBack": "a control plane cannot be downgraded; name its own version or a later one",
     "ApiRemoved": "rewrite these objects in a supported version, and inform the users of the old one",
     "ApisUnknown": "let the user of this run read /metrics of the API server, which counts requests for old versions",
-    "NewerThanKnown": "read docs/scheduler-versions.md of a newer release of accelkit",
+    "NewerThanKnown": "read docs/reference/scheduler-versions.md of a newer release of accelkit",
     "GateOff": "enable the feature gate in kube-apiserver, kube-scheduler and the kubelets before the upgrade",
     "GateMissing": "stay below that version, or remove the workloads that need the feature",
     "DevicesUnknown": "let the user of this run list resourceslices.resource.k8s.io",

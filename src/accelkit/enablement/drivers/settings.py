@@ -138,7 +138,7 @@ def _read_driver(vendor: str, given: object) -> VendorDriver:
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
             f"{shorten(vendor)} of accelkit_driver_vendors is invalid: {exc}",
-            next_step="docs/drivers.md lists its keys",
+            next_step="docs/how-to/drivers.md lists its keys",
         ) from exc
 
 
@@ -151,7 +151,7 @@ def check_pattern(pattern: str) -> None:
     if unknown := [name for name in _VARIABLE.findall(pattern) if name not in KERNEL_VARIABLES]:
         raise ConfigurationError(
             f"{shorten(pattern)!r} has the unknown variable ${{{shorten(unknown[0])}}}",
-            next_step=f"use {list_some(f'${{{each}}}' for each in sorted(KERNEL_VARIABLES))} (docs/drivers.md)",
+            next_step=f"use {list_some(f'${{{each}}}' for each in sorted(KERNEL_VARIABLES))} (docs/how-to/drivers.md)",
         )
 
 

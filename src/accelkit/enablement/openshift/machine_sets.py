@@ -80,7 +80,7 @@ def read_wishes(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet
         desired = msgspec.convert(given, list[DesiredMachineSet], strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"openshift_machine_sets is invalid: {exc}", next_step="docs/openshift.md lists its keys"
+            f"openshift_machine_sets is invalid: {exc}", next_step="docs/how-to/openshift.md lists its keys"
         ) from exc
     names = [each.name for each in desired]
     for each in desired:

@@ -46,7 +46,7 @@ class RulesFile:
         except ConfigurationError as exc:
             raise ConfigurationError(
                 f"{self._path}: {exc.message}",
-                next_step=exc.next_step or "correct the file as described in docs/sharing-rules.md, and start again",
+                next_step=exc.next_step or "correct the file by docs/how-to/sharing-rules.md, and start again",
             ) from exc
 
     async def run(self, take: Callable[[SharingRules], None]) -> None:

@@ -130,9 +130,12 @@ def _list_missing(
         elif each.card.estimated:
             yield Missing(f"the memory of card {name} is that of its kind", "name it in /etc/accelkit/cards.yaml")
         if each.card.health_reason:
-            yield Missing(f"card {name} is {each.card.health}: {each.card.health_reason}", "see docs/health.md")
+            yield Missing(
+                f"card {name} is {each.card.health}: {each.card.health_reason}", "read docs/reference/health.md"
+            )
         if version is not None and each.memory_limits:
-            yield Missing(f"no memory limits on card {name}: {each.memory_limits}", "see docs/enforcement.md")
+            why = f"no memory limits on card {name}: {each.memory_limits}"
+            yield Missing(why, "read docs/explanation/enforcement.md")
     if processes.unread:
         yield Missing(f"{processes.unread} processes cannot be looked into", "run this as root, with SYS_PTRACE")
     if not (root / CGROUPS / "cgroup.controllers").exists():

@@ -1,4 +1,4 @@
-"""What is written for each Kubernetes version, as the first table of docs/scheduler-versions.md.
+"""What is written for each Kubernetes version, as the first table of docs/reference/scheduler-versions.md.
 
 Run as a program it writes the rows of that table:
 
@@ -21,7 +21,7 @@ from accelkit.scheduler.configuration.versions import read_formats, reads_policy
 from accelkit.scheduler.launch.manifest import StaticPod
 from accelkit.scheduler.launch.plan import DesiredSettings, Plan, TlsCredentials
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "scheduler-versions.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "scheduler-versions.md"
 # What was done on a version beyond reading what is rendered for it.
 RUN = {
     34: "all tests; kind",

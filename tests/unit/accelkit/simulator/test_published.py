@@ -1,4 +1,4 @@
-"""Replays of openb against what its paper published; the other lists are in docs/simulation.md."""
+"""Replays of openb against what its paper published; the other lists are in docs/how-to/simulation.md."""
 
 from __future__ import annotations
 

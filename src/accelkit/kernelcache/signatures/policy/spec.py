@@ -20,7 +20,7 @@ from accelkit.kernelcache.signatures.trust import load_authorities
 
 MAX_POLICY_BYTES = 1 << 20
 MAX_VERDICT_TTL_SECONDS = 365 * 24 * 3600
-NEXT_STEP = "see docs/signer-policies.md for the format"
+NEXT_STEP = "see docs/how-to/signer-policies.md for the format"
 # Whoever writes a subject and leaves it empty, as a template without its variable does, does not mean anybody's.
 Given = Annotated[str, msgspec.Meta(min_length=1)]
 

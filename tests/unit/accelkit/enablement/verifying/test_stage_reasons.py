@@ -1,4 +1,4 @@
-"""Every reason has one meaning, a next action, its place in docs/stage-reasons.md, and somebody who gives it."""
+"""Each reason has one meaning, a next action, a place in docs/reference/stage-reasons.md, and code that gives it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.enablement.work.reasons import REASONS as OF_WORK
 from accelkit.model.stage import MAX_EVIDENCE
 
 ROOT = Path(__file__).parents[5]
-PAGE = (ROOT / "docs/stage-reasons.md").read_text()
+PAGE = (ROOT / "docs/reference/stage-reasons.md").read_text()
 ROOMS = {"drivers": OF_DRIVERS, "ownership": OF_OWNERS, "partitioning": OF_PARTITIONS, "work": OF_WORK}
 SOURCES = "".join(path.read_text() for path in (ROOT / "src/accelkit").rglob("*.py") if path.name != "reasons.py")
 PLUGINS = "".join(

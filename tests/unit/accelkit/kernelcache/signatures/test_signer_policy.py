@@ -18,7 +18,7 @@ from accelkit.kernelcache.signatures import RejectionReason, load_policies
 from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH
 
 DIGEST = "@sha256:" + "0" * 64
-DOCUMENTATION = Path(__file__).parents[5] / "docs" / "signer-policies.md"
+DOCUMENTATION = Path(__file__).parents[5] / "docs" / "how-to" / "signer-policies.md"
 
 
 def covers(folder, image, *patterns, namespace="", **spec) -> bool:

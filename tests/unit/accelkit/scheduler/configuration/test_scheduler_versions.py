@@ -19,7 +19,7 @@ from accelkit.scheduler.configuration.versions import (
 
 def test_the_document_says_what_the_code_does():
     assert DOCUMENT.read_text() == table(), (
-        "docs/scheduler-versions.md is stale; run .venv/bin/python tests/unit/accelkit/scheduler/version_table.py"
+        "docs/reference/scheduler-versions.md is stale; run python tests/unit/accelkit/scheduler/version_table.py"
     )
 
 
