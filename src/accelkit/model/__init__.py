@@ -1,1 +1,1 @@
-"""Values: cards, requests, assignments, inventories, the fields of pods and nodes that we read. Frozen, no I/O."""
+"""Frozen values without I/O: cards, requests, assignments, inventories, and fields of pods and nodes."""

@@ -1,7 +1,7 @@
-"""Amounts of resources that are numbers to us and nothing else: each is the name of an extended resource and how much.
+"""Amounts of resources that accelkit only counts: names of extended resources, each with an integer.
 
-They are sorted by name, each once, so that two that say the same are equal. A resource that is not named is not known:
-a card without it has none to give, which is not the same as one that has none left.
+They are sorted by name and each name occurs once, so that equal amounts compare as equal. A resource that is not named
+is unknown: a card without it cannot give any of it. A card that has none left names it with 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def build_amounts(amounts: Mapping[str, int]) -> Amounts:
 
 
 def add_amounts(one: Amounts, other: Amounts, sign: int = 1) -> Amounts:
-    """Return the sums by name (or differences, with -1); what comes to nothing is left out."""
+    """Return the sums by name (differences with a sign of -1), without the names whose sum is 0."""
     if not other:
         return one
     total = Counter(dict(one))
@@ -29,7 +29,7 @@ def add_amounts(one: Amounts, other: Amounts, sign: int = 1) -> Amounts:
 
 
 def take_off(capacity: Amounts, used: Amounts) -> Amounts:
-    """Return what is left of each resource of a card: negative where others hold more than there is."""
+    """Return what is left of each resource of a card: negative if containers hold more than the capacity."""
     if not used:
         return capacity
     held = dict(used)
@@ -37,21 +37,21 @@ def take_off(capacity: Amounts, used: Amounts) -> Amounts:
 
 
 def take_up_to(pool: Amounts, wanted: Amounts) -> Amounts:
-    """Return how much of what is wanted a pool has."""
-    there = dict(pool)
-    return build_amounts({name: least for name, amount in wanted if (least := min(amount, there.get(name, 0))) > 0})
+    """Return the part of the wanted amounts that a pool has."""
+    available = dict(pool)
+    return build_amounts({name: least for name, amount in wanted if (least := min(amount, available.get(name, 0))) > 0})
 
 
-def find_lack(free: Amounts, wanted: Amounts, unless_told: str = "") -> str:
-    """Return the first resource of which less is free than is wanted, empty where none is.
+def find_lack(free: Amounts, wanted: Amounts, unlimited: str = "") -> str:
+    """Return the first resource of which less is free than is wanted, or an empty string.
 
     Args:
-        free: what a card has left.
-        wanted: what is asked for. Of a resource of which 0 is wanted a card needs to have some.
-        unless_told: a resource that is unlimited on cards of which nobody told how much they have of it.
+        free: the amounts that a card has left.
+        wanted: the requested amounts. A request of 0 needs a card that has the resource at all.
+        unlimited: a resource that is unlimited on cards that do not state an amount of it.
     """
     left = dict(free)
     for name, amount in wanted:
-        if (name not in left and name != unless_told) or left.get(name, amount) < amount:
+        if (name not in left and name != unlimited) or left.get(name, amount) < amount:
             return name
     return ""

@@ -1,4 +1,4 @@
-"""A pod that waits for a node, with what it says of nodes."""
+"""A pod that waits for a node, with its preferences for nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accelkit.model.pod import Pod, PodSpec
 
 
 class _Preferences(msgspec.Struct, rename="camel"):
-    """What a pod would like to be near to or far from, without insisting; only whether there is any is read."""
+    """Preferred affinities of a pod. Only their presence is read, not their content."""
 
     preferred: list[msgspec.Raw] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
@@ -26,14 +26,14 @@ class _Spread(msgspec.Struct, rename="camel"):
 
 
 class AskedPodSpec(PodSpec, rename="camel"):
-    """spec of a pod that waits, with what it says of nodes."""
+    """spec of a pod that waits, with its preferences for nodes."""
 
     affinity: _Affinity | None = None
     topology_spread_constraints: list[_Spread] | None = None
 
     @property
     def weighs_nodes(self) -> bool:
-        """Whether the pod prefers some nodes to others; which it is that kube-scheduler's own scores say."""
+        """Whether the pod prefers some nodes to others. kube-scheduler's own scores state which."""
         affinity = self.affinity or _Affinity()
         preferences = affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity
         return any(each is not None and each.preferred for each in preferences) or any(

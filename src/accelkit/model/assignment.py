@@ -13,12 +13,12 @@ from accelkit.texts import shorten
 
 ASSIGNMENT_VERSION: Final = 1
 MAX_ASSIGNMENT_BYTES: Final = 64 * 1024
-# Stands in an assignment for what the pod has left and another pod is about to be charged with; no container's name.
+# Not a container's name. It holds the shares that the pod gave up and that another pod is about to be charged with.
 MOVING: Final = "(moving)"
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Amounts of one card held by one container; a whole card is a share of all of it."""
+    """Amounts of one card that one container holds. A whole card is a share of everything that the card has."""
 
     card: str
     memory_bytes: int
@@ -50,15 +50,15 @@ _assignment = msgspec.json.Decoder(Assignment)
 
 
 def encode_assignment(assignment: Assignment) -> str:
-    """Write the annotation's value."""
+    """Return the value of the annotation."""
     return msgspec.json.encode(assignment).decode()
 
 
 def decode_assignment(text: str) -> Assignment:
-    """Read the annotation's value.
+    """Read the value of the annotation.
 
     Raises:
-        AssignmentError: too long, malformed, of another version, or with amounts that cannot be.
+        AssignmentError: the value is too long, malformed or of another version, or an amount is out of range.
     """
     if len(text) > MAX_ASSIGNMENT_BYTES:
         raise AssignmentError(f"assignment of {len(text)} characters is over the limit of {MAX_ASSIGNMENT_BYTES}")
@@ -77,12 +77,12 @@ def decode_assignment(text: str) -> Assignment:
 
 
 def is_equal(one: Assignment, other: Assignment) -> bool:
-    """Whether two assignments give every container the same; what is moving and the order of shares are left aside."""
+    """Return whether two assignments give every container the same shares, apart from `MOVING` and the order."""
     return _sorted(one) == _sorted(other)
 
 
 def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
-    # The memory of a whole card is all of it, whatever it was thought to be; compute is the ledger's alone.
+    # A whole card has all of its memory, whatever number the assignment states. Only the ledger counts compute.
     return {
         name: sorted((share.card, 0 if share.whole else share.memory_bytes, share.whole) for share in shares)
         for name, shares in assignment.containers.items()

@@ -1,4 +1,4 @@
-"""A card: one physical accelerator of a node, with an identity that survives reboot."""
+"""A card: one physical accelerator of a node, with an identity that survives a reboot."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 from accelkit.model.amounts import Amounts
 
-# The kubelet takes device IDs of up to 63 characters, of which the number of a unit needs some.
+# The kubelet accepts device IDs of up to 63 characters, and the number of a unit needs some of them.
 MAX_CARD_ID = 48
-# Beyond it a factor is a mistake.
+# A larger factor is a mistake.
 MAX_MEMORY_FACTOR = 16.0
-# What a card may say of itself: BACKEND:ARCH, as `cuda:75` or `hip:gfx90a:xnack-`.
+# A target that a card reports: BACKEND:ARCH, such as `cuda:75` or `hip:gfx90a:xnack-`.
 TARGET_PATTERN = r"^([a-z][a-z0-9_-]{0,15}:[A-Za-z0-9][A-Za-z0-9_.:+-]{0,47})?$"
 
 MAX_DRIVER_VERSION = 48
 
 
 class Health(StrEnum):
-    """What is known of a card. UNKNOWN is not UNHEALTHY: it takes new shares."""
+    """Health of a card. A card whose health is UNKNOWN takes new shares; one that is UNHEALTHY does not."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -30,9 +30,9 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaul
     """A direct connection to another card of the node.
 
     Attributes:
-        to: the other card's id.
-        kind: the vendor's word (NVLink, XGMI…).
-        count: how many of that kind run side by side between the two.
+        to: the ID of the other card.
+        kind: the vendor's term (NVLink, XGMI…).
+        count: the number of links of this kind between the two cards.
     """
 
     to: str
@@ -44,29 +44,32 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     """One card as the node agent reports it.
 
     Attributes:
-        id: UUID, else location and device id.
-        memory_bytes: what the card has; None when it could not be read. Unknown memory cannot be shared, but the card
-            can be given whole.
-        reserved_bytes: what driver and firmware keep of it.
-        numa: NUMA node, None when unknown.
-        pci_root: PCI root complex as `pci0000:00`, empty when unknown.
-        health_reason: why the card is not healthy, as a sentence; empty where it is.
-        index: the node's own number for the card, which users see; it stays while the node runs.
-        minor: the driver's number, as in the names of device nodes; None when unknown.
-        bdf: PCI address as `0000:19:00.0`, empty when unknown.
-        memory_source: what said how much memory there is (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty if nothing.
-        estimated: whether that source knows the kind of card only, not this one.
-        cordoned: taken out of placement by somebody, whatever its health.
-        fault: what took it out of placement until it is mended, for the agent to remember; empty for nothing.
-        enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
-        preferred: to be taken before the other cards of its node, where it fits; a label of the node says so.
-        amounts: what it has of resources that are numbers and nothing else; its node's status says it, not its agent.
-        memory_factor: how many times its memory all shares together may take; no single one takes more than it has.
-        target: what kernels for it are compiled for, as `hip:gfx90a`, where the card itself says so; empty where vendor
-            and model tell.
-        driver_version: of its vendor's driver, as `550.54.14`; empty when unknown, as that of most drivers which come
-            with the kernel.
-        nic: letter of the `Nearness` of the nearest network card; empty where none is there, or nobody can tell.
+        id: the UUID, else location and device ID.
+        memory_bytes: the memory of the card; None if it could not be read. Unknown memory cannot be shared, but the
+            card can be assigned whole.
+        reserved_bytes: the part of the memory that driver and firmware reserve.
+        numa: the NUMA node, None if unknown.
+        pci_root: the PCI root complex, such as `pci0000:00`; empty if unknown.
+        health_reason: why the card is not healthy, as a sentence; empty if it is healthy.
+        index: the node's own number of the card, which users read; it does not change while the node runs.
+        minor: the driver's number, as in the names of device nodes; None if unknown.
+        bdf: the PCI address, such as `0000:19:00.0`; empty if unknown.
+        memory_source: the source of `memory_bytes` (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty without one.
+        estimated: whether the source states the memory of the kind of card, not of this card.
+        cordoned: whether an administrator took the card out of placement, whatever its health.
+        fault: the error that takes the card out of placement until it is repaired, which the agent remembers; empty
+            without one.
+        enforcement: the mechanism that keeps shares of this card within their memory (`mps`, `dmem`); empty if they are
+            advisory.
+        preferred: whether the card is assigned before the other cards of its node if it fits; from a label of the node.
+        amounts: its amounts of resources that accelkit only counts. They come from the node's status, not its agent.
+        memory_factor: the factor of its memory that all shares together may take. A single share never takes more than
+            the memory.
+        target: the target that kernels for it are compiled for, such as `hip:gfx90a`, if the card reports one; empty if
+            vendor and model determine it.
+        driver_version: the version of its vendor's driver, such as `550.54.14`; empty if unknown, as for most drivers
+            of the kernel.
+        nic: the letter of the `Nearness` of the nearest network card; empty without one, or if it is unknown.
     """
 
     id: str
@@ -96,17 +99,17 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def placeable(self) -> bool:
-        """Whether new shares may go on it."""
+        """Whether the card takes new shares."""
         return self.health is not Health.UNHEALTHY and not self.cordoned
 
     @property
     def number(self) -> int | None:
-        """The number by which other systems know the card: the driver's, else the node's own."""
+        """The number that other systems use for the card: the driver's, else the node's own."""
         return self.index if self.minor is None else self.minor
 
     @property
     def capacity_bytes(self) -> int:
-        """What all shares together may take, in bytes: 0 where the memory is unknown."""
+        """The memory that all shares together may take, in bytes: 0 if it is unknown."""
         if self.memory_bytes is None:
             return 0
         shared = max(0, self.memory_bytes - self.reserved_bytes)
@@ -114,5 +117,5 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def own_bytes(self) -> int:
-        """What it has for those who hold it, in bytes: 0 where the memory is unknown."""
+        """The memory without the reserved part, in bytes: 0 if it is unknown."""
         return 0 if self.memory_bytes is None else max(0, self.memory_bytes - self.reserved_bytes)

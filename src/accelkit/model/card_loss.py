@@ -1,4 +1,4 @@
-"""The sentences by which an agent says that a card is lost, for who writes them and who knows cards by them."""
+"""The health reasons with which an agent reports a lost card, for their writers and their readers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from accelkit.model.card import Card, Health
 GONE_FROM_NODE: Final = "the card is gone from the node"
 GONE_FROM_BUS: Final = "the card is gone from the PCI bus"
 SILENT_ON_BUS: Final = "the card does not answer on the PCI bus"
-# Agents of several versions may run side by side: a sentence that is written no more stays known here.
+# Agents of several versions may run at the same time, so sentences that are no longer written stay in this list.
 _SENTENCES: Final = (GONE_FROM_NODE, GONE_FROM_BUS, SILENT_ON_BUS)
 
 
 def is_lost(card: Card) -> bool:
-    """Return whether a card left its node or its bus, or does not answer there, whatever else is wrong with it."""
+    """Return whether a card left its node or its bus, or does not answer there, even if it has other faults."""
     return card.health is Health.UNHEALTHY and any(each in card.health_reason for each in _SENTENCES)

@@ -1,8 +1,8 @@
-"""Cards that somebody took out of placement, by a label or an annotation on their node, for as long as that stays.
+"""Cards that an administrator takes out of placement with a label or an annotation on their node.
 
-Both name cards by id, by number, as `card3` by the driver's number, or all of them by `all`. The annotation separates
-them by commas, the label by dots, since a label takes no comma: `accelkit.io/cordon: "0,GPU-1b2c"` and
-`accelkit.io/cordon: "0.3"`.
+Both name cards by ID, by number, by the driver's number (`card3`), or all of them (`all`). The annotation separates
+the names with commas. The label separates them with dots, because the value of a label cannot contain a comma:
+`accelkit.io/cordon: "0,GPU-1b2c"` and `accelkit.io/cordon: "0.3"`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ALL = "all"
 
 
 def read_cordon(node: Node) -> frozenset[str]:
-    """Return the words by which a node's cards are cordoned; empty where none is."""
+    """Return the names by which cards of a node are cordoned."""
     words = (node.find_annotation(CORDON_KEY) or "").split(",")
     words += ((node.metadata.labels or {}).get(CORDON_KEY) or "").split(".")
     return frozenset(word.strip() for word in words if word.strip())
 
 
 def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
-    """Return the cards with what `words` say of each; a card without a number goes by its place."""
+    """Return the cards, cordoned where `words` name them; a card without a number has that of its place."""
     if not words and not any(card.cordoned for card in cards):
         return tuple(cards)
     return tuple(
@@ -35,6 +35,6 @@ def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ..
 
 
 def is_named(card: Card, place: int, words: frozenset[str]) -> bool:
-    """Return whether words name a card; `place` is its number where it has none."""
+    """Return whether words name a card; `place` is its number if it has none."""
     number = place if card.index is None else card.index
     return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

@@ -15,7 +15,7 @@ import msgspec
 from accelkit.model.keys import HOLD_CONDITION
 from accelkit.model.pod import PodCondition
 
-# A hold that lasts longer is not valid, so that a mistake cannot block a card for days.
+# A longer hold is invalid, so that a mistake cannot block a card for days.
 MOST_HOLD_SECONDS: Final = 3600
 _MOST_BYTES: Final = 16 << 10
 
@@ -24,9 +24,9 @@ class Hold(msgspec.Struct, frozen=True):
     """Cards that are held for a pod.
 
     Attributes:
-        node: where.
-        until: when the hold ends, with a time zone.
-        evicted: UIDs of the pods that are evicted for it.
+        node: the node of the cards.
+        until: the end of the hold, with a time zone.
+        evicted: the UIDs of the pods that are evicted for it.
     """
 
     node: str
@@ -47,7 +47,7 @@ _hold = msgspec.json.Decoder(Hold)
 
 
 def find_hold(conditions: Iterable[PodCondition]) -> Hold | None:
-    """Return the hold that a pod's conditions carry; None without one, and where it is not valid JSON of a hold."""
+    """Return the hold in a pod's conditions; None without one, and if it is not valid JSON of a hold."""
     for each in conditions:
         if each.type == HOLD_CONDITION and each.status == "True" and len(each.message or "") <= _MOST_BYTES:
             try:

@@ -1,4 +1,4 @@
-"""What pods take of their hosts, and what hosts have: CPU and memory, as kube-scheduler counts them."""
+"""CPU and memory that pods request and that nodes have, as kube-scheduler counts them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from accelkit.model.units import parse_milli, parse_quantity
 
 
 class HostAmounts(NamedTuple):
-    """Thousandths of a CPU, and bytes of the host's memory; infinite where unknown."""
+    """Thousandths of a CPU, and bytes of the host's memory; infinite if unknown."""
 
     cpu_milli: float
     memory_bytes: float
 
     def __add__(self, other: object) -> HostAmounts:
-        """Return both together."""
+        """Return the sum of each."""
         if not isinstance(other, HostAmounts):
             return NotImplemented
         return HostAmounts(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
@@ -33,9 +33,9 @@ UNKNOWN: Final = HostAmounts(math.inf, math.inf)
 
 
 def read_pod_amounts(spec: PodSpec) -> HostAmounts:
-    """Return what a pod requests: its containers and sidecars together or its largest init container, and the overhead.
+    """Return the requests of a pod: the greater of its containers with sidecars and its largest init container.
 
-    What cannot be read of a request counts as nothing: kube-scheduler cannot read it either.
+    The overhead is added. A request that cannot be read counts as 0, because kube-scheduler cannot read it either.
     """
     sidecars = highest = NOTHING
     for container in spec.init_containers or ():
@@ -49,7 +49,7 @@ def read_pod_amounts(spec: PodSpec) -> HostAmounts:
 
 
 def read_node_amounts(allocatable: Mapping[str, str] | None) -> HostAmounts:
-    """Return what a node has for pods."""
+    """Return the CPU and memory that a node has for pods."""
     return _read(allocatable, UNKNOWN)
 
 

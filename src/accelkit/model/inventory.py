@@ -1,7 +1,7 @@
 """The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
 
-The annotation is the ledger's source of cards; of nodes without it, another system's labels may be. One that cannot be
-read, or is of a newer version, makes the node's cards unknown, which is not the same as having none.
+The annotation is the ledger's source of cards. For nodes without it, labels of another system can be the source. If the
+annotation cannot be read or is of a newer version, the node's cards are unknown, which differs from having none.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ MAX_FORMER_UNITS: Final = 8
 
 
 class FormerUnit(msgspec.Struct, frozen=True):
-    """A unit of memory that a node had before; pods that started up to `until`, in Unix seconds, were given it."""
+    """A unit of memory that a node had before. Pods that started up to `until`, in Unix seconds, got devices in it."""
 
     unit_bytes: int
     until: int
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """A node's cards and the unit its agent advertises memory in.
+    """A node's cards and the unit in which its agent advertises memory.
 
     Attributes:
-        unit_bytes: bytes of one `accelkit.io/memory` unit on this node.
-        cards: in the order the node numbers them.
-        next_unit_bytes: the unit that its agent was told to advertise and cannot yet; 0 where there is none.
-        problem: why it cannot, as a sentence; empty where it only waits for pods to end.
-        topology: how near every two cards are: row i, column j is the letter of a `accelkit.model.topology.Nearness`;
-            empty where nobody looked.
-        uncounted: what containers hold of cards beyond what the assignments of their pods say together, where those
-            cannot be written.
-        former_units: the units that pods of the node were given devices in before this one, newest last.
-        library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
-        cdi: the kinds of CDI devices by which containers are given cards, sorted; empty for plain device nodes.
-        network: the node's network cards; left out where there are none.
-        withheld: resources that the agent does not offer to new pods, because the cluster's record does not say that
-            every kube-scheduler calls the extender for them, or because they are of a former dialect and containers
-            still hold devices of them; left out where there are none.
+        unit_bytes: the bytes of one `accelkit.io/memory` unit on this node.
+        cards: the cards, in the order of the node's numbers.
+        next_unit_bytes: the unit that its agent is configured to advertise and cannot advertise yet; 0 without one.
+        problem: why the agent cannot, as a sentence; empty if it only waits for pods to end.
+        topology: the nearness of every two cards: row i, column j is the letter of an
+            `accelkit.model.topology.Nearness`; empty if it was not detected.
+        uncounted: the amounts that containers hold beyond the assignments of their pods, if these cannot be written.
+        former_units: the units in which pods of the node got devices before this one, newest last.
+        library_problems: the libraries of the cards' vendors that cannot be used on the node, and why, as sentences.
+        cdi: the kinds of CDI devices with which containers get cards, sorted; empty for plain device nodes.
+        network: the node's network cards; omitted without any.
+        withheld: resources that the agent does not offer to new pods. Either the cluster's record does not state that
+            every kube-scheduler calls the extender for them, or they are of a former dialect and containers still hold
+            devices of them. Omitted without any.
     """
 
     unit_bytes: int
@@ -67,24 +66,24 @@ class Inventory(msgspec.Struct, frozen=True):
 
     @property
     def told_unit_bytes(self) -> int:
-        """The unit that the agent was told to advertise."""
+        """The unit that the agent is configured to advertise."""
         return self.next_unit_bytes or self.unit_bytes
 
 
 def find_unit(unit_bytes: int, former_units: Sequence[FormerUnit], started_at: str | None) -> int:
-    """Return what one unit of memory is worth to a pod, in bytes: what it was when its kubelet gave it its devices.
+    """Return the unit of memory of a pod, in bytes: the node's unit when the kubelet allocated the pod's devices.
 
     Args:
         unit_bytes: the node's present unit.
-        former_units: those that it had before, newest last.
-        started_at: the start time in the pod's status, which its kubelet writes; None before.
+        former_units: the units that it had before, newest last.
+        started_at: the start time in the pod's status, which its kubelet writes; None before that.
     """
     former = None if started_at is None else find_former_unit(former_units, started_at)
     return unit_bytes if former is None else former.unit_bytes
 
 
 def find_former_unit(former_units: Sequence[FormerUnit], started_at: str) -> FormerUnit | None:
-    """Return the former unit that a pod which started then was given devices in; None where it was the present one."""
+    """Return the former unit in which a pod with this start time got devices; None if it was the present unit."""
     started = _read_seconds(started_at) if former_units else None
     return None if started is None else next((each for each in former_units if started <= each.until), None)
 
@@ -105,10 +104,10 @@ _inventory = msgspec.json.Decoder(Inventory)
 
 
 def encode_inventory(inventory: Inventory) -> str:
-    """Write the annotation's value.
+    """Return the value of the annotation.
 
     Raises:
-        InventoryError: it would pass 64 KiB, or would not be read back.
+        InventoryError: the value is longer than 64 KiB, or could not be read again.
     """
     text = msgspec.json.encode(inventory).decode()
     decode_inventory(text)
@@ -116,10 +115,10 @@ def encode_inventory(inventory: Inventory) -> str:
 
 
 def decode_inventory(text: str) -> Inventory:
-    """Read the annotation's value.
+    """Read the value of the annotation.
 
     Raises:
-        InventoryError: too long, malformed, of another version, or with values that cannot be.
+        InventoryError: the value is too long, malformed or of another version, or a field is out of range.
     """
     if (length := len(text.encode())) > MAX_INVENTORY_BYTES:
         raise InventoryError(f"inventory of {length} bytes is over the limit of {MAX_INVENTORY_BYTES}")
@@ -143,13 +142,13 @@ def _check(inventory: Inventory) -> None:
     if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
         raise InventoryError(f"inventory has the impossible next unit of {inventory.next_unit_bytes} bytes")
     _check_history(inventory.former_units)
-    seen = set[str]()
+    card_ids = set[str]()
     for card in inventory.cards:
         if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:
             raise InventoryError(f"inventory has the impossible card id {shorten(card.id)!r}")
-        if card.id in seen:
+        if card.id in card_ids:
             raise InventoryError(f"inventory names card {shorten(card.id)} twice")
-        seen.add(card.id)
+        card_ids.add(card.id)
         _check_memory(card)
     for share in inventory.uncounted:
         if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= MAX_AMOUNT:

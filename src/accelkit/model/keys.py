@@ -34,11 +34,11 @@ REPAIRED_ANNOTATION: Final = "accelkit.io/mended"
 
 # On nodes, written by the installation.
 SHARE_LABEL: Final = "accelkit.io/share"
-# The label of another system that accelkit has set on the node. A label that was there before is not removed.
+# The label of another system that accelkit has set on the node. A label that existed before is not removed.
 SHARED_AS_ANNOTATION: Final = "accelkit.io/shared-as"
-# The unit in which pods of the node were given memory before accelkit took the node over.
+# The unit in which pods of the node got memory before accelkit adopted the node.
 FORMER_UNIT_ANNOTATION: Final = "accelkit.io/former-unit"
-# Feature labels, joined by commas, that others had set when the node was shared first.
+# Feature labels, joined by commas, that another system had set when the node was first shared.
 FOREIGN_LABELS_ANNOTATION: Final = "accelkit.io/foreign-labels"
 # Resources of other dialects that agents advertise on a node, or have advertised. On other nodes the same names belong
 # to other systems.
@@ -62,7 +62,7 @@ RESET_LABEL: Final = "accelkit.io/resets"
 # On pods.
 # The cards that the extender has assigned.
 ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
-# What a pod asks for beyond its limits, written by users.
+# The request of a pod beyond its limits, written by users.
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
 # When a new leader fenced the pod: Bindings that name an older version of it fail.
 FENCED_AT_ANNOTATION: Final = "accelkit.io/fenced-at"
@@ -70,12 +70,12 @@ FENCED_AT_ANNOTATION: Final = "accelkit.io/fenced-at"
 HOLD_CONDITION: Final = "accelkit.io/cards-held"
 # A scheduling gate: the pod waits until its pod group has cards.
 POD_GROUP_GATE: Final = "accelkit.io/pod-group"
-# On a pod that checks a node: the run that made it. Nobody is evicted for such a pod.
+# On a pod that checks a node: the run that created it. No pod is evicted for it.
 CHECK_RUN_ANNOTATION: Final = "accelkit.io/check-run"
 # On the static pod of kube-scheduler: the dnsPolicy that was replaced, empty where there was none.
 FORMER_DNS_POLICY_ANNOTATION: Final = "accelkit.io/former-dns-policy"
 
-# On everything that is made for a kernel cache. Labels may hold hashes, so annotations hold the whole names.
+# On all objects that are created for a kernel cache. Labels may hold hashes, so annotations hold the whole names.
 CACHE_KEY_PREFIX: Final = "cache.accelkit.io/"
 CACHE_NAME_LABEL: Final = "cache.accelkit.io/name"
 CACHE_SCOPE_LABEL: Final = "cache.accelkit.io/scope"
@@ -85,7 +85,7 @@ CACHE_DIGEST_ANNOTATION: Final = "cache.accelkit.io/digest"
 CACHE_FINALIZER: Final = "cache.accelkit.io/in-use"
 CACHE_PREFETCH_LABEL: Final = "cache.accelkit.io/prefetch"
 
-# On pods that mount kernel caches: what a user asks for, and what was done.
+# On pods that mount kernel caches: the request of the user, and its result.
 CACHE_MOUNT_ANNOTATION: Final = "cache.accelkit.io/mount"
 CACHE_WRITABLE_ANNOTATION: Final = "cache.accelkit.io/writable"
 CACHE_PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
@@ -93,11 +93,11 @@ CACHE_PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
 # On claims, volumes and Jobs that fill them.
 # The namespace of the pods that a volume is for.
 CACHE_NAMESPACE_ANNOTATION: Final = "cache.accelkit.io/for-namespace"
-# Touched so that the provisioner looks at the claim again.
+# Changed so that the provisioner processes the claim again.
 CACHE_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
 # The message of the provisioner that refused the claim. It outlives the provisioner's Events.
 CACHE_REFUSED_ANNOTATION: Final = "cache.accelkit.io/refused"
 # The mount path for which a volume was filled.
 CACHE_FILLED_ANNOTATION: Final = "cache.accelkit.io/filled-for"
-# The number of the try of a Job.
+# The number of the attempt of a Job.
 CACHE_TRY_ANNOTATION: Final = "cache.accelkit.io/try"

@@ -1,4 +1,4 @@
-"""The network cards (NICs) of a node, and how near each is to each card: for people, and for who prefers near ones."""
+"""The network cards (NICs) of a node and their nearness to each card, for reports and for placement."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import msgspec
 
 from accelkit.model.topology import Nearness
 
-# Of a node; those with RDMA come first.
+# The maximum for each node; NICs with RDMA come first.
 MAX_NICS: Final = 32
 MAX_NIC_NAME: Final = 32
-# What shares a root complex, so that no transfer between the two crosses the processors' own link.
+# Devices that share a root complex, so that no transfer between them crosses the link between the processors.
 _NEAR: Final = frozenset({Nearness.PCI_SWITCH.value, Nearness.PCI_MULTI.value, Nearness.HOST_BRIDGE.value})
 _ORDER: Final = {each.value: place for place, each in enumerate(Nearness)}
 
 
 class Nic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A network card: a physical function, as PCI shows it.
+    """A network card: a physical function on the PCI bus.
 
     Attributes:
-        bdf: PCI address.
-        name: of its network interface, as `ens1f0`; empty without one.
-        rdma: of its RDMA device, as `mlx5_0`; empty without one.
-        infiniband: whether it is an InfiniBand adapter, by its class.
-        numa: NUMA node, None when unknown.
-        pci_root: PCI root complex as `pci0000:00`, empty when unknown.
-        virtual_functions: how many it is split into.
+        bdf: the PCI address.
+        name: the name of its network interface, such as `ens1f0`; empty without one.
+        rdma: the name of its RDMA device, such as `mlx5_0`; empty without one.
+        infiniband: whether it is an InfiniBand adapter, by its PCI class.
+        numa: the NUMA node, None if unknown.
+        pci_root: the PCI root complex, such as `pci0000:00`; empty if unknown.
+        virtual_functions: the number of its virtual functions.
     """
 
     bdf: str
@@ -40,11 +40,11 @@ class Nic(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """What the node agent publishes of a node's NICs.
+    """The NICs of a node as the node agent publishes them.
 
     Attributes:
-        nics: at most MAX_NICS.
-        nearness: for each card of the inventory in its order, the letter of a `Nearness` for each NIC.
+        nics: at most `MAX_NICS`.
+        nearness: for each card, in the order of the inventory, the letter of a `Nearness` for each NIC.
     """
 
     nics: tuple[Nic, ...]
@@ -52,11 +52,11 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
-    """Return the NICs than which none is nearer to a card; none where it is unknown how near any is.
+    """Return the NICs that are nearest to a card; none if the nearness of all is unknown.
 
     Args:
-        network: of the node.
-        card: the card's place in the inventory.
+        network: the network of the node.
+        card: the place of the card in the inventory.
     """
     row = network.nearness[card] if card < len(network.nearness) else ""
     nearest = rate_nearest(row)
@@ -64,11 +64,11 @@ def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
 
 
 def rate_nearest(row: str | Sequence[str]) -> str:
-    """Return the nearest letter of a card's row; empty where none is known."""
+    """Return the nearest letter of a card's row; empty if none is known."""
     known = [letter for letter in row if letter in _ORDER and letter != Nearness.UNKNOWN]
     return min(known, key=_ORDER.__getitem__, default="")
 
 
 def is_near(letter: str) -> bool:
-    """Whether a card shares a PCI root complex with a NIC, by the letter of the nearest."""
+    """Return whether a card shares a PCI root complex with a NIC, given the letter of the nearest NIC."""
     return letter in _NEAR

@@ -1,4 +1,4 @@
-"""The state of a node as it is now, with which results of stages are compared."""
+"""The current state of a node, with which results of stages are compared."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def describe_state(boot_id: str, kernel: str, cards: Sequence[Card] | None) -> N
     """Return the state of a node.
 
     Args:
-        boot_id: `status.nodeInfo.bootID`, empty where it is not known.
-        kernel: `status.nodeInfo.kernelVersion`, the same.
-        cards: those of its inventory; None where that cannot be read.
+        boot_id: `status.nodeInfo.bootID`, empty if unknown.
+        kernel: `status.nodeInfo.kernelVersion`, empty if unknown.
+        cards: the cards of its inventory; None if that cannot be read.
     """
     if cards is None:
         return NodeState(boot_id=boot_id, kernel=kernel)

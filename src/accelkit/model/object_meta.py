@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-# After its grace period a pod still has to be ended by its kubelet, and clocks differ. The grace period is chosen by
-# whoever creates the pod, and so are finalizers, which keep it for ever.
+# After the grace period the kubelet still has to end the pod, and clocks differ. The user who creates the pod chooses
+# the grace period, and finalizers, which can keep the pod for ever.
 LEAVING_MARGIN_SECONDS: Final = 60.0
 MOST_LEAVING_SECONDS: Final = 900.0
 
 
 def read_time(text: str | None) -> float:
-    """Return an RFC 3339 time in seconds since 1970; 0, which is long ago, where the text is none."""
+    """Return an RFC 3339 time in seconds since 1970; 0 if the text is not a time."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):
@@ -22,18 +22,18 @@ def read_time(text: str | None) -> float:
 
 
 def read_version(text: str) -> int | None:
-    """Return a resourceVersion as the integer by which versions are compared; None where it is not one."""
+    """Return a resourceVersion as the integer by which versions are compared; None if it is not an integer."""
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return whether a resourceVersion is from before another one; False where one of them is not an integer."""
+    """Return whether a resourceVersion is older than another one; False if one of them is not an integer."""
     one, two = read_version(version), read_version(other)
     return one is not None and two is not None and one < two
 
 
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What of metadata says which object it is, in which version."""
+    """The part of metadata that identifies an object and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -44,12 +44,12 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
         return f"{self.namespace}/{self.name} ({self.uid})"
 
     def is_older_than(self, other: ObjectIdentity) -> bool:
-        """Return whether this is from before another version of the object, as `is_older` compares them."""
+        """Return whether this version is older than another version of the object, as `is_older` compares them."""
         return is_older(self.resource_version, other.resource_version)
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of an object; times are RFC 3339 texts, so they sort as they are."""
+    """metadata of an object; times are RFC 3339 texts, so they sort as texts."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -59,9 +59,10 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
 
     @property
     def leaves_by(self) -> float:
-        """When what is being deleted is no longer expected to leave, in seconds since 1970; 0 where nobody can say.
+        """The time until which an object that is being deleted is expected to exist, in seconds since 1970.
 
-        A minute after its grace period, which ends at the deletion timestamp, or 15 minutes after its deletion.
+        A minute after the end of its grace period, which is the deletion timestamp, but at most 15 minutes after the
+        request to delete it. 0 for an object that is not being deleted.
         """
         end = read_time(self.deletion_timestamp)
         if not end:

@@ -1,7 +1,7 @@
-"""Observed allocations: what the kubelet of a node says that containers hold, passed on by its agent for audits.
+"""Observed allocations: the devices that the kubelet of a node reports for containers, which the agent publishes.
 
-It lies in a ConfigMap named like the node, in the namespace of accelkit. It is what was seen, not what is counted: the
-ledger goes by the assignments on pods alone.
+They are in a ConfigMap with the name of the node, in the namespace of accelkit, and serve audits. The ledger does not
+count them: it counts only the assignments on pods.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from accelkit.model.keys import COMPONENT_LABEL, PART_OF_LABELS
 ALLOCATIONS_KEY: Final = "allocations.json"
 ALLOCATIONS_LABELS: Final = {**PART_OF_LABELS, COMPONENT_LABEL: "allocations"}
 ALLOCATIONS_VERSION: Final = 1
-# A ConfigMap takes 1 MiB of data, and the API server counts its other parts too.
+# A ConfigMap holds at most 1 MiB of data, and the API server also counts its other parts.
 _MOST_BYTES: Final = 1_000_000
 
 
 class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Devices of a container by card: how many of memory, and whole cards."""
+    """Devices of a container by card: the number of memory devices, and whole cards."""
 
     memory: dict[str, int] = {}
     whole: tuple[str, ...] = ()
 
 
 class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod that holds devices, by container; `enforced_by` is what keeps it within its memory, empty for nothing."""
+    """A pod that holds devices, by container; `enforced_by` is the mechanism that limits its memory, empty for none."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process on a card that belongs to no pod of the node; `memory_bytes` is None where it cannot be read."""
+    """A process on a card that does not belong to a pod of the node; `memory_bytes` is None if it cannot be read."""
 
     card: str
     pid: int
@@ -46,7 +46,12 @@ class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Allocations(msgspec.Struct, frozen=True):
-    """All of a node; `processes` is None where nobody can look, `left_out` how many pods found no room."""
+    """All allocations of a node.
+
+    Attributes:
+        processes: None if processes cannot be scanned.
+        left_out: the number of pods that did not fit into the ConfigMap.
+    """
 
     node: str
     pods: tuple[HeldPod, ...]
@@ -64,12 +69,15 @@ _allocations = msgspec.json.Decoder(Allocations)
 
 
 def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> Allocations:
-    """Leave out the pods that find no room in a ConfigMap: the longest first, of equal ones the last by name."""
+    """Return the allocations without the pods that do not fit into a ConfigMap.
+
+    The longest entries are left out first, and of equally long ones those with the last names.
+    """
     if len(msgspec.json.encode(allocations)) <= most_bytes:
         return allocations
     sizes = [len(msgspec.json.encode(pod)) + 1 for pod in allocations.pods]
     total = len(pods := allocations.pods)
-    # With a number that has as many digits as the one that will be there, at least.
+    # The number of all pods has at least as many digits as the final number.
     room = most_bytes - len(msgspec.json.encode(msgspec.structs.replace(allocations, pods=(), left_out=total)))
     kept = set[int]()
     for index in sorted(range(total), key=lambda index: (sizes[index], pods[index].namespace, pods[index].name)):
@@ -82,15 +90,15 @@ def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> 
 
 
 def encode_allocations(allocations: Allocations) -> str:
-    """Write the ConfigMap's value."""
+    """Return the value for the ConfigMap."""
     return msgspec.json.encode(allocations).decode()
 
 
 def decode_allocations(text: str) -> Allocations:
-    """Read the ConfigMap's value.
+    """Read the value in the ConfigMap.
 
     Raises:
-        AssignmentError: malformed, or of another version.
+        AssignmentError: the value is malformed or of another version.
     """
     try:
         version = _version.decode(text).version

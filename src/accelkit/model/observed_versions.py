@@ -18,7 +18,7 @@ class ObservedVersions:
     so the component calls `take` with each object before it uses the object.
 
     Versions are compared as integers. Kubernetes guarantees this from version 1.35 on (KEP-5504), and versions of etcd
-    always were integers. A version that is not an integer is not compared: the object that arrives later counts.
+    were always integers. A version that is not an integer is not compared: the object that arrives later counts.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ObservedVersions:
             del self._deleted[next(iter(self._deleted))]
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs of the objects of which a complete list is newer than what was read, with their versions.
+        """Return the UIDs of the objects for which a complete list is newer than the last read, with their versions.
 
         An object that was deleted before the list was made has an empty version. Versions that are not integers are
         not compared.
@@ -65,8 +65,8 @@ class ObservedVersions:
             uids.add(each.uid)
             if each.uid in self._deleted:
                 continue
-            shown, known = read_version(each.resource_version), self._versions.get(each.uid)
-            if each.uid not in self._versions or (shown is not None and known is not None and known < shown):
+            current, known = read_version(each.resource_version), self._versions.get(each.uid)
+            if each.uid not in self._versions or (current is not None and known is not None and known < current):
                 found[each.uid] = each.resource_version
         for uid, known in self._versions.items():
             if uid not in uids and made is not None and known is not None and known <= made:

@@ -1,6 +1,6 @@
-"""The fields of pods and nodes that we read, under their wire names.
+"""The fields of pods and nodes that accelkit reads, under their wire names.
 
-Fields not named here are skipped while decoding: that is most of a pod, and what keeps decoding cheap.
+Decoding skips all other fields. This keeps decoding cheap, because they are most of a pod.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
-# Of the pod that mirrors one which a kubelet runs from a file.
+# On the mirror pod of a static pod.
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-# The condition by which kube-scheduler says what it found.
+# The condition in which kube-scheduler reports its result.
 SCHEDULED: Final = "PodScheduled"
-# The preemptionPolicy of pods for which nobody is evicted.
+# The preemptionPolicy of pods for which no pod is evicted.
 NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 
 class PodRef(msgspec.Struct, frozen=True):
-    """A pod; the UID tells it from another of the same name."""
+    """A pod; the UID distinguishes it from other pods of the same name."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, omit_defaults=True):
-    """Limits and requests of a container; the API server sends quantities as text, people also as numbers."""
+    """Limits and requests of a container; the API server sends quantities as text, and users also write numbers."""
 
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
@@ -69,13 +69,13 @@ class PodCondition(msgspec.Struct, omit_defaults=True):
 
 
 class ContainerState(msgspec.Struct, omit_defaults=True):
-    """What a container does; `running` is there while it runs."""
+    """State of a container; `running` is set while it runs."""
 
     running: dict[str, str] | None = None
 
 
 class ContainerStatus(msgspec.Struct, omit_defaults=True):
-    """status of a container; its runtime's name for it is `containerd://<id>`."""
+    """status of a container; the runtime identifies it as `containerd://<id>`."""
 
     name: str
     container_id: str = msgspec.field(name="containerID", default="")
@@ -83,9 +83,9 @@ class ContainerStatus(msgspec.Struct, omit_defaults=True):
 
 
 class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a pod; the kubelet sets the start time once it has admitted the pod, devices and all.
+    """status of a pod; the kubelet sets the start time after it has admitted the pod and allocated its devices.
 
-    Nobody but kubelets may write it: those who may edit pods cannot edit their status.
+    Only kubelets may write it: users who may edit pods cannot edit their status.
     """
 
     phase: str = ""
@@ -110,24 +110,24 @@ class Pod(msgspec.Struct, omit_defaults=True):
 
     @property
     def terminal(self) -> bool:
-        """Whether its containers have ended for good, so that it holds no card any more."""
+        """Whether its containers have ended and will not restart, so that it no longer holds cards."""
         return self.status.phase in ("Succeeded", "Failed")
 
     def list_running(self) -> dict[str, str]:
-        """Return the containers that run, with what their runtime calls each."""
+        """Return the names of the containers that run, each with its ID in the runtime."""
         statuses = (*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ()))
         return {each.name: each.container_id for each in statuses if each.state.running is not None}
 
     @property
     def unschedulable(self) -> bool:
-        """Whether kube-scheduler has tried it and found no node; a pod that is gated or another scheduler's is not."""
+        """Whether kube-scheduler tried it and found no node; False for gated pods and pods of other schedulers."""
         return any(
             each.type == SCHEDULED and each.status == "False" and each.reason in ("Unschedulable", "SchedulerError")
             for each in self.status.conditions or ()
         )
 
     def find_annotation(self, key: str) -> str | None:
-        """Return an annotation's value, None where it is absent."""
+        """Return the value of an annotation, None without it."""
         return (self.metadata.annotations or {}).get(key)
 
 
@@ -146,16 +146,17 @@ class NodeAddress(msgspec.Struct):
 
 
 def find_address(addresses: Sequence[NodeAddress]) -> str:
-    """Return the address at which a node is reached: its InternalIP, else its Hostname; empty where it has neither.
+    """Return the address at which a node is reached: its InternalIP, else its Hostname; empty if it has neither.
 
-    A kubelet writes them, and they end in commands: what is neither an IP address nor a host's name is none.
+    Kubelets write the addresses and they are used in commands, so values that are not an IP address or a host name are
+    ignored.
     """
     found = {each.type: each.address for each in reversed(addresses) if _HOST.fullmatch(each.address)}
     return found.get("InternalIP") or found.get("Hostname") or ""
 
 
 class NodeInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the kubelet tells of the machine; empty where it does not."""
+    """Facts of the machine from the kubelet; empty if it does not report them."""
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kernel_version: str = ""
@@ -177,5 +178,5 @@ class Node(msgspec.Struct, omit_defaults=True):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
     def find_annotation(self, key: str) -> str | None:
-        """Return an annotation's value, None where it is absent."""
+        """Return the value of an annotation, None without it."""
         return (self.metadata.annotations or {}).get(key)

@@ -1,4 +1,4 @@
-"""Requests: what a pod asks for, in base units and in the order in which the kubelet allocates."""
+"""Requests of pods, in base units and in the order in which the kubelet allocates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from accelkit.model.amounts import Amounts
 
-# More cards than any machine has; beyond it a request is a mistake, and its combinations a trap.
+# More cards than any machine has. A larger request is a mistake, and searching its combinations would take too long.
 MAX_CARDS: Final = 128
-# Each holds a card of its own or shares one: more is a mistake too, and what is compared with each other many.
+# More containers are a mistake too, and they are compared with each other, which would take too long.
 MAX_CONTAINERS: Final = 128
 
 
@@ -29,9 +29,10 @@ class Kind(StrEnum):
 
 
 class Near(StrEnum):
-    """How near every two cards of a group are: below the same PCI switches, or on the same socket.
+    """Required nearness of every two cards of a group: below the same PCI switches, or on the same socket.
 
-    What connects two cards directly, as NVLink, brings them nearer than either. UNKNOWN in the inventory is not near.
+    Cards with a direct connection, such as NVLink, satisfy both. Cards whose nearness is UNKNOWN in the inventory
+    satisfy neither.
     """
 
     SWITCH = "switch"
@@ -40,13 +41,13 @@ class Near(StrEnum):
 
 
 class CardGroup(msgspec.Struct, frozen=True):
-    """Some of the cards of a container, that must be near each other.
+    """Cards of a container that must be near each other.
 
     Attributes:
-        near: how near every two of them.
-        socket: a number; all cards of the container's groups with the same one are on one socket together. None for
-            cards that need not be.
-        min_memory_bytes: what each of the cards has at least, the most first; as many as there are cards.
+        near: the required nearness of every two of them.
+        socket: a number; the cards of all groups of the container with the same number must be on one socket. None for
+            no condition.
+        min_memory_bytes: the least memory of each card, in descending order; one value for each card.
     """
 
     near: Near
@@ -55,7 +56,7 @@ class CardGroup(msgspec.Struct, frozen=True):
 
     @property
     def cards(self) -> int:
-        """How many."""
+        """The number of cards."""
         return len(self.min_memory_bytes)
 
 
@@ -63,9 +64,9 @@ class PodSelector(msgspec.Struct, frozen=True):
     """Pods of one namespace, by their labels.
 
     Attributes:
-        labels: all of them, as `key=value`, sorted; no key has a `=`.
-        namespace: theirs, which is that of the pod that names them.
-        own: whether the pod that names them is one of them.
+        labels: all labels that the pods have, as `key=value`, sorted; no key contains a `=`.
+        namespace: the namespace of the pods and of the pod that selects them.
+        own: whether the pod that selects them is one of them.
     """
 
     labels: tuple[str, ...]
@@ -73,11 +74,11 @@ class PodSelector(msgspec.Struct, frozen=True):
     own: bool = False
 
     def matches(self, namespace: str, labels: Collection[str]) -> bool:
-        """Whether a pod is one of them.
+        """Return whether a pod is selected.
 
         Args:
-            namespace: the pod's.
-            labels: all that it has, as `key=value`.
+            namespace: the namespace of the pod.
+            labels: all labels of the pod, as `key=value`.
         """
         return self.namespace == namespace and all(label in labels for label in self.labels)
 
@@ -89,27 +90,27 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     """Cards for one container.
 
     Attributes:
-        container: its name.
-        cards: how many different cards.
-        memory_bytes: on each of them; 0 for whole cards.
-        compute: thousandths of each card's compute, kept by the ledger only.
-        whole: the cards are for this container alone.
-        model: only cards of this model; empty for any.
-        same_card_as: name of an earlier container whose cards this one must use.
-        link: the cards must be linked to each other, "any" way or by this kind of link; empty for unlinked.
-        numa: "single" where all its cards must sit on one known NUMA node; empty for any.
-        allowed: numbers of the only cards it may have; empty for any.
-        denied: numbers of cards it may not have.
-        policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
-        min_memory_bytes: what each card has at least, whether it can be shared or not.
-        groups: cards that must be near each other, all cards in one group or another; empty where none must.
-        amounts: on each of the cards, of resources that are numbers and nothing else.
-        counted_by: the one of them that counts cards; a card of which nobody told how many it is has no limit.
-        card_ids: identities of the only cards it may have; empty for any.
-        beside: only cards of which one of these pods holds a share; None for any.
-        apart: no card of which one of these pods holds a share; None for any.
-        closed: names of the reservations whose cards it may not have.
-        nic: whether cards that share a PCI root complex with a network card are taken before others.
+        container: the name of the container.
+        cards: the number of different cards.
+        memory_bytes: the memory on each card; 0 for whole cards.
+        compute: thousandths of each card's compute, which only the ledger counts.
+        whole: whether the cards are for this container alone.
+        model: the only model that is accepted; empty for any.
+        same_card_as: the name of an earlier container whose cards this one must use.
+        link: the link that the cards must have to each other, "any" or of one kind; empty for no condition.
+        numa: "single" if all cards must be on one known NUMA node; empty for any.
+        allowed: the numbers of the only cards that are accepted; empty for any.
+        denied: the numbers of cards that are not accepted.
+        policy: the policy for this container's choice of cards; empty for the cluster's policy.
+        min_memory_bytes: the least memory of each card, whether it can be shared or not.
+        groups: cards that must be near each other. Every card belongs to a group; empty for no condition.
+        amounts: the amounts on each card of resources that accelkit only counts.
+        counted_by: the resource in `amounts` that counts cards. A card without an amount of it has no limit.
+        card_ids: the identities of the only cards that are accepted; empty for any.
+        beside: pods of which one must hold a share of each card; None for no condition.
+        apart: pods of which none may hold a share of a card; None for no condition.
+        closed: the names of the reservations whose cards are not accepted.
+        nic: whether cards that share a PCI root complex with a network card are preferred.
     """
 
     container: str
@@ -137,14 +138,14 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
-        """The pods that it must or must not share cards with."""
+        """The selectors of pods with which the container must or must not share cards."""
         return tuple(each for each in (self.beside, self.apart) if each is not None)
 
 
 class PodRequest(msgspec.Struct, frozen=True):
-    """What a pod asks for: init containers and sidecars in their order, then app containers.
+    """Request of a pod: init containers and sidecars in their order, then app containers.
 
-    Containers that ask for no card are left out.
+    Containers that request no card are left out.
     """
 
     containers: tuple[ContainerRequest, ...]
@@ -156,5 +157,5 @@ class PodRequest(msgspec.Struct, frozen=True):
 
     @property
     def selectors(self) -> frozenset[PodSelector]:
-        """The pods that its containers must or must not share cards with."""
+        """The selectors of pods with which its containers must or must not share cards."""
         return frozenset(selector for container in self.containers for selector in container.selectors)

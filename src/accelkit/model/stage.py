@@ -1,4 +1,4 @@
-"""Stages of enablement: what each needs, what one found on a node, and for which state of the node that holds."""
+"""Stages of enablement: their prerequisites, and their results on a node with the state for which these are valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_EVIDENCE: Final = 400
 
 
 class Stage(StrEnum):
-    """The steps from a bare node to a watched one, in their order."""
+    """Steps from a bare node to a monitored one, in their order."""
 
     DISCOVER = "discover"
     DRIVER = "driver"
@@ -30,16 +30,16 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a stage ended on a node, the best first."""
+    """Outcome of a stage on a node, the best first."""
 
-    PASS = "pass"  # noqa: S105 - an outcome, no password
+    PASS = "pass"  # noqa: S105 - an outcome, not a password
     SKIPPED = "skipped"
     STALE = "stale"
     UNKNOWN = "unknown"
     FAIL = "fail"
 
 
-# Monitoring and labels need cards that are advertised; that somebody placed a pod on them is not theirs to wait for.
+# Monitoring and labels need advertised cards. They need no pod on the cards, so they do not need the later checks.
 NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
     Stage.DISCOVER: (),
     Stage.DRIVER: (Stage.DISCOVER,),
@@ -55,12 +55,12 @@ NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """What results of checks hold for. Each field is empty where it is not known.
+    """State of a node for which results of checks are valid. Unknown fields are empty.
 
     Attributes:
-        boot_id: of the running kernel, `status.nodeInfo.bootID`.
-        kernel: its release, `status.nodeInfo.kernelVersion`.
-        drivers: versions of the cards' drivers, sorted, joined by commas.
+        boot_id: the boot ID of the running kernel, `status.nodeInfo.bootID`.
+        kernel: the release of the kernel, `status.nodeInfo.kernelVersion`.
+        drivers: the versions of the cards' drivers, sorted, joined by commas.
         cards: 16 hexadecimal digits over the sorted identities of the cards.
     """
 
@@ -71,16 +71,16 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a stage found on a node.
+    """Result of a stage on a node.
 
     Attributes:
-        outcome: how it ended.
-        reason: CamelCase code, one of `accelkit.enablement.reasons`; empty with `pass`.
-        evidence: what was seen, as a sentence, at most `MAX_EVIDENCE` characters.
-        next_action: what a person does now; empty with `pass`.
-        found_at: Unix seconds at which it was found.
-        seconds: how long the check took.
-        state: what it holds for; None where it was judged from what is there now.
+        outcome: the outcome.
+        reason: a CamelCase code, one of `accelkit.enablement.reasons`; empty with `pass`.
+        evidence: the observation, as a sentence of at most `MAX_EVIDENCE` characters.
+        next_action: the next step of the administrator; empty with `pass`.
+        found_at: the time of the result, in Unix seconds.
+        seconds: the duration of the check.
+        state: the state of the node for which the result is valid; None if it was derived from the current state.
     """
 
     outcome: Outcome
@@ -93,7 +93,7 @@ class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StageRecord(msgspec.Struct, frozen=True):
-    """The annotation `accelkit.io/stages` of a node: the results of the stages that did work there."""
+    """The annotation `accelkit.io/stages` of a node: the results of the stages that ran work on it."""
 
     results: dict[Stage, StageResult]
     version: int = STAGES_VERSION
@@ -103,7 +103,7 @@ _record = msgspec.json.Decoder(StageRecord)
 
 
 def read_record(text: str | None) -> StageRecord | None:
-    """Return the record of a node; empty where there is none, None where it cannot be read or is of a newer version."""
+    """Return the record of a node: empty without the annotation, None if it is unreadable or of another version."""
     if text is None:
         return StageRecord({})
     if len(text) > MAX_STAGES_BYTES:
@@ -116,7 +116,7 @@ def read_record(text: str | None) -> StageRecord | None:
 
 
 def write_record(record: StageRecord) -> str:
-    """Return the annotation's value; evidence is cut so that it stays below `MAX_STAGES_BYTES`."""
+    """Return the value of the annotation; evidence is shortened so that it stays below `MAX_STAGES_BYTES`."""
     results = {
         stage: msgspec.structs.replace(
             result,
@@ -129,7 +129,7 @@ def write_record(record: StageRecord) -> str:
 
 
 def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
-    """Return a recorded result as it stands for a node in this state: itself, or stale with what has changed since."""
+    """Return a recorded result for a node in this state: unchanged, or stale with the changes since."""
     if result.state is None or result.state == state:
         return result
     changed = [

@@ -8,11 +8,11 @@ from typing import Final
 
 
 class Nearness(StrEnum):
-    """From the nearest to the farthest; the value is the letter in the inventory's matrix.
+    """Nearness of two cards, from the nearest to the farthest; the value is the letter in the inventory's matrix.
 
     FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), FABRIC_SWITCHED one through that fabric's switch.
     PCI_SWITCH is one PCI switch, PCI_MULTI several, HOST_BRIDGE the same root complex, NUMA the same NUMA node,
-    CROSS_NUMA another one. UNKNOWN is not far: nobody could tell.
+    CROSS_NUMA another one. UNKNOWN means that the nearness could not be detected, not that the cards are far apart.
     """
 
     SAME = "X"
@@ -26,7 +26,7 @@ class Nearness(StrEnum):
     UNKNOWN = "?"
 
 
-# Kinds of `Link`, by the names their vendors gave them, and how near they bring two cards.
+# Kinds of `Link` by their vendors' names, and the nearness of two cards with such a link.
 NVLINK: Final = "NVLink"
 NVSWITCH: Final = "NVSwitch"
 XGMI: Final = "XGMI"
@@ -36,7 +36,7 @@ FABRICS: Final[Mapping[str, Nearness]] = {
     NVLINK: Nearness.FABRIC_DIRECT,
     NVSWITCH: Nearness.FABRIC_SWITCHED,
     XGMI: Nearness.FABRIC_DIRECT,
-    # One island, yet no link of their own: other cards pass it on.
+    # The two cards are in one hive but have no direct link: other cards forward the transfers.
     XGMI_HIVE: Nearness.FABRIC_SWITCHED,
     XE_LINK: Nearness.FABRIC_DIRECT,
 }

@@ -1,4 +1,4 @@
-"""Reads and writes amounts. Units exist only here, at the edges; inside, an amount is an integer in base units.
+"""Conversion of amounts from and to text with units. All other modules use integers in base units.
 
 Base units are bytes of memory and thousandths of a card's compute.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from accelkit.errors import QuantityError
 
-# Amounts are kept in 64-bit columns, and Kubernetes itself stores quantities as int64.
+# The ledger stores amounts in 64-bit columns, and Kubernetes stores quantities as int64.
 MAX_AMOUNT = 2**63 - 1
 WHOLE_COMPUTE = 1000
 
@@ -22,12 +22,12 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
-# Parts of a GiB are no whole number of bytes. Rounded down, a card of up to 1 TiB has exactly 10, 100 or 1000 times its
-# GiB of them.
+# These parts of a GiB are not whole numbers of bytes. They are rounded down, so that a card of up to 1 TiB has exactly
+# 10, 100 or 1000 of them for each GiB.
 _PARTS = {Decimal("0.1"): 2**30 // 10, Decimal("0.01"): 2**30 // 100, Decimal("0.001"): 2**30 // 1000}
-# Of what is no quantity; longer than any that is.
-_SHOWN = 60
-# Enough for every digit of the two patterns: rounding would make a whole number of what is none.
+# Characters of an invalid quantity in an error; every valid quantity is shorter.
+_MAX_QUOTED = 60
+# Enough for every digit of the two patterns: rounding would turn a fraction into a whole number.
 _EXACT = Context(prec=100)
 
 
@@ -35,7 +35,7 @@ def parse_milli(text: str | int) -> int:
     """Read a Kubernetes quantity (`"1.5"`, `"100m"`) as thousandths of its base unit.
 
     Raises:
-        QuantityError: no quantity, not a whole number of thousandths, negative, or over 2^63-1.
+        QuantityError: the text is not a quantity, or it is not a whole number of thousandths, negative, or over 2^63-1.
     """
     return _parse(text, 1000)
 
@@ -44,7 +44,7 @@ def parse_quantity(text: str | int) -> int:
     """Read a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) as an integer of base units.
 
     Raises:
-        QuantityError: no quantity, not a whole number, negative, or over 2^63-1.
+        QuantityError: the text is not a quantity, or it is not a whole number, negative, or over 2^63-1.
     """
     return _parse(text, 1)
 
@@ -54,7 +54,7 @@ def _parse(text: str | int, parts: int) -> int:
         return _checked(Decimal(text) * parts, text)
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise QuantityError(f"{text[:_SHOWN]!r} is not a Kubernetes quantity")
+        raise QuantityError(f"{text[:_MAX_QUOTED]!r} is not a Kubernetes quantity")
     number, suffix = match[1], match[2] or ""
     try:
         if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
@@ -66,10 +66,10 @@ def _parse(text: str | int, parts: int) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Read a size as people write it (`16GiB`, `0.1GB`, `512 MiB`, `1024`) as bytes, at least 1.
+    """Read a size (`16GiB`, `0.1GB`, `512 MiB`, `1024`) as bytes, at least 1.
 
     Raises:
-        QuantityError: no size, not a whole number of bytes, or out of range.
+        QuantityError: the text is not a size, or it is not a whole number of bytes, or out of range.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -80,34 +80,34 @@ def parse_size(text: str) -> int:
     except InvalidOperation as exc:
         raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB") from exc
     if size == 0:
-        raise QuantityError(f"{text!r} is no size to share by")
+        raise QuantityError(f"{text!r} is not a size: it is 0", next_step="write it as 1GiB, 256MiB or 0.1GB")
     return size
 
 
 def parse_unit(text: str) -> int:
-    """Read a unit of memory as bytes: one of `UNITS`; a bare number counts GiB, as GCUShare's memoryUnit does.
+    """Read a unit of memory, one of `UNITS`, as bytes; a number without a suffix is in GiB, as GCUShare's memoryUnit.
 
     Raises:
-        QuantityError: it is none of them.
+        QuantityError: the text is not one of `UNITS`.
     """
     written = text.strip()
     listing = ", ".join(UNITS)
     try:
         size = _parse_unit_size(f"{written}GiB" if re.fullmatch(r"[0-9.]+", written) else written)
     except QuantityError as exc:
-        raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}") from exc
+        raise QuantityError(f"{text!r} is not a unit of memory", next_step=f"choose one of {listing}") from exc
     if size not in UNITS.values():
-        raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}")
+        raise QuantityError(f"{text!r} is not a unit of memory", next_step=f"choose one of {listing}")
     return size
 
 
 def format_unit(unit_bytes: int) -> str:
-    """Write a unit as `UNITS` does, else as any amount."""
+    """Return a unit as `UNITS` spells it, else as any amount."""
     return next((name for name, size in UNITS.items() if size == unit_bytes), format_bytes(unit_bytes))
 
 
 def format_bytes(amount: int) -> str:
-    """Write bytes in the largest unit that keeps the number exact, else with one decimal: `16 GiB`, `1.5 GiB`."""
+    """Return bytes in the largest unit that keeps the number exact, else with one decimal: `16 GiB`, `1.5 GiB`."""
     if amount == 0:
         return "0"
     for table in (_BINARY, _DECIMAL):
@@ -141,7 +141,7 @@ def _parse_unit_size(text: str) -> int:
     return parse_size(text)
 
 
-# The sizes that one unit of memory may have, largest first; any spelling of one of them will do (100MB for 0.1GB).
+# The sizes of one unit of memory, largest first; every spelling of one of them is accepted (100MB for 0.1GB).
 UNITS: Final[Mapping[str, int]] = {
     name: _parse_unit_size(name)
     for name in (

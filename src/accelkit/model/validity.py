@@ -1,4 +1,4 @@
-"""Until when certificates are valid."""
+"""Validity of certificates."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cryptography import x509
 
 
 def find_end(chain: bytes) -> datetime:
-    """Return when the first certificate of a PEM chain ends, in UTC.
+    """Return when the first certificate of a PEM chain expires, in UTC.
 
     Raises:
-        ValueError: it is no chain of certificates.
+        ValueError: the bytes are not a chain of certificates.
     """
     return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(chain))

@@ -1,6 +1,6 @@
-"""Finds plug-ins by the metadata of the installed distributions, and loads the one that is asked for.
+"""Catalogue of the plug-ins that the metadata of the installed distributions names, and their loading.
 
-To find one runs nothing of it. It is imported when it is needed, so that one that is broken harms nobody else.
+Listing runs no code of a plug-in. A plug-in is imported when it is needed, so that a broken one affects only its users.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from accelkit.plugins.interface import INTERFACE, KINDS, VARIABLE
 
 log = logging.getLogger(__name__)
 
-# Names become words of command lines and of inventories, and names of files.
+# Names are used on command lines, in inventories, and as names of files.
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _OURS: Final = "accelkit"
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """An entry point in one of our groups.
+    """An entry point in one of accelkit's groups.
 
     Attributes:
-        group: as `accelkit.policies`.
-        name: by which it is asked for.
-        reference: what it names, as `package.module:attribute`.
-        distribution: who has it.
-        version: that distribution's.
+        group: the group, such as `accelkit.policies`.
+        name: the name by which users request it.
+        reference: the object that it names, as `package.module:attribute`.
+        distribution: the distribution that contains it.
+        version: the version of the distribution.
     """
 
     group: str
@@ -46,7 +46,7 @@ class Plugin(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What it is, for people to read."""
+        """The kind of the plug-in, for messages."""
         return KINDS[self.group]
 
     @property
@@ -55,7 +55,7 @@ class Plugin(msgspec.Struct, frozen=True):
         return f"{self.distribution} {self.version}"
 
     def build_error(self, problem: str) -> PluginError:
-        """Return the error that says what is wrong with it."""
+        """Return the error that reports a problem of the plug-in."""
         return PluginError(
             f"the {self.kind} {self.name} of {self.origin} {problem}",
             next_step=f"install a release of {self.distribution} that is made for interface {INTERFACE} of accelkit "
@@ -63,28 +63,28 @@ class Plugin(msgspec.Struct, frozen=True):
         )
 
     def load(self) -> object:
-        """Import what it names.
+        """Import the object that the entry point names, and return it.
 
         Raises:
-            PluginError: it cannot be imported, or is made for another version of the interface.
+            PluginError: the object cannot be imported, or is made for another version of the interface.
         """
         if not _NAME.fullmatch(self.name):
-            raise self.build_error("has a name that is not made of small letters, digits, dots and hyphens")
+            raise self.build_error("has an invalid name: use lower-case letters, digits, dots and hyphens")
         point = EntryPoint(self.name, self.reference, self.group)
         if point.pattern.match(self.reference) is None:
-            raise self.build_error(f"names {self.reference!r}, which is neither a module nor something in one")
-        with self._telling():
+            raise self.build_error(f"names {self.reference!r}, which is neither a module nor an attribute of one")
+        with self._reporting_errors():
             module = import_module(point.module)
             version = getattr(module, VARIABLE, None)
         if version != INTERFACE:
-            made = "says nothing of the interface it is made for" if version is None else f"is made for {version!r}"
-            raise self.build_error(f"{made}; {point.module} has to set {VARIABLE} = {INTERFACE}")
-        with self._telling():
+            made = "does not state its interface" if version is None else f"is made for interface {version!r}"
+            raise self.build_error(f"{made}; {point.module} must set {VARIABLE} = {INTERFACE}")
+        with self._reporting_errors():
             found: object = point.load()
         return found
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         try:
             yield
         except (Exception, SystemExit) as exc:
@@ -98,7 +98,7 @@ def list_plugins() -> tuple[Plugin, ...]:
     for distribution in distributions():
         plugins = _read(distribution)
         if plugins:
-            # Of two copies of a distribution Python imports the one that is found first.
+            # If a distribution is installed twice, Python imports the copy that it finds first.
             found.setdefault(re.sub(r"[-_.]+", "-", plugins[0].distribution).lower(), plugins)
     groups = list(KINDS)
     every = (plugin for plugins in found.values() for plugin in plugins)
@@ -106,46 +106,46 @@ def list_plugins() -> tuple[Plugin, ...]:
 
 
 def list_plugin_names(group: str) -> list[str]:
-    """Return the names of a group's plug-ins, sorted, each once."""
+    """Return the names of the plug-ins of a group, sorted, each once."""
     return sorted({plugin.name for plugin in list_plugins() if plugin.group == group})
 
 
 def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
-    """Return the plug-in of this name; None where no other distribution has one.
+    """Return the plug-in of this name; None if no other distribution has one.
 
     Args:
-        group: one of those of the interface.
-        name: what is asked for.
-        own: the names that accelkit has itself.
+        group: one of the groups of the interface.
+        name: the requested name.
+        own: the names that accelkit itself defines.
 
     Raises:
-        PluginError: several distributions have one of this name, or one has what accelkit has itself.
+        PluginError: several distributions define this name, or one defines a name of accelkit.
     """
-    claims = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
-    owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in claims)]
-    if claims and len(owners) > 1:
+    candidates = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
+    owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in candidates)]
+    if candidates and len(owners) > 1:
         raise PluginError(
-            f"the {KINDS[group]} {name} is in {' and in '.join(owners)}, and nobody says which is meant",
-            next_step=f"uninstall {' or '.join(dict.fromkeys(plugin.distribution for plugin in claims))}",
+            f"the {KINDS[group]} {name} is in {' and in '.join(owners)}, so its name is ambiguous",
+            next_step=f"uninstall {' or '.join(dict.fromkeys(plugin.distribution for plugin in candidates))}",
         )
-    return claims[0] if claims else None
+    return candidates[0] if candidates else None
 
 
 def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return which of the names that are used, by group, are plug-ins: as `policy tight of acme 1.0`."""
+    """Return the plug-ins among the names that are used, by group, such as `policy tight of acme 1.0`."""
     names = {group: set(names) for group, names in used.items()}
     found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
     return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]
 
 
 def _read(distribution: Distribution) -> list[Plugin]:
-    # Distributions that have nothing to do with us are installed beside us, and any of them may be damaged.
+    # Unrelated distributions are installed in the same environment, and each of them may be damaged.
     try:
         points = [point for point in distribution.entry_points if point.group in KINDS]
         if not points:
             return []
         name, version = str(distribution.metadata["Name"]), str(distribution.version)
         return [Plugin(point.group, point.name, point.value, name, version) for point in points]
-    except Exception as exc:  # noqa: BLE001 - whatever it is, others are not to suffer
+    except Exception as exc:  # noqa: BLE001 - one damaged distribution must not hide the plug-ins of others
         log.warning("the entry points of %s cannot be read: %s", getattr(distribution, "_path", "a distribution"), exc)
         return []

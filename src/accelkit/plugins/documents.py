@@ -1,4 +1,4 @@
-"""Reads the YAML document of a profile or dialect of another distribution."""
+"""Reading of the YAML document of a profile or dialect of another distribution."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _Document = TypeVar("_Document")
 
 
 def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
-    """Load a plug-in and read its document: the file `NAME.yaml` of its package, or what its callable returns.
+    """Load a plug-in and read its document: the file `NAME.yaml` of its package, or the result of its callable.
 
     Raises:
-        PluginError: it cannot be loaded, or its document is not what it should be.
+        PluginError: the plug-in cannot be loaded, or its document is invalid.
     """
     found = plugin.load()
     try:
@@ -28,7 +28,7 @@ def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
         fields = msgspec.convert(document, dict[str, object])
         return msgspec.convert({**fields, "name": plugin.name}, type_)
     except msgspec.ValidationError as exc:
-        raise plugin.build_error(f"is wrong: {exc}") from exc
+        raise plugin.build_error(f"is invalid: {exc}") from exc
     except (Exception, SystemExit) as exc:
         raise plugin.build_error(f"cannot be read: {type(exc).__name__}: {exc}") from exc
 

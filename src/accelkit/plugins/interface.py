@@ -1,11 +1,11 @@
-"""The interface of plug-ins: the groups of entry points, and the version that whoever writes one promises to follow.
+"""The interface of plug-ins: the groups of entry points, and the version of the interface that a plug-in follows.
 
-The entry point's name is the plug-in's. What it names differs by group:
+The name of the entry point is the name of the plug-in. The object that it names depends on the group:
 
 `accelkit.profiles`, `accelkit.dialects`
     A package with the file `NAME.yaml`, or a callable that returns the document, as a mapping or as YAML.
 `accelkit.policies`
-    A module or an object that is a `accelkit.placement.plugged_policies.PolicyPlugin`.
+    A module or an object that implements `accelkit.placement.plugged_policies.PolicyPlugin`.
 `accelkit.memory_sources`
     A subclass of `accelkit.node.discovery.card_sources.CardSource`.
 
@@ -23,7 +23,7 @@ DIALECTS: Final = "accelkit.dialects"
 POLICIES: Final = "accelkit.policies"
 MEMORY_SOURCES: Final = "accelkit.memory_sources"
 
-# What people read of each group.
+# The name of each group in messages.
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {PROFILES: "profile", DIALECTS: "dialect", POLICIES: "policy", MEMORY_SOURCES: "memory source"}
 )

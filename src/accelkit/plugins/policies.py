@@ -1,4 +1,4 @@
-"""Policies by name: accelkit's own, and those of other distributions."""
+"""Policies by name: those of accelkit and those of other distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.plugins.catalogue import find_plugin, list_plugin_names
 from accelkit.plugins.interface import POLICIES
 
 _OWN: Final = tuple(each.value for each in Policy)
-# What every policy is asked about when it is loaded, so that one that answers nothing sensible is told at the start.
+# Every policy ranks this example when it is loaded, so that an invalid result is reported at the start.
 _NODE: Final = build_empty_states(
     [Card("a", "example", "example", 2**34, index=0), Card("b", "example", "unknown memory", None, index=1)]
 )
@@ -22,22 +22,22 @@ _REQUEST: Final = ContainerRequest("main", Kind.APP, 1, 2**30)
 
 
 def list_policy_names() -> list[str]:
-    """Return the names of all policies: accelkit's own, then those of other distributions, which stay unloaded."""
+    """Return the names of all policies: those of accelkit, then those of other distributions, without loading them."""
     return list(dict.fromkeys((*_OWN, *list_plugin_names(POLICIES))))
 
 
 def load_policy(name: str) -> AnyPolicy:
-    """Return the policy of this name, which must be one of those listed.
+    """Return the policy of this name, which must be one of the listed names.
 
     Raises:
-        PluginError: it is another distribution's, and cannot be used.
+        PluginError: the policy is of another distribution and cannot be used.
     """
     plugin = find_plugin(POLICIES, name, _OWN)
     if plugin is None:
         return Policy(name)
     found = plugin.load()
     if not isinstance(found, PolicyPlugin):
-        raise plugin.build_error(f"lacks rank_card or score_node, which {plugin.reference} has to have")
+        raise plugin.build_error(f"is invalid: {plugin.reference} must have rank_card and score_node")
     policy = PluggedPolicy(plugin.name, found, plugin.origin)
     policy.order_cards(range(len(_NODE)), _NODE, [CardTally() for _ in _NODE], _REQUEST)
     policy.score_node(_NODE, MAX_SCORE)

@@ -51,4 +51,4 @@ def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found,
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_unit_that_is_none_is_refused_with_the_list(run_module):
     answer = run_module(unit_check, {"unit": "3GiB"})
-    assert answer["msg"].startswith("'3GiB' is no unit of memory; choose one of 1GiB, 1GB, 512MiB")
+    assert answer["msg"].startswith("'3GiB' is not a unit of memory; choose one of 1GiB, 1GB, 512MiB")

@@ -102,7 +102,7 @@ def test_a_folder_where_a_file_is_wanted_is_refused(tmp_path, option):
         (["--plain-http", "--listen", "127.0.0.1:1", "--read-port", "2"], "--read-port needs TLS and a"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "d/l"], "--lease needs a name of this replica"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "l"], "'l' is not the name of a Lease"),
-        (["--plain-http", "--listen", "127.0.0.1:1", "--unit", "0"], "'0' is no unit of memory"),
+        (["--plain-http", "--listen", "127.0.0.1:1", "--unit", "0"], "'0' is not a unit of memory"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--kubeconfig", "/none"], "kubeconfig /none cannot be read"),
     ],
 )

@@ -26,10 +26,10 @@ def test_a_pool_gives_what_it_has():
     assert take_up_to((("a", 4), ("b", 1)), (("a", 3), ("b", 2), ("c", 1))) == (("a", 3), ("b", 1))
 
 
-def test_a_lack_is_told_by_name():
+def test_find_lack_returns_the_name_of_the_resource():
     assert find_lack((("a", 4), ("b", 1)), (("a", 4), ("b", 1))) == ""
     assert find_lack((("a", 4), ("b", 1)), (("a", 4), ("b", 2))) == "b"
     # Unknown is not zero: of what nobody told, a card has none to give.
     assert find_lack((), (("a", 0),)) == "a"
-    assert find_lack((), (("a", 1),), unless_told="a") == ""
-    assert find_lack((("a", 0),), (("a", 1),), unless_told="a") == "a"
+    assert find_lack((), (("a", 1),), unlimited="a") == ""
+    assert find_lack((("a", 0),), (("a", 1),), unlimited="a") == "a"

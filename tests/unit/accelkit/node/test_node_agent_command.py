@@ -33,7 +33,7 @@ def test_a_factor_that_cannot_be_is_refused(tmp_path, given):
 def test_a_former_unit_that_is_none_is_refused(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--former-unit", "7"]
     done = CliRunner().invoke(command.node_agent, arguments)
-    assert "'7' is no unit of memory" in str(done.exception)
+    assert "'7' is not a unit of memory" in str(done.exception)
 
 
 def test_a_dialect_that_another_device_plugin_serves_is_refused_with_those_that_we_serve(tmp_path):

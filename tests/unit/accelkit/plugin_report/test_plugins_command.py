@@ -68,7 +68,7 @@ def profile(source):
     ("group", "name", "code", "problem"),
     [
         ("policies", "binpack", GOOD, "is in accelkit"),
-        ("policies", "tight", GOOD.replace("1", "2"), "is made for 2"),
+        ("policies", "tight", GOOD.replace("1", "2"), "is made for interface 2"),
         ("dialects", "native", GOOD, "is in accelkit"),
         ("dialects", "acme", GOOD, "cannot be read: TypeError"),
         ("memory_sources", "nvml", SOURCE, "is in accelkit"),

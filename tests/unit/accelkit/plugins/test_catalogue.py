@@ -49,15 +49,15 @@ def test_a_module_or_something_in_one_is_loaded(site):
 @pytest.mark.parametrize(
     ("code", "reference", "problem"),
     [
-        ("", "acme:tight", "says nothing of the interface it is made for; acme has to set ACCELKIT_INTERFACE = 1"),
-        ("ACCELKIT_INTERFACE = 2", "acme:tight", "is made for 2; acme has to set ACCELKIT_INTERFACE = 1"),
-        ("ACCELKIT_INTERFACE = '1'", "acme:tight", "is made for '1'; acme has to set"),
+        ("", "acme:tight", "does not state its interface; acme must set ACCELKIT_INTERFACE = 1"),
+        ("ACCELKIT_INTERFACE = 2", "acme:tight", "is made for interface 2; acme must set ACCELKIT_INTERFACE = 1"),
+        ("ACCELKIT_INTERFACE = '1'", "acme:tight", "is made for interface '1'; acme must set"),
         (MADE, "acme:tight", "cannot be loaded: AttributeError: module 'acme' has no attribute 'tight'"),
         (MADE, "acme.tight", "cannot be loaded: ModuleNotFoundError"),
         ("import sys; sys.exit('no')", "acme:tight", "cannot be loaded: SystemExit: no"),
         ("1 / 0", "acme:tight", "cannot be loaded: ZeroDivisionError"),
         ("def", "acme:tight", "cannot be loaded: SyntaxError"),
-        (MADE, "../acme", "names '../acme', which is neither a module nor something in one"),
+        (MADE, "../acme", "names '../acme', which is neither a module nor an attribute of one"),
     ],
 )
 def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site, code, reference, problem):
@@ -71,7 +71,7 @@ def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site
 @pytest.mark.parametrize("name", ["Tight", "-tight", "tight!", "a" * 64])
 def test_a_name_that_nobody_could_write_is_refused(site, name):
     site.install("acme", files={"acme.py": MADE}, policies=f"{name} = acme")
-    with pytest.raises(PluginError, match="has a name that is not made of small letters"):
+    with pytest.raises(PluginError, match="has an invalid name: use lower-case letters"):
         load(name)
 
 

@@ -95,11 +95,11 @@ def test_a_document_may_be_what_a_callable_returns(site, made):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({**PROFILE, "environment": {"A": "{nothing}"}}, "is wrong: '{nothing}' needs nothing, and only"),
-        ({**PROFILE, "colour": "red"}, "is wrong: Object contains unknown field `colour`"),
+        ({**PROFILE, "environment": {"A": "{nothing}"}}, "is invalid: '{nothing}' needs nothing, and only"),
+        ({**PROFILE, "colour": "red"}, "is invalid: Object contains unknown field `colour`"),
         ("a: [", "cannot be read: ParserError"),
-        ("just words", "is wrong: Expected `object`, got `str`"),
-        ("", "is wrong: Expected `object`, got `null`"),
+        ("just words", "is invalid: Expected `object`, got `str`"),
+        ("", "is invalid: Expected `object`, got `null`"),
         ({**PROFILE, "discovery": {"kind": "pci", "vendor": "10de", "classes": ["0302", "1200"]}}, "takes PCI devices"),
     ],
 )
@@ -178,8 +178,8 @@ def test_a_broken_dialect_stops_nobody_who_does_not_name_it(acme, caplog):
     assert list_extender_paths(["native"])
     with caplog.at_level(logging.ERROR):
         assert "acme" not in [each.name for each in load_usable_dialects()]
-    assert "dialect acme of acme 1.0 is wrong" in caplog.text
-    with pytest.raises(PluginError, match=r"dialect acme of acme 1\.0 is wrong: Expected `str`"):
+    assert "dialect acme of acme 1.0 is invalid" in caplog.text
+    with pytest.raises(PluginError, match=r"dialect acme of acme 1\.0 is invalid: Expected `str`"):
         load_dialect("acme")
     with pytest.raises(PluginError, match="dialect acme"):
         list_assignment_keys()
