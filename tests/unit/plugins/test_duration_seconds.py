@@ -11,5 +11,5 @@ def test_a_duration_of_go_is_seconds(duration, seconds):
 
 
 def test_what_is_no_duration_is_an_error():
-    with pytest.raises(AnsibleFilterError, match="'10' is no duration"):
+    with pytest.raises(AnsibleFilterError, match="'10' is not a valid duration"):
         plugin.duration_seconds(10)
