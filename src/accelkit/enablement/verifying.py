@@ -111,7 +111,7 @@ async def verify_stages(
     while True:
         read = await read_cluster(api, namespace, frozenset(nodes))
         facts = replace(read, monitoring=monitoring, holders=holders or {}, driver_mode=driver_mode)
-        report = make_report(facts, server=api.server, now=time.time())
+        report = make_report(facts, server=api.server, context=api.context, now=time.time())
         if report.outcome is not Outcome.FAIL or time.monotonic() >= deadline:
             return report
         await asyncio.sleep(_AGAIN_SECONDS)

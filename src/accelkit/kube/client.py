@@ -66,7 +66,7 @@ class ApiClient:
     """
 
     def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
-        self.server = connection.server
+        self.server, self.context = connection.server, connection.context
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         # A page that keeps arriving may take longer than one request: silence is limited, and the total time is too.

@@ -38,6 +38,7 @@ class Connection:
         server_name: the name that the server's certificate must have, if it differs from the host.
         proxy: URL of an HTTP proxy.
         proxy_headers: headers of the requests to the proxy.
+        context: the context of the kubeconfig; empty if the connection does not come from one.
     """
 
     server: str
@@ -47,6 +48,7 @@ class Connection:
     server_name: str | None = None
     proxy: str | None = None
     proxy_headers: Mapping[str, str] = field(default_factory=dict)
+    context: str = ""
 
 
 def load_connection(
@@ -82,6 +84,7 @@ class _Found:
     """The values of one source, and its name for error messages; None for values that it does not contain."""
 
     name: str = "the given host"
+    context: str = ""
     host: str = ""
     ca_cert: str | None = None
     verify: bool = True
@@ -92,7 +95,7 @@ class _Found:
     read_authorization: Callable[[], str | None] = _read_nothing
 
 
-def _read_settings(settings: client.Configuration, name: str) -> _Found:
+def _read_settings(settings: client.Configuration, name: str, context: str) -> _Found:
     def read_authorization() -> str | None:
         # A credential plugin that runs again makes the package write the files again.
         with credential_files():
@@ -101,6 +104,7 @@ def _read_settings(settings: client.Configuration, name: str) -> _Found:
 
     return _Found(
         name=name,
+        context=context,
         host=settings.host,
         ca_cert=settings.ssl_ca_cert,
         verify=settings.verify_ssl,
@@ -152,6 +156,8 @@ def _override(found: _Found, options: ConnectionOptions) -> _Found:
         read_authorization = _always(_encode_basic(f"{options.username}:{options.password}"))
     return replace(
         found,
+        # Another host is not the cluster of the context.
+        context="" if options.host else found.context,
         host=options.host or found.host,
         ca_cert=options.ca_cert or found.ca_cert,
         verify=found.verify if options.validate_certs is None else options.validate_certs,
@@ -181,6 +187,7 @@ def _connect(found: _Found, options: ConnectionOptions) -> Connection:
         server_name=found.server_name or None,
         proxy=_choose_proxy(server, found.proxy, options.no_proxy),
         proxy_headers=_build_proxy_headers(options.proxy_headers or {}),
+        context=found.context,
     )
 
 

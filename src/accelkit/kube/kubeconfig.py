@@ -23,13 +23,13 @@ _PLUGINS = ("exec", "auth-provider")
 _credential_files = threading.RLock()
 
 
-def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str]:
+def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str, str]:
     """Read the kubeconfig that the options name, else those of KUBECONFIG, else ~/.kube/config.
 
     Returns:
-        The client settings of the `kubernetes` package, which renew an expired token on request; and the name of the
-        kubeconfig for error messages. Embedded certificates and keys are in temporary files, which exist until the
-        `credential_files` context of the caller ends.
+        The client settings of the `kubernetes` package, which renew an expired token on request; the name of the
+        kubeconfig for error messages; and the name of its context. Embedded certificates and keys are in temporary
+        files, which exist until the `credential_files` context of the caller ends.
 
     Raises:
         ConfigurationError: no kubeconfig exists, it is invalid, or its plugin returns no credentials.
@@ -64,6 +64,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             )
             loader.load_and_set(settings)
         user = _find_user(document, loader.current_context)
+        context = str(loader.current_context["name"])
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
         raise ConfigurationError(f"{name} cannot be read: {exc}") from exc
     except (ConfigException, ValueError, TypeError, LookupError, AttributeError) as exc:
@@ -74,7 +75,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             f"the credential plugin of {name} gave no credentials: {'; '.join(errors) or 'it reports no reason'}",
             next_step="log in with the program that it names",
         )
-    return settings, name
+    return settings, name, context
 
 
 @contextmanager

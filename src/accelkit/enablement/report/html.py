@@ -40,7 +40,7 @@ def write_html(report: StageReport) -> str:
         script_hash=_hash(script),
         outcome=report.outcome.value,
         sign=_SIGNS[report.outcome],
-        server=escape(report.server),
+        cluster=" at ".join(f"<code>{escape(each)}</code>" for each in (report.context, report.server) if each),
         accelkit=escape(report.accelkit),
         made_at=datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         nodes=f"{count} node{'' if count == 1 else 's'}",

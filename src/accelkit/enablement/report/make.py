@@ -37,12 +37,13 @@ _LATEST: Final = 253402300799.0
 _LONGEST_SECONDS: Final = 86400.0
 
 
-def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageReport:
+def make_report(cluster: ClusterFacts, *, server: str, context: str = "", now: float) -> StageReport:
     """Judge every node, and return the report.
 
     Args:
         cluster: the facts about the cluster.
         server: URL of the API server.
+        context: the context of the kubeconfig, if there is one.
         now: Unix seconds.
     """
     nodes = [] if isinstance(cluster.nodes, Unread) else list(_judge_all(cluster, now))
@@ -57,6 +58,7 @@ def make_report(cluster: ClusterFacts, *, server: str, now: float) -> StageRepor
         exit_code=find_exit_code(outcome),
         summary=tuple(_summarize(nodes)),
         nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+        context=shorten(context, MAX_EVIDENCE),
     )
 
 

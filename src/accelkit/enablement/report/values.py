@@ -92,6 +92,7 @@ class StageReport(msgspec.Struct, frozen=True):
         summary: the stages in order.
         nodes: the nodes by name.
         accounting: the audit of their cards; None if it was not requested.
+        context: the context of the kubeconfig; empty if no kubeconfig was used.
     """
 
     server: str
@@ -103,6 +104,7 @@ class StageReport(msgspec.Struct, frozen=True):
     nodes: tuple[NodeReport, ...]
     version: int = REPORT_VERSION
     accounting: Accounting | None = None
+    context: str = ""
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:

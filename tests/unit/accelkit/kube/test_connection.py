@@ -125,6 +125,13 @@ def test_verification_can_be_switched_off(write):
     assert (found.tls.verify_mode, found.tls.check_hostname) == (ssl.CERT_NONE, False)
 
 
+def test_the_context_is_that_of_the_kubeconfig_unless_another_host_is_given(write):
+    path = str(write())
+    assert load_connection(ConnectionOptions(kubeconfig=path)).context == "c"
+    given = ConnectionOptions(kubeconfig=path, host="https://other:6443")
+    assert (load_connection(given).server, load_connection(given).context) == ("https://other:6443", "")
+
+
 def test_plain_http_needs_no_certificates(write):
     found = load_connection(write({"server": "http://127.0.0.1:8080"}))
     assert (found.server, found.tls) == ("http://127.0.0.1:8080", None)

@@ -198,6 +198,13 @@ def test_the_page_needs_nobody_else(mixed):
     assert {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in page.elements} == set()
 
 
+def test_the_page_names_the_cluster_by_context_and_server(enabled):
+    report = enabled("a").report()
+    assert "1 node of <code>https://api</code> ·" in write_report(report, ReportFormat.HTML)
+    named = msgspec.structs.replace(report, context="<prod>")
+    assert "1 node of <code>&lt;prod&gt;</code> at <code>https://api</code> ·" in write_report(named, ReportFormat.HTML)
+
+
 def test_the_policy_of_the_page_lets_only_its_own_style_and_script_be(mixed):
     text = write_report(mixed, ReportFormat.HTML)
     (policy,) = [each["content"] for each in Page(text).find("meta") if each.get("http-equiv")]
