@@ -165,7 +165,7 @@ def _check_memory(card: Card) -> None:
 
 def _check_history(former_units: Sequence[FormerUnit]) -> None:
     if len(former_units) > MAX_FORMER_UNITS:
-        raise InventoryError(f"inventory has {len(former_units)} former units, at most {MAX_FORMER_UNITS} can be")
+        raise InventoryError(f"inventory has {len(former_units)} former units, at most {MAX_FORMER_UNITS} are allowed")
     ends = [each.until for each in former_units]
     if ends != sorted(ends) or not all(0 < each.unit_bytes <= MAX_AMOUNT for each in former_units):
         raise InventoryError("inventory has an impossible history of units")

@@ -1,1 +1,1 @@
-"""Vendors as data: profiles of hardware, and the dialects in which pods and nodes speak."""
+"""Vendors as data: profiles of hardware, and the dialects of pods and nodes."""

@@ -1,4 +1,4 @@
-"""The resources that our node agents advertise on a node, and whether its kubelet gives any of them."""
+"""The resources that accelkit's node agents advertise on a node, and whether its kubelet offers any of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
 
 def read_advertised(node: Node) -> set[str]:
-    """Return the resources of other systems that our agents advertise, or have advertised, on a node.
+    """Return the resources of other systems that accelkit's agents advertise, or have advertised, on a node.
 
-    A kubelet may write the annotation of its own node, so names that no agent of ours advertises are nothing to it.
+    A kubelet may write the annotation of its own node, so names that no agent can advertise are ignored.
     """
     return set((node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")) & _list_advertisable()
 
 
 def gives_any(node: Node) -> bool:
-    """Return whether the kubelet has anything allocatable of what our agents advertise, under whatever name."""
+    """Return whether a resource that accelkit's agents advertise is allocatable on the node, under any of its names."""
     allocatable = node.status.allocatable or {}
     native = load_own_dialect("native").resources
     return any(allocatable.get(name, "0") != "0" for name in (native.memory, native.cards, *read_advertised(node)))
@@ -26,6 +26,6 @@ def gives_any(node: Node) -> bool:
 
 @cache
 def _list_advertisable() -> frozenset[str]:
-    # A dialect of another distribution that is broken stops nobody who does not use it.
+    # A broken dialect of another distribution must not affect clusters that do not use it.
     advertised = (each.resources for each in load_usable_dialects() if each.advertised)
     return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))

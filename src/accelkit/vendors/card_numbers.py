@@ -1,4 +1,4 @@
-"""Reads the numbers by which other systems name cards; whatever Unicode calls a digit, these are of ASCII."""
+"""Parsing of the numbers by which other systems name cards. Only ASCII digits are accepted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PREFIX: Final = "card"
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number that a text is, None where it is none."""
+    """Return a text as a number, None if it is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def parse_card_name(name: str) -> int | None:
-    """Return the number of `card7`, None where it is no such name."""
+    """Return the number of a name such as `card7`, None for other texts."""
     return parse_number(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None

@@ -1,7 +1,7 @@
-"""Checks an assignment against the limits of its pod: whoever may write a pod can write the annotation.
+"""Check of an assignment against the limits of its pod, because a user who may edit a pod can write the annotation.
 
-Believed of it are the cards alone, for containers that ask for some. Amounts are those of the limits, which nobody can
-change once the pod is there, in the unit in which its kubelet gave it devices.
+Only the cards of the assignment are accepted, for containers that request cards. Amounts come from the limits, which
+cannot change after the pod was created, in the unit in which its kubelet allocated devices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
 from accelkit.vendors.requests import read_device_limits
 
-_NAME_SHOWN = 63
+_MAX_NAME = 63
 
 
 def check_assignment(
@@ -29,19 +29,19 @@ def check_assignment(
     unit_bytes: int,
     compute: Mapping[str, int] | None = None,
 ) -> Assignment:
-    """Return what is believed of an assignment that is written on a pod; empty where the pod asks for no card.
+    """Return the valid part of an assignment that is written on a pod; empty if the pod requests no card.
 
     Args:
         pod: the pod.
         written: the assignment.
-        capacities: the memory of each card of the node that can be shared, by id; None where the cards are not known,
-            and so are taken as they are written.
-        unit_bytes: what a unit of memory is worth to this pod.
-        compute: what each container holds of a card's compute, where that is known from before; None where nothing is.
-            It is used where the limits do not say it.
+        capacities: the memory of each card of the node that can be shared, by ID; None if the cards are unknown, which
+            accepts the cards as written.
+        unit_bytes: the unit of memory of this pod.
+        compute: the compute of a card that each container holds, if it was read before; else None. It is used if the
+            limits do not state it.
 
     Raises:
-        AssignmentError: it cannot be what the pod holds.
+        AssignmentError: the pod cannot hold these cards.
     """
     containers: dict[str, tuple[Share, ...]] = {}
     try:
@@ -59,20 +59,20 @@ def check_assignment(
     return Assignment(containers)
 
 
-def describe_difference(written: Assignment, believed: Assignment) -> str:
-    """Say what is not believed of an assignment, as a sentence; empty where all of it is."""
+def describe_difference(written: Assignment, valid: Assignment) -> str:
+    """Return a sentence about the part of an assignment that is not valid; empty if all of it is."""
     for name, shares in written.containers.items():
-        if shares and name != MOVING and name not in believed.containers:
-            return f"it gives cards to container {shorten(name, _NAME_SHOWN)}, which asks for none"
-    for name, shares in believed.containers.items():
+        if shares and name != MOVING and name not in valid.containers:
+            return f"it gives cards to container {shorten(name, _MAX_NAME)}, which asks for none"
+    for name, shares in valid.containers.items():
         if name != MOVING and _amounts(written.containers.get(name, ())) != _amounts(shares):
-            said, held = _describe(written.containers.get(name, ())), _describe(shares)
-            return f"it gives container {name} {said}, which is {held} by the pod's limits"
+            stated, held = _describe(written.containers.get(name, ())), _describe(shares)
+            return f"it gives container {name} {stated}, but the pod's limits give it {held}"
     return ""
 
 
 def list_compute(assignment: Assignment) -> dict[str, int]:
-    """Return what each container holds of a card's compute, by name; those that hold none are left out."""
+    """Return the compute of a card that each container holds, by name, without containers that hold none."""
     found = {
         name: max((share.compute for share in shares if not share.whole), default=0)
         for name, shares in assignment.containers.items()
@@ -97,7 +97,7 @@ class _Check:
         """Yield the shares that the container holds.
 
         Raises:
-            AssignmentError: they cannot be these.
+            AssignmentError: the container cannot hold the written cards.
             RequestError: its limits cannot be read.
         """
         limits = read_device_limits(self.container, self.dialects)
@@ -123,7 +123,7 @@ class _Check:
         if not self.shared:
             raise self._missing(resource)
         if total > MAX_AMOUNT:
-            raise AssignmentError(f"container {self.container.name} asks for an absurd amount of memory")
+            raise AssignmentError(f"container {self.container.name} asks for more memory than any node has")
         self._check_cards(self.shared, len(self.shared))
         if len(self.shared) > 1:
             amounts = [share.memory_bytes for share in self.shared]
@@ -149,9 +149,9 @@ class _Check:
         for card in cards:
             known = 0 < len(card) <= MAX_CARD_ID if self.capacities is None else card in self.capacities
             if not known:
-                shown = shorten(card, MAX_CARD_ID)
                 raise AssignmentError(
-                    f"container {self.container.name} was given card {shown}, which its node does not have"
+                    f"container {self.container.name} was given card {shorten(card, MAX_CARD_ID)}, which its node does "
+                    "not have"
                 )
 
     def _missing(self, resource: str) -> AssignmentError:
@@ -159,7 +159,7 @@ class _Check:
 
 
 def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Mapping[str, int] | None) -> bool:
-    # What a pod has left it had: no more than it asks for, on cards of its node.
+    # A pod can only give up shares that it held: on cards of its node, and at most as much as it requests.
     return (
         capacities is not None
         and all(share.card in capacities for share in moving)
@@ -171,7 +171,7 @@ def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Map
 
 
 def _amounts(shares: Sequence[Share]) -> list[tuple[str, bool, int, int]]:
-    # The memory of a whole card is all of it, whatever it was thought to be.
+    # A whole card has all of its memory, whatever number the assignment states.
     return sorted((s.card, s.whole, 0 if s.whole else s.memory_bytes, 0 if s.whole else s.compute) for s in shares)
 
 

@@ -1,6 +1,6 @@
-"""The dialects in which pods may hold cards, also those that are not in use any more, or not yet.
+"""The dialects in which pods may hold cards, including dialects that are no longer or not yet in use.
 
-A dialect that is taken out of use leaves pods behind that hold cards until they end.
+Pods of a dialect that was taken out of use hold their cards until they end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from accelkit.vendors.profiles import is_plugin_resource
 
 @dataclass(frozen=True, slots=True)
 class DeviceResources:
-    """The resources by which containers may hold devices of our agents.
+    """The resources with which containers may hold devices of accelkit's agents.
 
     Attributes:
-        memory: those that count units of memory.
-        cards: those that count whole cards.
-        doubtful: those of them by which other device plugins give cards too; they count for pods with an assignment.
+        memory: the resources that count units of memory.
+        cards: the resources that count whole cards.
+        doubtful: the resources among them that device plugins of other systems serve too. They count only for pods with
+            an assignment.
     """
 
     memory: tuple[str, ...]
@@ -36,7 +37,7 @@ NO_RESOURCES: Final = DeviceResources((), (), frozenset())
 
 
 def list_device_resources(served: Dialect) -> DeviceResources:
-    """Return the resources of a dialect that an agent serves, and of all others that agents can serve."""
+    """Return the resources of a dialect that an agent serves, and of all other dialects that agents can serve."""
     all_resources = [served.resources, *(each.resources for each in _list_others([served.name]) if each.advertised)]
     memory = tuple(dict.fromkeys(each.memory for each in all_resources if each.memory))
     cards = tuple(dict.fromkeys(each.cards for each in all_resources if each.cards))
@@ -45,14 +46,14 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reads pods that may hold cards: in the dialects in use, else in those that may have been.
+    """Reader of pods that may hold cards: in the dialects in use, else in dialects that may have been in use.
 
-    In a dialect that is not in use, pods count if no other device plugin gives cards by its resources, or if they have
-    an assignment.
+    In a dialect that is not in use, a pod counts if no device plugin of another system serves its resources, or if the
+    pod has an assignment.
 
     Args:
-        dialects: those in use.
-        advertised: whether only dialects count besides them that our agents can serve.
+        dialects: the dialects in use.
+        advertised: whether only dialects that accelkit's agents can serve count besides them.
     """
 
     def __init__(self, dialects: Sequence[Dialect], *, advertised: bool = False) -> None:
@@ -65,7 +66,7 @@ class BoundPodReader:
         self._all = PodReader([*dialects, *others])
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod's reading; None where it has nothing to do with cards."""
+        """Return the pod as it was read; None if it has no relation to cards."""
         found = self._reader.read(pod)
         if found is None or not found.asks:
             former = self._former.read(pod)
@@ -75,7 +76,7 @@ class BoundPodReader:
         return found
 
     def trim(self, pod: Pod, *, keep: Collection[str] = ()) -> None:
-        """Take from a pod what `read` does not look at, but for some further annotations."""
+        """Remove the fields that `read` does not use from a pod, except for the annotations to keep."""
         assigned = pod.find_annotation(ASSIGNMENT_ANNOTATION) is not None
         (self._all if assigned else self._former).trim(pod, keep=keep)
 

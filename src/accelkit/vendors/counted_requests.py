@@ -1,7 +1,7 @@
-"""Reads what a container asks for in the dialects that do not count units of memory.
+"""Requests of containers in the dialects that do not count units of memory.
 
 Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's source of
-2025 counts slices of one card, which are parts of its compute here: the ledger's cards differ in memory, never in that.
+2025 counts slices of one card. accelkit counts these as compute, because all cards of the ledger have equal compute.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from accelkit.texts import count_cards
 from accelkit.vendors.card_numbers import parse_card_name
 from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 
-# Every container of a pod that has as many as a node can run fits into it several times.
+# Enough for several times as many containers as a node can run.
 _MAX_ANNOTATION: Final = 64 * 1024
-# A container names a handful of amounts; each is compared on every card.
+# Containers name few amounts. The number is limited because each amount is compared on every card.
 MAX_AMOUNTS: Final = 16
 _PAIR: Final = 2
 
 
 class CardContainer(msgspec.Struct, frozen=True):
-    """A container of a pod: how long it holds its cards, and its limits as they are written."""
+    """A container of a pod: its kind, which determines how long it holds its cards, and its limits as written."""
 
     name: str
     kind: Kind
@@ -35,10 +35,10 @@ class CardContainer(msgspec.Struct, frozen=True):
 
 
 def parse_amount(container: CardContainer, resource: str) -> int:
-    """Return a container's limit of a resource, 0 where it has none.
+    """Return a container's limit of a resource, 0 without one.
 
     Raises:
-        RequestError: it cannot be read.
+        RequestError: the limit cannot be read.
     """
     value = container.limits.get(resource, 0)
     try:
@@ -48,20 +48,20 @@ def parse_amount(container: CardContainer, resource: str) -> int:
 
 
 def check_length(key: str, text: str) -> None:
-    """Refuse an annotation that is longer than a sensible one ever is.
+    """Check that an annotation is not longer than any reasonable one.
 
     Raises:
-        RequestError: it is.
+        RequestError: the annotation is too long.
     """
     if len(text) > _MAX_ANNOTATION:
         raise RequestError(f"{key} of {len(text)} characters is over the limit of {_MAX_ANNOTATION}")
 
 
 def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
-    """Return what a container asks for in one of these dialects, None where it asks for nothing there.
+    """Return the request of a container in one of these dialects, None without one.
 
     Raises:
-        RequestError: it asks for what cannot be granted as written.
+        RequestError: the request cannot be granted as written.
     """
     for dialect in dialects:
         names = dialect.resources
@@ -75,10 +75,10 @@ def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) 
 def apply_pod_rules(
     annotations: Mapping[str, str], dialects: Sequence[Dialect], requests: Sequence[ContainerRequest]
 ) -> tuple[ContainerRequest, ...]:
-    """Return the requests with what the pod's annotations say of the cards they may have.
+    """Return the requests with the conditions on cards from the pod's annotations.
 
     Raises:
-        RequestError: an annotation cannot be read, or cannot be met.
+        RequestError: an annotation cannot be read, or cannot be satisfied.
     """
     found = list(requests)
     for dialect in dialects:
@@ -94,7 +94,7 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
         )
     ((name, count),) = counts.items()
     if count > MAX_CARDS:
-        raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} can be")
+        raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} are allowed")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} asks for more than {count_cards(count)} can have")
@@ -104,14 +104,14 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
 
 
 def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: str, count: int) -> Amounts:
-    """Return what a container takes of each of its cards beside memory and compute: a share of each, rounded down."""
+    """Return the amounts on each card of a container apart from memory and compute, rounded down."""
     found = {counted_by: 1}
     for name in container.limits if names.amounts else ():
         if names.is_amount(name) and name not in names.counts and (amount := parse_amount(container, name)):
             found[name] = amount // count
     if len(found) > MAX_AMOUNTS:
         raise RequestError(
-            f"container {container.name} asks for {len(found)} amounts of its cards, at most {MAX_AMOUNTS} can be"
+            f"container {container.name} asks for {len(found)} amounts of its cards, at most {MAX_AMOUNTS} are allowed"
         )
     return build_amounts(found)
 
@@ -150,7 +150,7 @@ def _restrict(
             same_card_as=first
             if request.container in together and request.container != first
             else request.same_card_as,
-            # What counts its cards itself is not asked for in these words.
+            # These annotations apply only to containers that count cards.
             numa="single" if single_numa and request.counted_by and request.cards > 1 else request.numa,
             link="any" if linked and request.counted_by else request.link,
         )
@@ -160,12 +160,12 @@ def _restrict(
 
 def _check_linked(rules: PodRules, together: Sequence[str], requests: Sequence[ContainerRequest]) -> None:
     if together:
-        raise RequestError(f"{rules.linked} and {rules.same_card} are both there", next_step="leave one of them out")
+        raise RequestError(f"the pod has both {rules.linked} and {rules.same_card}", next_step="remove one of them")
     for request in requests:
         if request.counted_by and request.cards != _PAIR:
             raise RequestError(
                 f"{rules.linked}: container {request.container} asks for {count_cards(request.cards)}, "
-                "which is no pair",
+                "which is not a pair",
                 next_step="ask for two linked cards in each container",
             )
 
@@ -184,7 +184,7 @@ def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> frozenset[i
     check_length(key, text)
     words = {word.strip() for word in text.split(",")} - {""}
     if len(words) > MAX_CARDS:
-        raise RequestError(f"{key} names {len(words)} cards, at most {MAX_CARDS} can be")
+        raise RequestError(f"{key} names {len(words)} cards, at most {MAX_CARDS} are allowed")
     numbers = {word: parse_card_name(word) for word in words}
     if wrong := sorted(word for word, number in numbers.items() if number is None):
         raise RequestError(f"{key} names {', '.join(wrong)}", next_step="write it as card0,card1")

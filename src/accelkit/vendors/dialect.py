@@ -1,4 +1,4 @@
-"""A dialect: the resource names and sentences of a system whose pods we read; `dialects` finds and reads them."""
+"""A dialect: the resource names and messages of a system whose pods accelkit reads; `dialects` loads them."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The extended resources of a dialect; those that it does not have are empty.
 
     Attributes:
-        memory: units of memory on one card.
-        cards: whole cards.
-        counts: how many cards the amounts of a container are split over; any one of them.
-        bytes: memory of all of them together.
-        compute: thousandths of a card's compute, of all of them together.
-        slices: equal parts of one card, of which it has `per_card`.
-        amounts: how all names begin by which a container with `counts` asks for parts of its cards. What is neither
-            memory nor compute is a number and nothing else: a card has its part of what its node's status says.
-        monitoring: those of them that take nothing of a card.
+        memory: the resource for units of memory on one card.
+        cards: the resource for whole cards.
+        counts: the resources for the number of cards over which a container's amounts are split; a container uses one.
+        bytes: the resource for the memory of all these cards together.
+        compute: the resource for the compute of all these cards together, in thousandths of a card.
+        slices: the resource for equal parts of one card, which has `per_card` of them.
+        amounts: the prefix of all resources with which a container with `counts` requests parts of its cards. Amounts
+            other than memory and compute are only counted: a card has an equal part of the amount in its node's status.
+        monitoring: the resources that take nothing from a card.
     """
 
     memory: str = ""
@@ -70,16 +70,16 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def asking(self) -> tuple[str, ...]:
-        """The resources by which a container asks for a card."""
+        """The resources with which a container requests a card."""
         return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
 
     @property
     def giving(self) -> tuple[str, ...]:
-        """The resources for which a container gets device nodes of cards, whether or not it takes anything of them."""
+        """The resources for which a container gets device nodes of cards, whether or not it takes a share of them."""
         return (*self.asking, *self.monitoring)
 
     def is_amount(self, name: str) -> bool:
-        """Whether a resource is a number of which cards have some, and nothing else to us; those that count are too."""
+        """Return whether a resource is an amount of cards that accelkit only counts; those in `counts` are, too."""
         return bool(self.amounts) and name.startswith(self.amounts) and name not in self._understood
 
     @property
@@ -88,23 +88,24 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All resources of the dialect, without the further `amounts`."""
         return (*self.asking, *(name for name in (self.bytes, self.compute, *self.monitoring) if name))
 
 
 class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Labels of nodes that say which cards they have; a long value goes on under the key with 2, 3… behind `Z`.
+    """Labels of nodes that name their cards. A long value continues under the key with 2, 3…, after a `Z`.
 
     Attributes:
-        numbers: `0.1.2`.
-        names: `card0.card1`, read where there is no other.
-        vendor: of these cards, as profiles name it.
-        pci_groups: `0.1_2.3`: cards that are taken out together where a label that takes one out says so.
-        numa: `0-0.1_1-2.3`: the cards of each NUMA node.
-        links: `0.0-1.0_2.0-3.0`: pairs of linked cards with a tile of each; cards by their places among the numbers.
-        link_kind: what such a link is called.
+        numbers: the key of the numbers, such as `0.1.2`.
+        names: the key of the names, such as `card0.card1`, read if there are no numbers.
+        vendor: the vendor of these cards, as profiles name it.
+        pci_groups: the key of groups of cards, such as `0.1_2.3`. A label that takes a card out can take out its group.
+        numa: the key of the cards of each NUMA node, such as `0-0.1_1-2.3`.
+        links: the key of pairs of linked cards with a tile of each, such as `0.0-1.0_2.0-3.0`. Cards are named by their
+            places among the numbers.
+        link_kind: the name of such a link.
         tiles: the resource that counts the tiles of cards.
-        tiles_out: what stands before `card0_gt1` in labels that take a tile out.
+        tiles_out: the texts before `card0_gt1` in the keys of labels that take a tile out.
     """
 
     numbers: str
@@ -119,13 +120,13 @@ class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pod annotations that bound the choice of cards: lists of card names, and of containers that share one card.
+    """Pod annotations that restrict the choice of cards: lists of card names, and of containers that share one card.
 
-    One that is not read is empty.
+    The key of an annotation that is not read is empty.
 
     Attributes:
-        single_numa: `true` where all cards of a container have to be on one NUMA node.
-        linked: there where the cards of a container have to be linked, two and two.
+        single_numa: the annotation that is `true` if all cards of a container must be on one NUMA node.
+        linked: the annotation that is present if the cards of a container must be linked in pairs.
     """
 
     allow: str
@@ -136,16 +137,16 @@ class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An annotation in which pods ask for whole cards in nested groups, and the words of its resources.
+    """An annotation with which pods request whole cards in nested groups, and the terms in its resources.
 
     Attributes:
-        annotation: its key.
-        prefixes: how the names of groups and cards begin.
-        socket: what stands before the name of a group of cards of one socket.
-        switch: the same, of cards below the same PCI switches.
-        card: what stands before the name of a card.
+        annotation: the key of the annotation.
+        prefixes: the prefixes of the names of groups and cards.
+        socket: the term before the name of a group of cards of one socket.
+        switch: the term before the name of a group of cards below the same PCI switches.
+        card: the term before the name of a card.
         counts: the resources that count cards, the limit first.
-        topology: the resource that says whether the best connected cards are sought: 1, or 0 for any.
+        topology: the resource that is 1 if the best connected cards are requested, and 0 for any cards.
     """
 
     annotation: str
@@ -169,7 +170,7 @@ class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A ConfigMap in kube-system that lists the bad cards of one node.
 
     Attributes:
-        config_map: its name, with `{node}`.
+        config_map: the name of the ConfigMap, with `{node}`.
         key: the entry with the IDs or numbers of the cards, separated by commas.
     """
 
@@ -177,33 +178,33 @@ class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str
 
     def find_node(self, config_map: str) -> str | None:
-        """Return the name of the node that a ConfigMap of this name is about; None where it is another one."""
+        """Return the name of the node in the name of a ConfigMap; None if the name does not match."""
         before, _, after = self.config_map.partition("{node}")
         named = config_map.startswith(before) and config_map.endswith(after)
         return config_map.removeprefix(before).removesuffix(after) if named else None
 
 
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How pods of one system ask and what their users read.
+    """Requests, annotations and messages of one system.
 
     Attributes:
         one_card_per_pod: whether all sharing containers of a pod share one card.
-        texts: sentences by reason, with `{cards}` and `{detail}`.
-        advertised: whether our node agent can serve its resources; otherwise the system's own device plugin does.
+        texts: messages by reason, with `{cards}` and `{detail}`.
+        advertised: whether accelkit's node agent can serve its resources; else the system's own device plugin does.
         node_label: the label of nodes that share their cards; empty for none.
-        logs: where its users look for them.
-        annotations: how it writes on a pod which cards it got; None where it does not.
+        logs: the place of its log files.
+        annotations: the format in which it writes the cards of a pod on the pod; None without one.
         also_written: further annotations of pods that its scheduler or its device plugin writes, and users do not.
-        plugin_writes: whether these are written by a device plugin that is not ours.
-        environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
-        pod_rules: annotations that bound the choice of cards.
-        groups: an annotation with nested groups of cards; None where it has none.
-        card_labels: labels of nodes from which cards are read where no agent of ours tells of them; None for none.
-        preferred_card: how labels of nodes end whose value names the card that is taken first.
-        disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
-        unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
+        plugin_writes: whether a device plugin of another system writes these annotations.
+        environment: variables of a container, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
+        pod_rules: annotations that restrict the choice of cards.
+        groups: an annotation with nested groups of cards; None without one.
+        card_labels: labels of nodes from which cards are read without an inventory of accelkit's agent; None for none.
+        preferred_card: the suffix of labels of nodes whose value names the card that is assigned first.
+        disabled_cards: the text before a card's name in the keys of labels that take it out of placement.
+        unhealthy_cards: the ConfigMap with the bad cards of a node; None without one.
         extender_path: the path below which its extender answered; empty for none.
-        inspect: how that one answered `inspect`; None where it did not.
+        inspect: the format of its extender's answer to `inspect`; None without one.
     """
 
     resources: ResourceNames
@@ -228,12 +229,12 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cards_are_ours(self) -> bool:
-        """Whether no other device plugin gives cards by the resources of this dialect."""
+        """Whether no device plugin of another system serves the resources of this dialect."""
         return not any(map(is_plugin_resource, self.resources.asking))
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
-        """The annotations of pods that schedulers and device plugins write, never users."""
+        """The annotations of pods that schedulers and device plugins write, and users do not."""
         return (*(self.annotations.keys if self.annotations else ()), *self.also_written)
 
     @property
@@ -252,7 +253,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""
+        """Return the message of a misfit; text of users is shortened, because the message is repeated for each node."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         counted = count_cards(misfit.cards)
         return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -1,7 +1,7 @@
-"""Reads dialects: the resource names and sentences of a system whose pods we read.
+"""Loading of dialects: the resource names and messages of a system whose pods accelkit reads.
 
-Our own is `native`. A dialect is a YAML file in `data/dialects`, or in a plug-in; texts it does not give are the common
-ones below.
+accelkit's own dialect is `native`. A dialect is a YAML file in `data/dialects`, or a plug-in. Messages that it does not
+define are those of `accelkit.vendors.dialect`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def list_own_dialect_names() -> list[str]:
 
 
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
-    """Return the names of all dialects, sorted: accelkit's own, and those of other distributions, which stay unloaded.
+    """Return the names of all dialects, sorted: those of accelkit and of other distributions, without loading them.
 
-    With `advertised` only those that our node agent can serve, for which all are loaded.
+    With `advertised`, load all dialects and return only those that accelkit's node agent can serve.
     """
     if advertised:
         return [dialect.name for dialect in load_usable_dialects() if dialect.advertised]
@@ -47,8 +47,8 @@ def load_dialect(name: str) -> Dialect:
     """Read a dialect by name.
 
     Raises:
-        ProfileError: there is none of that name, or its file is wrong.
-        PluginError: it is another distribution's, and cannot be used.
+        ProfileError: no dialect has this name, or its file is invalid.
+        PluginError: the dialect is of another distribution and cannot be used.
     """
     own = list_own_dialect_names()
     if plugin := find_plugin(DIALECTS, name, own):
@@ -63,24 +63,24 @@ def load_dialect(name: str) -> Dialect:
 
 @cache
 def load_own_dialect(name: str) -> Dialect:
-    """Read one of accelkit's own dialects, whatever other distributions have under its name.
+    """Read one of accelkit's own dialects, even if another distribution uses its name.
 
     Raises:
-        ProfileError: its file is wrong.
+        ProfileError: its file is invalid.
     """
     try:
         document = load_yaml((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"dialect {name} is wrong: {exc}") from exc
+        raise ProfileError(f"dialect {name} is invalid: {exc}") from exc
 
 
 def load_served_dialect(name: str) -> Dialect:
-    """Read a dialect that our node agent serves.
+    """Read a dialect that accelkit's node agent can serve.
 
     Raises:
-        ProfileError: there is none of that name, its file is wrong, or another system's device plugin serves it.
-        PluginError: it is another distribution's, and cannot be used.
+        ProfileError: no dialect has this name, its file is invalid, or another system's device plugin serves it.
+        PluginError: the dialect is of another distribution and cannot be used.
     """
     dialect = load_dialect(name)
     if not dialect.advertised:
@@ -93,27 +93,27 @@ def load_served_dialect(name: str) -> Dialect:
 
 @cache
 def load_usable_dialects() -> tuple[Dialect, ...]:
-    """Read all dialects that can be used, by name; what cannot is logged, and pods that speak it are not read.
+    """Read all dialects that can be used, by name. The others are logged, and their pods are not read.
 
-    Where another distribution has a name of ours, ours counts.
+    If another distribution uses a name of accelkit, accelkit's own dialect counts.
     """
     found = {name: load_own_dialect(name) for name in list_own_dialect_names()}
     for name in list_plugin_names(DIALECTS):
         try:
             found[name] = load_dialect(name)
         except PluginError as exc:
-            log.error("%s", exc)  # noqa: TRY400 - it is a sentence; where it was raised says nothing more
+            log.error("%s", exc)  # noqa: TRY400 - the message is complete; a traceback adds nothing
     return tuple(found[name] for name in sorted(found))
 
 
 def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
-    """Return the dialects in which the pods of a cluster are read where nobody says which are in use.
+    """Return the dialects in which the pods of a cluster are read if none are configured.
 
-    Those that our node agents can serve; where another device plugin may give cards by the same resources, only if ours
-    do it here.
+    These are the dialects that accelkit's node agents can serve. If device plugins of other systems can serve the same
+    resources, the dialect counts only if accelkit's agents advertise it in this cluster.
 
     Args:
-        advertised: the annotation `accelkit.io/advertised` of each node, empty where it has none.
+        advertised: the annotation `accelkit.io/advertised` of each node, empty without it.
     """
     ours = {name for text in advertised for name in text.split(",")}
     dialects = load_dialects(list_dialect_names(advertised=True))
@@ -126,9 +126,9 @@ def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
 
 
 def list_assignment_keys() -> tuple[str, ...]:
-    """Return the annotations of pods that schedulers and device plugins of any system here write, sorted.
+    """Return the annotations of pods that schedulers and device plugins of any dialect write, sorted.
 
-    A pod may speak a dialect that is not in use today, and will be read when it is.
+    A pod may use a dialect that is not in use now, and is read as soon as the dialect is in use.
     """
     dialects = load_dialects(list_dialect_names())
     return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))

@@ -6,13 +6,13 @@ import msgspec
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source of a fact, and what it is told to look for.
+    """A source of a fact, and its parameters.
 
     Attributes:
-        name: the card source that is asked, `from` in YAML; node agents have a table of them.
-        key: which key of the profile's `facts` file.
-        path: which file or entry below the device's sysfs folder; may hold `*`, the first match by name counts.
-        pattern: what is made of the content of a file.
+        name: the name of the card source, `from` in YAML; node agents have a table of them.
+        key: the key in the profile's `facts` file.
+        path: the file or entry below the device's sysfs folder. With `*`, the first match by name counts.
+        pattern: the format of the fact, with `{}` for the content of the file.
     """
 
     name: str = msgspec.field(name="from")

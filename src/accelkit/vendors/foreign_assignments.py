@@ -1,4 +1,4 @@
-"""Reads the assignments of pods that another system has bound, from what it wrote on them."""
+"""Assignments of pods that another system has bound, read from its annotations."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int) -> Assignment | None:
-    """Return what another system assigned; None where nothing of the kind is written on the pod.
+    """Return the assignment of another system; None if the pod does not carry one.
 
     Args:
         pod: a bound pod.
-        cards: those of its node.
-        unit_bytes: what a unit of memory is worth there.
+        cards: the cards of its node.
+        unit_bytes: the unit of memory of the node.
 
     Raises:
-        AssignmentError: what is written does not fit the pod, or the cards.
+        AssignmentError: the assignment does not match the pod or the cards.
     """
     codec = pod.dialect.annotations
     if codec is None:
@@ -34,9 +34,9 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     numbers = codec.read_card_numbers(pod.annotations, pod.app_containers)
     if numbers is None or request is None:
         return None
-    # A number of ours is the driver's; systems that count for themselves count from 0 as the driver does.
+    # accelkit's number is the driver's. Systems with their own numbers count from 0, as the driver does.
     by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
-    # Of init containers these systems know nothing; the kubelet gave them devices of the same card.
+    # These systems do not record init containers. The kubelet gave them devices of the same card.
     fallback = next(iter(numbers.values()), ())
     named = {
         asked.container: tuple(_find_cards(asked, numbers.get(asked.container, fallback), by_number))

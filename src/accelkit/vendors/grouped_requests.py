@@ -1,8 +1,8 @@
-"""Reads KubeGPU's nested groups: an annotation that asks for cards by names as `gpugrp1/A/gpugrp0/B/gpu/0/cards`.
+"""KubeGPU's nested groups: an annotation that requests cards by names such as `gpugrp1/A/gpugrp0/B/gpu/0/cards`.
 
-Cards of one inner group are below the same PCI switches, those of one outer group on one socket. The names of groups
-and cards mean nothing beside that: two groups may be the same one of the node. Amounts stay those of the limits, which
-is what the kubelet gives; the annotation says which cards, and how large they are at least.
+Cards of one inner group are below the same PCI switches, and cards of one outer group are on one socket. The names of
+groups and cards have no other meaning: two groups may be on the same switch or socket of the node. The amounts are
+those of the limits, because the kubelet allocates these. The annotation restricts the cards and their least memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import check_length
 from accelkit.vendors.dialect import GroupNames
 
-# KubeGPU's functions that score a resource: its default, and the one that packs tightly, which is what is done here.
+# KubeGPU's functions that score a resource: its default, and the one that packs tightly, as accelkit does.
 _SCORERS: Final = frozenset({0, 1})
 _CARDS: Final = "cards"
 _MEMORY: Final = "memory"
 
-# Outer group, inner group and card, as they are named; empty for a group that is not named.
+# The names of outer group, inner group and card; empty for a group without a name.
 _Name = tuple[str, str, str]
 
 
@@ -35,7 +35,7 @@ class _Container(msgspec.Struct):
 
 
 class _PodInfo(msgspec.Struct):
-    """What a user writes of KubeGPU's PodInfo; what its scheduler adds is not read."""
+    """The part of KubeGPU's PodInfo that users write. The fields that its scheduler adds are not read."""
 
     requests: dict[str, int] | None = None
     initcontainer: dict[str, _Container] | None = None
@@ -51,7 +51,7 @@ _pod_info = msgspec.json.Decoder(_PodInfo)
 
 @dataclass(slots=True)
 class _Asked:
-    """What a container asks for: a number of cards, and the least memory of those that it names."""
+    """Request of a container: a number of cards, and the least memory of the cards that it names."""
 
     count: int = 0
     least: dict[_Name, int] = field(default_factory=dict)
@@ -64,16 +64,16 @@ class _Asked:
 def apply_groups(
     annotations: Mapping[str, str], names: GroupNames, requests: Mapping[str, ContainerRequest], own: Collection[str]
 ) -> dict[str, ContainerRequest]:
-    """Return the requests with the groups and the least memory that the pod's annotation asks for.
+    """Return the requests with the groups and the least memory from the pod's annotation.
 
     Args:
-        annotations: those of the pod.
-        names: the annotation's key, and the words in it.
-        requests: by container.
-        own: the containers that ask for whole cards by the limit of this dialect.
+        annotations: the annotations of the pod.
+        names: the key of the annotation, and the terms in it.
+        requests: the requests by container.
+        own: the containers that request whole cards by the limit of this dialect.
 
     Raises:
-        RequestError: the annotation cannot be read, or asks for what cannot be had as it is written.
+        RequestError: the annotation cannot be read, or cannot be granted as written.
     """
     key = names.annotation
     text = annotations.get(key, "{}")
@@ -89,7 +89,7 @@ def apply_groups(
             cards = f"{found.cards} card{'' if found.cards == 1 else 's'}"
             raise RequestError(
                 f"{key} asks for {cards} for container {name}, whose limit {names.counts[0]} is {limit}",
-                next_step="set the limit to the number of its cards: it is what the kubelet gives",
+                next_step="set the limit to the number of its cards, because the kubelet allocates the limit",
             )
     policy = Policy.TOPOLOGY.value if _read_topology(info, names) else ""
     return {
@@ -99,15 +99,15 @@ def apply_groups(
 
 
 def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...]:
-    """Return the groups of a container with so many cards; empty where every set of cards will do.
+    """Return the groups of a container with this number of cards; empty if every set of cards is accepted.
 
     Args:
-        least: the least memory of each card that is named, in bytes, by outer group, inner group and card.
-        cards: how many cards; those that are not named may be any.
+        least: the least memory of each named card, in bytes, by outer group, inner group and card.
+        cards: the number of cards; those without a name may be any.
     """
     sockets: dict[_Name, dict[_Name, list[int]]] = {}
     for (outer, inner, card), memory in sorted(least.items()):
-        # A group or a card that is in no group is in one of its own.
+        # A group or a card outside of a group forms a group by itself.
         socket = (outer, "", "") if outer else ("", inner, "" if inner else card)
         switch = ("", inner, "" if inner else card)
         sockets.setdefault(socket, {}).setdefault(switch, []).append(memory)
@@ -119,7 +119,7 @@ def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...
         if len(alone) == 1 and not together:
             free += alone
             continue
-        # One group alone is on one socket by itself.
+        # A single group is always on one socket.
         socket_number = number if len(together) + bool(alone) > 1 else None
         groups += [_build_group(Near.SWITCH, mins, socket_number) for mins in together]
         groups += [_build_group(Near.SOCKET, alone, socket_number)] if alone else []
@@ -144,20 +144,20 @@ def _refine(request: ContainerRequest, asked: _Asked, policy: str) -> ContainerR
 
 
 def _read_topology(info: _PodInfo, names: GroupNames) -> bool:
-    """Return whether the best connected cards are sought, which they are where nothing is said."""
+    """Return whether the best connected cards are requested, which is the default."""
     lists = (info.requests, *(each.requests for each in info.containers.values()))
-    said = [found[names.topology] for found in lists if found and names.topology in found]
-    for value in said:
+    values = [found[names.topology] for found in lists if found and names.topology in found]
+    for value in values:
         if value not in {0, 1}:
             raise RequestError(
                 f"{names.annotation}: {names.topology} is {value}",
                 next_step="set it to 1 for the best connected cards, to 0 for any",
             )
-    return all(said)
+    return all(values)
 
 
 def _read(container: str, asked: _Container, names: GroupNames) -> _Asked:
-    """Return what a container asks for; other resources than cards are not looked at."""
+    """Return the cards that a container requests; other resources are ignored."""
     amounts: dict[_Name, dict[str, int]] = {}
     found = _Asked()
     for resource, amount in (asked.requests or {}).items():
@@ -178,19 +178,19 @@ def _read(container: str, asked: _Container, names: GroupNames) -> _Asked:
 
 
 def _check_card(container: str, name: _Name, amounts: dict[str, int], names: GroupNames) -> bool:
-    """Return whether a card that is named is asked for; `amounts` gets its least memory."""
-    shown = "/".join(filter(None, name))
+    """Return whether a named card is requested; `amounts` receives its least memory."""
+    path = "/".join(filter(None, name))
     if amounts.get(_CARDS, 0) > 1:
-        raise _refuse(container, shown, names, f"{amounts[_CARDS]} of one card", "name each card by itself")
+        raise _refuse(container, path, names, f"{amounts[_CARDS]} of one card", "name each card separately")
     if not amounts.get(_CARDS) and amounts.get(_MEMORY):
-        step = f"add {_CARDS}: 1, or ask for accelkit.io/memory on a card that others share"
-        raise _refuse(container, shown, names, "memory without its card", step)
+        step = f"add {_CARDS}: 1, or ask for accelkit.io/memory on a shared card"
+        raise _refuse(container, path, names, "memory without its card", step)
     amounts.setdefault(_MEMORY, 0)
     return bool(amounts.get(_CARDS))
 
 
 def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str] | None:
-    """Return the groups and the card that a resource names, and what of the card; None for other resources."""
+    """Return the groups and the card that a resource names, and the amount of the card; None for other resources."""
     prefix = next((each for each in names.prefixes if resource.startswith(each)), None)
     if prefix is None:
         return None
@@ -199,14 +199,14 @@ def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str
     for place, word in enumerate((names.socket, names.switch)):
         if words[0] == word and len(words) > 1:
             groups[place] = words[1]
-            # An empty name would be none.
+            # An empty name is invalid.
             words = words[2:] if words[1] else []
             words = words or [""]
     match words:
         case [names.card, str(card), ("cards" | "memory") as amount] if card:
             return (groups[0], groups[1], card), amount
     known = f"{prefix}[{names.socket}/A/][{names.switch}/B/]{names.card}/0/{_CARDS} or …/{_MEMORY}"
-    raise _refuse(container, resource, names, "what cannot be had here", f"ask for {known}")
+    raise _refuse(container, resource, names, "an unsupported resource", f"ask for {known}")
 
 
 def _refuse(container: str, resource: str, names: GroupNames, what: str, next_step: str = "") -> RequestError:

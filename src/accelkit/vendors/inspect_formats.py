@@ -1,4 +1,4 @@
-"""Describes as data how the extenders of other systems answer `inspect`: which keys, and what is listed how."""
+"""Formats of the answers of other systems' extenders to `inspect`, as data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ class InspectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON of one system's `inspect`.
 
     Attributes:
-        amount: what follows `total`, `used` and `available` in the names of amounts, as `GPU` in `totalGPU`.
-        available: whether what is left is told beside total and used.
+        amount: the suffix of `total`, `used` and `available` in the names of amounts, such as `GPU` in `totalGPU`.
+        available: whether the answer has the available amount beside total and used.
         devices: the key under which a node lists its cards.
         by_number: whether cards are the values of an object, with their numbers as keys; else each has an `id`.
-        device: what else is told of each card.
-        uid: whether pods are told with their UIDs.
-        created: the key of a pod's time of creation; empty where it is not told.
-        bare: whether nodes stand by themselves; else under `nodes`.
-        unknown_node: the sentence for a node without cards, with `{node}`.
+        device: further fields of each card.
+        uid: whether the answer has the UIDs of pods.
+        created: the key of a pod's time of creation; empty if the answer does not have it.
+        bare: whether the list of nodes is the whole answer; else it is under `nodes`.
+        unknown_node: the message for a node without cards, with `{node}`.
     """
 
     amount: str

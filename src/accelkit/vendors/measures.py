@@ -1,4 +1,4 @@
-"""Where kernel drivers show in files what their cards do: temperature, power, memory in use, as data."""
+"""The files in which kernel drivers publish measures of their cards, such as temperature and power, as data."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 from accelkit.yaml import load_yaml
 
-# The entry for drivers that have none of their own: what the kernel's interface of sensors means for all of them.
+# The entry for all other drivers: the kernel's common interface of sensors.
 _OTHER: Final = "other"
 
 
 class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that may have a measure; `measures.yaml` says what each field means.
+    """A file that may contain a measure; `measures.yaml` describes each field.
 
     Attributes:
         file: a pattern below the card's folder.
-        multiply: from the file's unit to the base unit, with `divide`.
+        multiply: the factor from the file's unit to the base unit, together with `divide`.
     """
 
     file: str
@@ -33,12 +33,12 @@ class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     divide: int = 1
 
     def convert(self, number: int) -> float:
-        """Return what the file's number is in the base unit."""
+        """Return the file's number in the base unit."""
         return number * self.multiply / self.divide
 
 
 class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files of a driver by measure, in the order in which they are asked; base units are in the names."""
+    """The files of a driver by measure, in the order in which they are read. The names state the base units."""
 
     utilization_ratio: tuple[MeasureFile, ...] = ()
     memory_used_bytes: tuple[MeasureFile, ...] = ()
@@ -52,7 +52,7 @@ class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ecc_uncorrected: tuple[MeasureFile, ...] = ()
 
     def list_by_measure(self) -> Mapping[str, tuple[MeasureFile, ...]]:
-        """Return the files by the measure's name."""
+        """Return the files by the name of the measure."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -60,23 +60,23 @@ prepare(MeasureFiles)
 
 
 def find_measure_files(driver: str | None) -> MeasureFiles:
-    """Return where a kernel driver shows measures; for one that nobody knows, where all drivers may."""
+    """Return the files of a kernel driver; for an unknown driver, those that any driver may have."""
     found = _load()
     return found.get(driver or _OTHER, found[_OTHER])
 
 
 def parse_measures(text: str) -> Mapping[str, MeasureFiles]:
-    """Read the table from YAML.
+    """Read the table of measures from YAML.
 
     Raises:
-        ProfileError: it is wrong.
+        ProfileError: the table is invalid.
     """
     try:
         found = msgspec.convert(load_yaml(text), dict[str, MeasureFiles])
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"the table of measures is wrong: {exc}") from exc
+        raise ProfileError(f"the table of measures is invalid: {exc}") from exc
     if _OTHER not in found:
-        raise ProfileError(f"the table of measures is wrong: it has no entry {_OTHER}")
+        raise ProfileError(f"the table of measures is invalid: it has no entry {_OTHER}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reads a pod once, where it enters a process: everything else of accelkit reads the resulting `CardPod`."""
+"""Conversion of a pod into a `CardPod`, once for each process. All other modules read the `CardPod`."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from accelkit.vendors.requests import read_request
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
-# A container with more amounts is refused, so what is left out is never granted.
+# A container with more amounts is rejected, so amounts that are left out are never granted.
 _MAX_KEPT: Final = MAX_AMOUNTS + 1
-# So many labels of a pod are looked at: they are kept as long as it holds cards.
+# The number of labels of a pod that are read. It is limited because they stay in memory while the pod holds cards.
 _MAX_LABELS: Final = 128
 
 
 class CardPod(msgspec.Struct, frozen=True):
-    """A pod that asks for cards or has an assignment.
+    """A pod that requests cards or has an assignment.
 
     Attributes:
-        node: the node that it is bound to; empty before.
-        created_at: as the API server writes it.
-        started_at: when the kubelet had taken the pod, devices and all, as it writes it; None before.
-        unschedulable: whether kube-scheduler has tried it and found no node.
-        asks: whether a container names a resource of any of the dialects, if only with a limit of 0.
-        dialect: the first one whose resources it names, else the first of all.
-        dialects: those in which it was read.
-        containers: in the order in which the kubelet allocates.
-        annotations: those of the pod that some dialect reads.
-        assignment: what is written on it, which is not what is believed of it; None where nothing is, an error where
-            that cannot be read.
-        labels: as `key=value`, which others' `with` and `apart` go by.
-        priority: as admission wrote it; those of higher priority may have others evicted.
-        preempts: whether its preemptionPolicy lets it, and it is no check of a node.
-        nominated: whether kube-scheduler is preempting others for it.
+        node: the node to which it is bound; empty before.
+        created_at: the creation time as the API server writes it.
+        started_at: the time when the kubelet had admitted the pod and allocated its devices, as the kubelet writes it;
+            None before.
+        unschedulable: whether kube-scheduler tried it and found no node.
+        asks: whether a container names a resource of any of the dialects, even with a limit of 0.
+        dialect: the first dialect whose resources it names, else the first of all.
+        dialects: the dialects in which it was read.
+        containers: the containers, in the order in which the kubelet allocates.
+        annotations: the annotations of the pod that any of the dialects reads.
+        assignment: the written assignment, which is not checked yet; None without one, an error if it cannot be read.
+        labels: the labels as `key=value`, with which `with` and `apart` of other pods are compared.
+        priority: the priority from admission; pods of higher priority may cause evictions of others.
+        preempts: whether its preemptionPolicy allows preemption and the pod is not a check of a node.
+        nominated: whether kube-scheduler is preempting other pods for it.
         ending: whether it is being deleted.
-        static: whether a kubelet runs it from a file, so that an eviction would end nothing.
-        leaves_by: of one that is being deleted, until when it is expected to leave, in seconds since 1970.
+        static: whether it is a static pod, which an eviction does not end.
+        leaves_by: for a pod that is being deleted, the time until which it is expected to exist, in seconds since 1970.
         hold: the cards that are held for it while other pods are evicted; None for none.
     """
 
@@ -78,11 +78,11 @@ class CardPod(msgspec.Struct, frozen=True):
 
     @property
     def admitted(self) -> bool:
-        """Whether the kubelet has taken the pod, devices and all."""
+        """Whether the kubelet has admitted the pod and allocated its devices."""
         return self.started_at is not None
 
     def is_leaving(self, now: float) -> bool:
-        """Return whether it is being deleted, and is expected to end; `now` is in seconds since 1970."""
+        """Return whether it is being deleted and is still expected to end; `now` is in seconds since 1970."""
         return self.ending and now < self.leaves_by
 
     @property
@@ -96,23 +96,23 @@ class CardPod(msgspec.Struct, frozen=True):
         return [container.name for container in self.containers if container.kind is Kind.APP]
 
     def read_request(self, unit_bytes: int) -> PodRequest | None:
-        """Return what the pod asks for, None where it asks for no card.
+        """Return the request of the pod, None if it requests no card.
 
         Args:
-            unit_bytes: what a unit of memory is worth.
+            unit_bytes: the unit of memory.
 
         Raises:
-            RequestError: it asks for what cannot be granted as written.
+            RequestError: the request cannot be granted as written.
         """
         try:
             request = read_request(self.containers, self.annotations, self.dialects, unit_bytes)
             return request if request is None or not request.selectors else self._settle_selectors(request)
         except RequestError as exc:
-            # What a user wrote is told to others, and once for each node.
+            # Other users read text of this user, once for each node.
             raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
 
     def _settle_selectors(self, request: PodRequest) -> PodRequest:
-        """Return the request with selectors of this pod's namespace, that say whether it is one of those they name."""
+        """Return the request with selectors that have this pod's namespace and state whether they select this pod."""
         own = self.ref.namespace, frozenset(self.labels)
         settled = {
             each: msgspec.structs.replace(each, namespace=own[0], own=frozenset(each.labels) <= own[1])
@@ -130,15 +130,15 @@ class CardPod(msgspec.Struct, frozen=True):
         )
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
-        """Return what the pod asks for by its limits alone, which is what a kubelet goes by.
+        """Return the request of the pod by its limits alone, as a kubelet reads it.
 
         Raises:
-            RequestError: the limits make no sense.
+            RequestError: the limits cannot be granted as written.
         """
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
 
     def read_memory_units(self) -> dict[str, int]:
-        """Return how many units of memory each container asks for; limits that cannot be read are left out."""
+        """Return the units of memory that each container requests; limits that cannot be read are left out."""
         units: dict[str, int] = {}
         for container in self.containers:
             for resource in dict.fromkeys(dialect.resources.memory for dialect in self.dialects):
@@ -149,10 +149,10 @@ class CardPod(msgspec.Struct, frozen=True):
 
 
 class PodReader:
-    """Reads pods in some dialects.
+    """Reader of pods in given dialects.
 
     Args:
-        dialects: at least one; a container speaks the first one whose resources it names.
+        dialects: at least one; a container is read in the first one whose resources it names.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -168,7 +168,7 @@ class PodReader:
         self._annotations = frozenset({REQUEST_ANNOTATION}.union(*(each.annotation_keys for each in dialects)))
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod's reading; None where it names no resource of a card and carries no annotation of ours."""
+        """Return the pod as it was read; None if it names no resource of a card and has no annotation of accelkit."""
         place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
         if place is None and _OURS.isdisjoint(annotations):
@@ -183,7 +183,7 @@ class PodReader:
             self._dialects[place or 0],
             self._dialects,
             tuple(self._read_containers(pod)),
-            # Pods are kept as long as they run, and what others write on them may be long.
+            # Pods stay in memory while they run, and annotations of other systems may be long.
             {key: annotations[key] for key in self._annotations & annotations.keys()},
             _read_assignment(annotations),
             _read_labels(pod),
@@ -202,18 +202,18 @@ class PodReader:
         places, resources = self._places, self._resources
         for containers in (pod.spec.containers, pod.spec.init_containers or ()):
             for container in containers:
-                # Most pods of a cluster have no cards: this is all that is done for them.
+                # This check is fast because most pods of a cluster have no cards.
                 if (limits := container.resources.limits) and not resources.isdisjoint(limits):
                     first = min(places[name] for name in resources.intersection(limits))
                     found = first if found is None else min(first, found)
         return found
 
     def trim(self, pod: Pod, *, keep: Collection[str] = ()) -> None:
-        """Take from a pod what `read` does not look at: a user may have filled it with megabytes.
+        """Remove the fields that `read` does not use from a pod, because users can fill them with megabytes.
 
         Args:
-            pod: is changed.
-            keep: further annotations that are kept.
+            pod: the pod, which is changed.
+            keep: further annotations to keep.
         """
         spec, metadata = pod.spec, pod.metadata
         # Many pods have one namespace, node or container name; each is kept once.
@@ -223,7 +223,7 @@ class PodReader:
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
         if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):
             metadata.labels = None
-            # Of a pod without cards, only what it takes of its host is left.
+            # For a pod without cards, only its requests of CPU and memory are kept.
             spec.overhead = write_amounts(read_pod_amounts(spec))
             spec.containers, spec.init_containers = [], None
             pod.status.container_statuses = pod.status.init_container_statuses = None
@@ -255,7 +255,7 @@ class PodReader:
 
 def _read_labels(pod: Pod) -> tuple[str, ...]:
     labels = sorted((pod.metadata.labels or _NONE).items())[:_MAX_LABELS]
-    # Replicas have the same labels, and are many: each text is kept once.
+    # Many replicas have the same labels, so each text is stored once.
     return tuple(intern(f"{key}={value}") for key, value in labels)
 
 

@@ -1,11 +1,14 @@
-"""Profiles: a vendor as data. A new vendor is a YAML file in `data/profiles`, or in a plug-in, and not code.
+"""Profiles: vendors as data. A new vendor is a YAML file in `data/profiles` or in a plug-in, and needs no code.
 
-Facts of a card have ordered sources; the first that knows wins. `environment` is patterns with `{ids}` (identities of
-the granted cards, comma-separated), `{uuids}` (the same as the vendor's own tools know them), `{indices}` (the node's
-own numbering), `{minors}` (the driver's) and `{ordinals}` (0, 1… within the container); a variable that needs what is
-not known is left out. `card_nodes` is patterns with `{index}`, `{minor}` and `{render}`; a card that lacks the number
-cannot be given to a container. `labels` is patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the
-smallest card, `{numbers}` (`0.1.2`), `{names}` (`card0.card1`, as many as one label takes) and `{numa}` (`0-0.1_1-2`).
+Facts of a card have ordered sources; the first source with a value counts.
+
+- `environment` has patterns with `{ids}` (identities of the granted cards, separated by commas), `{uuids}` (their
+  identities in the vendor's own tools), `{indices}` (the node's numbers), `{minors}` (the driver's numbers) and
+  `{ordinals}` (0, 1… within the container). A variable with an unknown value is omitted.
+- `card_nodes` has patterns with `{index}`, `{minor}` and `{render}`. A card without the number cannot be given to a
+  container.
+- `labels` has patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the smallest card, `{numbers}`
+  (`0.1.2`), `{names}` (`card0.card1`, as many as fit into one label) and `{numa}` (`0-0.1_1-2`).
 """
 
 from __future__ import annotations
@@ -38,30 +41,31 @@ _FOLDER: Final = resources.files("accelkit.vendors") / "data" / "profiles"
 
 
 class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="file"):
-    """Cards are listed in a JSON file, `path` relative to the host's root."""
+    """Discovery of cards from a JSON file; `path` is relative to the host's root."""
 
     path: str
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every card with a device id is, memory in MiB where all of them have the same."""
+    """Model of all cards with one device ID, with the memory in MiB if all of them have the same."""
 
     name: str
     memory_mib: int | None = None
 
 
 class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="pci"):
-    """Cards are PCI devices of a vendor (four hex digits) with one of the classes (first four hex digits).
+    """Discovery of cards as PCI devices of a vendor (four hex digits) with one of the classes (first four hex digits).
 
     Attributes:
-        drivers: kernel drivers with which containers can use a card; any where there are none.
-        management_drivers: kernel drivers of functions by which the host manages a card, and which are no cards.
-        facts: file of `key: value` lines that the driver keeps per card, relative to the host's root, with `{bdf}`.
-        identity: what names a card as the vendor's own tools do, for good.
-        minor: the driver's number; `render` is that of the card's render node.
-        memory: bytes of memory.
-        models: what is known by PCI device id.
-        reserved_mib: what driver and firmware keep, where no source says.
+        drivers: kernel drivers with which containers can use a card; any driver if empty.
+        management_drivers: kernel drivers of functions with which the host manages a card and which are not cards.
+        facts: the file of `key: value` lines that the driver has for each card, relative to the host's root, with
+            `{bdf}`.
+        identity: sources of the permanent name that the vendor's own tools use.
+        minor: sources of the driver's number; `render` has those of the number of the card's render node.
+        memory: sources of the memory in bytes.
+        models: models by PCI device ID.
+        reserved_mib: the memory that driver and firmware reserve, if no source states it.
     """
 
     vendor: str
@@ -82,26 +86,26 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A vendor.
 
     Attributes:
-        presence_labels: node labels that say, as Node Feature Discovery or the vendor's tools write them, that a node
-            has such cards.
-        environment: what a container is told.
+        presence_labels: node labels with which Node Feature Discovery or the vendor's tools mark nodes with such cards.
+        environment: variables of a container.
         card_nodes: device nodes of each granted card.
-        node_nodes: device nodes that every container with a card needs, where they exist.
+        node_nodes: device nodes that every container with a card needs, if they exist.
         nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root.
-        cdi: the kind of the vendor's CDI devices, to be used where the host has a specification of it.
-        labels: the vendor's own node labels, which users select nodes by; one that needs what is not known is left out.
-        libraries: the vendor's libraries by which its tools know cards, by their names below a host's library folders.
-        enforcement: what may hold a share to its memory where the host has it: NVIDIA's memory limits of cgroups
-            (`nvml`), its MPS, the kernel's dmem.
-        container_limits: keys of pod annotations with `{container}`, by which the vendor's plug-in of the container
-            runtime learns what memory a container may take of each of its cards, as `4096Mi`.
+        cdi: the kind of the vendor's CDI devices, which are used if the host has a specification of it.
+        labels: the vendor's own node labels, with which users select nodes. A label with an unknown value is omitted.
+        libraries: the vendor's libraries with which its tools detect cards, by their names below a host's library
+            folders.
+        enforcement: the mechanisms that can limit the memory of a share if the host has them: NVIDIA's memory limits of
+            cgroups (`nvml`), its MPS, the kernel's dmem.
+        container_limits: keys of pod annotations with `{container}`. The vendor's plug-in of the container runtime
+            reads from them the memory that a container may take on each of its cards, such as `4096Mi`.
         host_services: programs of the driver that run on the host and keep cards open.
-        runtime_variables: what a hook of the vendor's container runtime obeys: with it a container names its cards.
+        runtime_variables: variables with which a container names its cards to a hook of the vendor's container runtime.
         runtime_defaults: variables with which that hook gives a container all cards, each with the variable that
-            prevents it wherever it is set.
-        runtime_annotations: how annotations of pods begin that a plug-in of the container runtime obeys.
-        plugin_resources: extended resources by which other device plugins give the cards, or parts of them; one that
-            ends with `*` stands for all that begin so.
+            prevents this wherever it is set.
+        runtime_annotations: prefixes of annotations of pods that a plug-in of the container runtime reads.
+        plugin_resources: extended resources with which device plugins of other systems give the cards or parts of them.
+            One that ends with `*` stands for all resources with this prefix.
     """
 
     presence_labels: tuple[str, ...]
@@ -123,7 +127,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse patterns that nothing could fill in."""
+        """Reject patterns with unknown fields."""
         _check(self.environment.values(), _ENVIRONMENT_FIELDS)
         _check(self.card_nodes, _NODE_FIELDS)
         _check(self.labels.values(), _LABEL_FIELDS)
@@ -137,18 +141,18 @@ class UsableProfiles(msgspec.Struct, frozen=True):
     """The profiles that can be used.
 
     Attributes:
-        profiles: by vendor name.
-        faults: why profiles of other distributions cannot be used, by vendor name.
+        profiles: the profiles by vendor name.
+        faults: the errors of profiles of other distributions that cannot be used, by vendor name.
     """
 
     profiles: Mapping[str, Profile]
     faults: Mapping[str, PluginError]
 
     def require(self, vendors: Iterable[str]) -> None:
-        """Refuse to go on where one of these vendors has a profile that cannot be used: its cards are not absent.
+        """Check that the profiles of these vendors can be used, so that their cards do not count as absent.
 
         Raises:
-            PluginError: why it cannot be used.
+            PluginError: a profile cannot be used.
         """
         for vendor in vendors:
             if vendor in self.faults and vendor not in self.profiles:
@@ -156,11 +160,11 @@ class UsableProfiles(msgspec.Struct, frozen=True):
 
 
 def load_profiles() -> Mapping[str, Profile]:
-    """Read all profiles, by vendor name: accelkit's own, and those of other distributions.
+    """Read all profiles, by vendor name: those of accelkit and of other distributions.
 
     Raises:
-        ProfileError: a file is wrong.
-        PluginError: one of another distribution cannot be used.
+        ProfileError: a file is invalid.
+        PluginError: a profile of another distribution cannot be used.
     """
     found = find_profiles()
     for fault in found.faults.values():
@@ -170,13 +174,13 @@ def load_profiles() -> Mapping[str, Profile]:
 
 @cache
 def load_usable_profiles() -> UsableProfiles:
-    """Read the profiles as `load_profiles` does, but leave out what cannot be used, which is logged, once.
+    """Read the profiles as `load_profiles` does, but omit those that cannot be used and log each of them once.
 
-    For those who serve the cards of a node: they go on where one plug-in is broken, and accelkit's own profiles always
-    count.
+    Programs that serve the cards of a node use this, so that they continue if a plug-in is broken. accelkit's own
+    profiles always count.
 
     Raises:
-        ProfileError: a file of accelkit's own is wrong.
+        ProfileError: a file of accelkit is invalid.
     """
     found = find_profiles()
     for fault in found.faults.values():
@@ -186,7 +190,7 @@ def load_usable_profiles() -> UsableProfiles:
 
 @cache
 def find_profiles() -> UsableProfiles:
-    """Read the profiles as `load_usable_profiles` does, and log nothing."""
+    """Read the profiles as `load_usable_profiles` does, but without logging."""
     found, faults = dict(_load_own()), dict[str, PluginError]()
     for name in list_plugin_names(PROFILES):
         try:
@@ -207,12 +211,12 @@ def _read_plugged(plugin: Plugin, others: Mapping[str, Profile]) -> Profile:
     profile = read_document(plugin, Profile)
     for other in others.values():
         if both := _list_same_devices(profile, other):
-            raise plugin.build_error(f"takes PCI devices ({', '.join(both)}) that the profile {other.name} takes, too")
+            raise plugin.build_error(f"takes PCI devices ({', '.join(both)}) that the profile {other.name} takes too")
     return profile
 
 
 def _list_same_devices(one: Profile, other: Profile) -> list[str]:
-    """Return the classes of PCI devices that two profiles take, as `10de:0302`; a card must not be found twice."""
+    """Return the classes of PCI devices that two profiles take, such as `10de:0302`; no card may be found twice."""
     a, b = one.discovery, other.discovery
     if not isinstance(a, PciDiscovery) or not isinstance(b, PciDiscovery) or a.vendor != b.vendor:
         return []
@@ -223,13 +227,13 @@ def parse_profile(name: str, text: str) -> Profile:
     """Read one profile from YAML.
 
     Raises:
-        ProfileError: it is wrong.
+        ProfileError: the profile is invalid.
     """
     try:
         document = load_yaml(text)
         return msgspec.convert({**document, "name": name}, Profile)
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"profile {name} is wrong: {exc}") from exc
+        raise ProfileError(f"profile {name} is invalid: {exc}") from exc
 
 
 def list_host_services() -> frozenset[str]:
@@ -238,29 +242,29 @@ def list_host_services() -> frozenset[str]:
 
 
 def list_presence_labels() -> frozenset[str]:
-    """Return the node labels by which any profile's cards are known."""
+    """Return the node labels that mark nodes with cards of any profile."""
     return frozenset(label for profile in load_profiles().values() for label in profile.presence_labels)
 
 
 def list_runtime_variables() -> tuple[str, ...]:
-    """Return the variables by which containers name cards to any vendor's container runtime, sorted."""
+    """Return the variables with which containers name cards to any vendor's container runtime, sorted."""
     return tuple(sorted({name for profile in load_profiles().values() for name in profile.runtime_variables}))
 
 
 def find_runtime_defaults() -> dict[str, str]:
-    """Return the variables with which a vendor's runtime gives all cards, each with the one that prevents it."""
+    """Return the variables with which a vendor's runtime gives all cards, each with the variable that prevents it."""
     return {name: other for profile in load_profiles().values() for name, other in profile.runtime_defaults.items()}
 
 
 def list_runtime_annotations() -> tuple[str, ...]:
-    """Return how annotations of pods begin by which containers name cards to a container runtime, sorted."""
+    """Return the prefixes of pod annotations with which containers name cards to a container runtime, sorted."""
     return tuple(sorted({start for profile in load_profiles().values() for start in profile.runtime_annotations}))
 
 
 def is_plugin_resource(name: str) -> bool:
-    """Tell whether other device plugins give any vendor's cards, or parts of them, by this extended resource.
+    """Return whether device plugins of other systems give cards, or parts of them, with this extended resource.
 
-    Profiles that cannot be used do not count: who counts pods goes on where one distribution is broken.
+    Profiles that cannot be used do not count, so that pods are still counted if one distribution is broken.
     """
     profiles = load_usable_profiles().profiles.values()
     return any(fnmatchcase(name, each) for profile in profiles for each in profile.plugin_resources)
@@ -270,5 +274,6 @@ def _check(patterns: Iterable[str], known: frozenset[str]) -> None:
     for pattern in patterns:
         if unknown := {field for _, field, _, _ in Formatter().parse(pattern) if field is not None} - known:
             raise ValueError(
-                f"{pattern!r} needs {', '.join(sorted(unknown))}, and only {', '.join(sorted(known))} are known"
+                f"{pattern!r} has the unknown field {', '.join(sorted(unknown))}; the fields are "
+                f"{', '.join(sorted(known))}"
             )

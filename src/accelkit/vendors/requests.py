@@ -1,4 +1,4 @@
-"""Reads what a pod asks for: container limits in a dialect's resource names, refined by `accelkit.io/request`."""
+"""Requests of pods: container limits in a dialect's resource names, refined by `accelkit.io/request`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from accelkit.vendors.counted_requests import (
 from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
-# Of one selector; and what Kubernetes takes of a label.
+# The number of labels of one selector, and the lengths that Kubernetes accepts for a label.
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317
 MAX_LABEL_VALUE: Final = 63
-# Of a pod's containers together: each is compared with the labels of every pod that holds cards.
+# For all containers of a pod together, because each is compared with the labels of every pod that holds cards.
 MAX_SELECTORS: Final = 8
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
-    """The limits of a container by which a kubelet gives it devices: units of memory, and whole cards."""
+    """The limits for which a kubelet gives a container devices: units of memory, and whole cards."""
 
     dialect: Dialect
     memory: int
@@ -42,7 +42,7 @@ class DeviceLimits(msgspec.Struct, frozen=True):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Pods of the same namespace, by labels that they have all of."""
+    """Pods of the same namespace that have all of the labels."""
 
     match_labels: dict[str, str]
 
@@ -71,16 +71,16 @@ _refinements = msgspec.json.Decoder(dict[str, Refinement])
 def read_request(
     containers: Sequence[CardContainer], annotations: Mapping[str, str], dialects: Sequence[Dialect], unit_bytes: int
 ) -> PodRequest | None:
-    """Read what a pod asks for, None where it asks for no card.
+    """Return the request of a pod, None if it requests no card.
 
     Args:
-        containers: those of the pod, in the order in which the kubelet allocates.
-        annotations: those of the pod.
-        dialects: read in this order; a container speaks the first one whose resources it names.
-        unit_bytes: what one unit of memory is on this cluster.
+        containers: the containers of the pod, in the order in which the kubelet allocates.
+        annotations: the annotations of the pod.
+        dialects: the dialects; a container is read in the first one whose resources it names.
+        unit_bytes: the bytes of one unit of memory.
 
     Raises:
-        RequestError: it asks for what cannot be granted as written, with the reason.
+        RequestError: the request cannot be granted as written.
     """
     asking = _list_asking(containers, dialects)
     refinements = _read_refinements(annotations)
@@ -114,7 +114,7 @@ def read_request(
     if refinements:
         raise RequestError(
             f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
-            next_step=f"containers that do: {', '.join(requests) or 'none'}",
+            next_step=f"the containers that ask for cards are: {', '.join(requests) or 'none'}",
         )
     for groups in dict.fromkeys(dialect.groups for dialect in dialects if dialect.groups):
         requests = apply_groups(annotations, groups, requests, grouped.get(groups, ()))
@@ -122,19 +122,19 @@ def read_request(
 
 
 def _list_asking(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
-    """Return the containers that name a resource of a card; RequestError where they are too many."""
+    """Return the containers that name a resource of a card; raise a RequestError if there are too many."""
     resources = frozenset().union(*(dialect.resources.asking for dialect in dialects))
     asking = [container for container in containers if not resources.isdisjoint(container.limits)]
     if len(asking) > MAX_CONTAINERS:
-        raise RequestError(f"{len(asking)} containers ask for cards, at most {MAX_CONTAINERS} of a pod can")
+        raise RequestError(f"{len(asking)} containers ask for cards, at most {MAX_CONTAINERS} in a pod are allowed")
     return asking
 
 
 def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) -> DeviceLimits | None:
-    """Return a container's limits in the first of these dialects in which it asks for units of memory or whole cards.
+    """Return a container's limits in the first of these dialects in which it requests units of memory or whole cards.
 
     Raises:
-        RequestError: a limit cannot be read, or it asks for another system's devices too.
+        RequestError: a limit cannot be read, or the container also requests devices of another system.
     """
     for dialect in dialects:
         names = dialect.resources
@@ -146,7 +146,7 @@ def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) ->
                 raise RequestError(
                     f"container {container.name} asks for {names.memory if memory else names.cards} and for cards in "
                     "another system's resources",
-                    next_step="ask for one of them; each system's device plugin would give it devices",
+                    next_step="ask for one of them, because each system's device plugin would give it devices",
                 )
             return DeviceLimits(dialect, memory, cards)
         if names.memory in container.limits or names.cards in container.limits:
@@ -159,9 +159,14 @@ def _refine(
 ) -> ContainerRequest:
     name = container.name
     if cards and (refinement.split != 1 or refinement.compute):
-        raise RequestError(f"container {name} asks for whole cards, which are neither split nor share their compute")
+        raise RequestError(
+            f"container {name} asks for whole cards, for which split and compute are not allowed",
+            next_step="remove split and compute, or ask for memory",
+        )
     if not 1 <= refinement.split <= MAX_CARDS or cards > MAX_CARDS:
-        raise RequestError(f"container {name} asks for {cards or refinement.split} cards, at most {MAX_CARDS} can be")
+        raise RequestError(
+            f"container {name} asks for {cards or refinement.split} cards, at most {MAX_CARDS} are allowed"
+        )
     if not 0 <= refinement.compute <= WHOLE_COMPUTE:
         raise RequestError(f"container {name}: compute is in thousandths of a card, 0 to {WHOLE_COMPUTE}")
     if memory % refinement.split:
@@ -170,11 +175,11 @@ def _refine(
             next_step=f"ask for a multiple of {refinement.split}",
         )
     if memory * unit_bytes > MAX_AMOUNT:
-        raise RequestError(f"container {name} asks for an absurd amount of memory ({memory} units)")
+        raise RequestError(f"container {name} asks for more memory than any node has ({memory} units)")
     if refinement.numa not in ("", "single"):
         raise RequestError(f"container {name}: numa can only be 'single', not {refinement.numa!r}")
     if refinement.policy and refinement.policy not in list(Policy):
-        raise RequestError(f"container {name}: policy {refinement.policy!r} is none of {', '.join(Policy)}")
+        raise RequestError(f"container {name}: policy {refinement.policy!r} is not one of {', '.join(Policy)}")
     return ContainerRequest(
         name,
         container.kind,
@@ -200,11 +205,14 @@ def _read_card_ids(container: str, card_ids: tuple[str, ...], cards: int) -> fro
     if len(found) > MAX_CARDS or not all(0 < len(each) <= MAX_CARD_ID for each in found):
         raise RequestError(
             f"container {container}: card_ids names at most {MAX_CARDS} cards, each of 1 to {MAX_CARD_ID} characters",
-            next_step="accelkit inspect shows the identities of cards",
+            next_step="list the identities of cards with accelkit inspect",
         )
     if found and len(found) < cards:
         asked = count_cards(cards)
-        raise RequestError(f"container {container} asks for {asked} and names {len(found)} that it may have")
+        raise RequestError(
+            f"container {container} asks for {asked} but card_ids names only {len(found)}",
+            next_step="name at least as many cards as it asks for",
+        )
     return found
 
 
@@ -213,8 +221,8 @@ def _read_selector(container: str, key: str, selector: LabelSelector | None, *, 
         return None
     if whole:
         raise RequestError(
-            f"container {container} asks for whole cards, which nobody shares, and says {key!r}",
-            next_step=f"ask for memory, or leave {key} out",
+            f"container {container} asks for whole cards, which cannot be shared, and has {key!r}",
+            next_step=f"ask for memory, or remove {key}",
         )
     labels = selector.match_labels
     if not 0 < len(labels) <= MAX_LABELS or not all(_is_label(*each) for each in labels.items()):
@@ -233,8 +241,8 @@ def _check_selectors(request: ContainerRequest) -> None:
     beside, apart = request.beside, request.apart
     if beside is not None and apart is not None and set(apart.labels) <= set(beside.labels):
         raise RequestError(
-            f"container {request.container}: each pod that with names is one that apart names, so that no card will do",
-            next_step="leave one of them out",
+            f"container {request.container}: apart selects every pod that with selects, so no card is accepted",
+            next_step="remove one of them",
         )
 
 
@@ -242,8 +250,8 @@ def _check_selector_count(requests: Iterable[ContainerRequest]) -> None:
     selectors = {selector for request in requests for selector in request.selectors}
     if len(selectors) > MAX_SELECTORS:
         raise RequestError(
-            f"with and apart name {len(selectors)} different sets of labels, at most {MAX_SELECTORS} of a pod can be",
-            next_step="give the pods that are meant a label in common",
+            f"with and apart name {len(selectors)} different sets of labels, at most {MAX_SELECTORS} are allowed",
+            next_step="give the selected pods a common label",
         )
 
 
@@ -263,7 +271,7 @@ def _check_references(request: ContainerRequest, earlier: Mapping[str, Container
     if other is None:
         raise RequestError(
             f"container {request.container}: same_card_as names {request.same_card_as!r}",
-            next_step="it must be a container with cards that comes before it",
+            next_step="name an earlier container of the pod that has cards",
         )
     if request.cards > other.cards or request.whole != other.whole:
         raise RequestError(

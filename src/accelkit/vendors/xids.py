@@ -16,7 +16,7 @@ from accelkit.yaml import load_yaml
 
 
 class XidAction(StrEnum):
-    """What an XID asks for; those from CORDON on take the card out of placement until it is mended."""
+    """Action for an XID; CORDON and all after it take the card out of placement until it is repaired."""
 
     IGNORE = "ignore"
     WATCH = "watch"
@@ -31,7 +31,7 @@ class XidAction(StrEnum):
 
 
 class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """XIDs of one meaning, as part of a sentence."""
+    """XIDs with one meaning; `meaning` is a part of a sentence."""
 
     numbers: tuple[int, ...]
     action: XidAction
@@ -41,28 +41,28 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 prepare(Xid)
 
 
-# New drivers bring new numbers, most of them for information. A card that is broken shows it by others as well.
-_UNKNOWN: Final = Xid((), XidAction.WATCH, "not in our table")
+# New drivers add numbers, most of them for information. A broken card also reports other, known XIDs.
+_UNKNOWN: Final = Xid((), XidAction.WATCH, "not in accelkit's table")
 
 
 def find_xid(number: int) -> Xid:
-    """Return what is known of an XID; one that nobody knows is watched."""
+    """Return the entry of an XID; an unknown XID is only watched."""
     return _load_xids().get(number, _UNKNOWN)
 
 
 def parse_xids(text: str) -> Mapping[int, Xid]:
-    """Read a table from YAML.
+    """Read the table of XIDs from YAML.
 
     Raises:
-        ProfileError: it is wrong.
+        ProfileError: the table is invalid.
     """
     try:
         rows = msgspec.convert(load_yaml(text), tuple[Xid, ...])
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"the table of XIDs is wrong: {exc}") from exc
+        raise ProfileError(f"the table of XIDs is invalid: {exc}") from exc
     found = {number: row for row in rows for number in row.numbers}
     if len(found) != sum(len(row.numbers) for row in rows):
-        raise ProfileError("the table of XIDs is wrong: a number stands in it twice")
+        raise ProfileError("the table of XIDs is invalid: it contains a number twice")
     return found
 
 

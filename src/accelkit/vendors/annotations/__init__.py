@@ -1,6 +1,6 @@
-"""How other systems write on a pod which cards it got.
+"""Formats in which other systems write the cards of a pod on the pod.
 
-Written with the Binding, settled after the allocation, read where their pods are taken over.
+They are written with the Binding, completed after the allocation, and read when pods of the system are adopted.
 """
 
 from accelkit.vendors.annotations.cards_by_container import CardsByContainer

@@ -1,4 +1,4 @@
-"""Cards of each container, by name: Intel's GPU Aware Scheduling, read by Intel's GPU plugin too."""
+"""Cards of each container, by name: Intel's GPU Aware Scheduling. Intel's GPU plugin reads them, too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Annotation keys.
 
     Attributes:
-        cards: `card0,card1|card2`: a part per app container, empty for one without cards.
-        assumed_at: when it was bound, in nanoseconds of Unix time.
+        cards: the cards as `card0,card1|card2`: a part for each app container, empty for one without cards.
+        assumed_at: the time of the Binding, in nanoseconds of Unix time.
     """
 
     cards_key: str = msgspec.field(name="cards")
@@ -25,19 +25,19 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that are written."""
+        """All annotations that are written."""
         return (self.cards_key, self.assumed_at)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return what is written with the Binding.
+        """Return the annotations to write with the Binding.
 
         Raises:
             AssignmentError: a card has no number.
         """
         return {self.cards_key: self._text(granted), self.assumed_at: str(now_ns)}
 
-    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - others' signature
-        """Return what to change once the kubelet has allocated.
+    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
+        """Return the annotations to change after the kubelet has allocated.
 
         Raises:
             AssignmentError: a card has no number.
@@ -48,10 +48,10 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
 
         Raises:
-            AssignmentError: what it says cannot be.
+            AssignmentError: the annotation is invalid.
         """
         text = present.get(self.cards_key)
         if not text:
@@ -64,7 +64,9 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             names = [name for name in part.split(",") if name]
             numbers = [number for name in names if (number := parse_card_name(name.strip())) is not None]
             if len(numbers) != len(names):
-                raise AssignmentError(f"annotation {self.cards_key} is not as card0,card1|card2: {shorten(text)!r}")
+                raise AssignmentError(
+                    f"annotation {self.cards_key} is {shorten(text)!r}", next_step="write it as card0,card1|card2"
+                )
             if numbers:
                 found[container] = numbers
         return found

@@ -1,4 +1,4 @@
-"""What a pod got, as the annotations of other systems need it."""
+"""The cards of a pod, as the annotations of other systems need them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, 
     """Return the one card that annotation `key` names by its number, for all of these containers.
 
     Raises:
-        AssignmentError: it names none.
+        AssignmentError: the annotation is not a number.
     """
     if (number := parse_number(text)) is None:
-        raise AssignmentError(f"annotation {key} is no number: {shorten(text)!r}")
+        raise AssignmentError(f"annotation {key} is not a number: {shorten(text)!r}")
     return dict.fromkeys(containers, (number,))
 
 
@@ -28,10 +28,10 @@ class Granted:
     """A pod's assignment and the cards of its node.
 
     Attributes:
-        assignment: its shares.
-        containers: names of its app containers, in their order.
-        cards: the node's cards by id.
-        unit_bytes: what a unit of memory is worth there.
+        assignment: the shares of the pod.
+        containers: the names of its app containers, in their order.
+        cards: the node's cards by ID.
+        unit_bytes: the unit of memory of the node.
     """
 
     assignment: Assignment
@@ -44,22 +44,22 @@ class Granted:
         return self.assignment.containers.get(container, ())
 
     def find_card_number(self, card: str) -> int:
-        """Return the number by which other systems know a card.
+        """Return the number that other systems use for a card.
 
         Raises:
-            AssignmentError: it has none.
+            AssignmentError: the card has no number.
         """
         found = self.cards.get(card)
         if found is None or found.number is None:
-            raise AssignmentError(f"card {card} has no number that other systems know it by")
+            raise AssignmentError(f"card {card} has no number that other systems could use")
         return found.number
 
     def count_units(self, *shares: Share) -> int:
-        """Return how many units of memory shares are together."""
+        """Return the memory of shares together, in units."""
         return sum(share.memory_bytes for share in shares) // self.unit_bytes
 
     def list_memory_shares(self) -> Mapping[str, Sequence[Share]]:
-        """Return the shares of memory by container; whole cards and what is moving are left out."""
+        """Return the shares of memory by container, without whole cards and without `MOVING`."""
         found = {
             name: [share for share in shares if not share.whole]
             for name, shares in self.assignment.containers.items()

@@ -1,4 +1,4 @@
-"""One card per pod, named by its number: Enflame's GCUShare of 2022 and Aliyun's gpushare."""
+"""One card for each pod, named by its number: Enflame's GCUShare of 2022 and Aliyun's gpushare."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     """Annotation keys.
 
     Attributes:
-        card: the card's number.
-        request: units of memory of the whole pod.
-        capacity: units of memory of the card.
-        assigned: `false` from the Binding on, `true` from the allocation on.
-        assumed_at: when it was bound, in nanoseconds of Unix time.
-        assigned_at: when it was allocated, in the same; empty where the system has no such key.
+        card: the number of the card.
+        request: the units of memory of the whole pod.
+        capacity: the units of memory of the card.
+        assigned: `false` after the Binding, `true` after the allocation.
+        assumed_at: the time of the Binding, in nanoseconds of Unix time.
+        assigned_at: the time of the allocation, in nanoseconds of Unix time; empty if the system has no such key.
     """
 
     card: str
@@ -30,12 +30,12 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that are written."""
+        """All annotations that are written."""
         keys = (self.card, self.request, self.capacity, self.assigned, self.assumed_at, self.assigned_at)
         return tuple(key for key in keys if key)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return what is written with the Binding; nothing for a pod that has no one card.
+        """Return the annotations to write with the Binding; none for a pod without exactly one card.
 
         Raises:
             AssignmentError: the card has no number.
@@ -45,7 +45,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return what to change once the kubelet has allocated; nothing where all is said.
+        """Return the annotations to change after the kubelet has allocated; none if all are up to date.
 
         Raises:
             AssignmentError: the card has no number.
@@ -60,10 +60,10 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
 
         Raises:
-            AssignmentError: what it says cannot be.
+            AssignmentError: the annotation is invalid.
         """
         text = present.get(self.card, "")
         if not text or text == "-1":

@@ -1,4 +1,4 @@
-"""Slices of one card per pod, container by container: the public source of Enflame's GCUShare, 2025."""
+"""Slices of one card for each pod, by container: the public source of Enflame's GCUShare, 2025."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
     Attributes:
         card: the driver's number of the card.
-        request: slices of the whole pod.
-        assigned: `true` once all containers are allocated.
-        assumed_at: when it was bound, in nanoseconds of Unix time.
-        containers: JSON, per container `allocated` and `request`.
-        per_card: how many slices a card has.
+        request: the slices of the whole pod.
+        assigned: `true` after all containers are allocated.
+        assumed_at: the time of the Binding, in nanoseconds of Unix time.
+        containers: JSON with `allocated` and `request` of each container.
+        per_card: the number of slices of a card.
     """
 
     card: str
@@ -36,11 +36,11 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that are written."""
+        """All annotations that are written."""
         return (self.card, self.request, self.assigned, self.assumed_at, self.containers)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return what is written with the Binding; nothing for a pod that has no one card.
+        """Return the annotations to write with the Binding; none for a pod without exactly one card.
 
         Raises:
             AssignmentError: the card has no number.
@@ -49,8 +49,8 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
             return {}
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
-    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - others' signature
-        """Return what to change once the kubelet has allocated.
+    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
+        """Return the annotations to change after the kubelet has allocated.
 
         Raises:
             AssignmentError: the card has no number.
@@ -63,10 +63,10 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
 
         Raises:
-            AssignmentError: what it says cannot be.
+            AssignmentError: the annotation is invalid.
         """
         text = present.get(self.card, "")
         if not text:
@@ -74,7 +74,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         return read_same_card(self.card, text, containers)
 
     def count_slices(self, compute: int) -> int:
-        """Return how many slices an amount of compute stands for."""
+        """Return the number of slices that an amount of compute equals."""
         return round(compute * self.per_card / WHOLE_COMPUTE)
 
     def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str] | None:

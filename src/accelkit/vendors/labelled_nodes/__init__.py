@@ -1,1 +1,1 @@
-"""What labels and status of nodes say of cards, in the words of other systems."""
+"""Cards in labels and status of nodes, in the formats of other systems."""

@@ -1,7 +1,7 @@
-"""Reads labels of nodes in which another system names cards.
+"""Parsing of node labels in which another system names cards.
 
-A label's value has at most 63 characters. A longer one goes on under the same key with 2, 3… behind it, each part
-beginning with `Z`, since a value may not begin with a dot.
+The value of a label has at most 63 characters. A longer value continues under the same key with the suffix 2, 3…. Each
+further part begins with `Z`, because a value must not begin with a dot.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from accelkit.vendors.card_numbers import parse_card_name, parse_number
 from accelkit.vendors.dialect import CardLabels, Dialect
 
 _CONTINUES: Final = "Z"
-# As the value of a label that takes a card out: those of its PCI group too.
+# The value of a label that takes out a card together with its PCI group.
 _WHOLE_GROUP: Final = "PCI_GROUP"
 _TILE: Final = "gt"
 
 
 def join_label(labels: Mapping[str, str], key: str) -> str:
-    """Return a label's value with all its parts; empty where it is absent, or a part does not begin as it must."""
+    """Return the value of a label with all its parts; empty if it is missing, or if a part does not begin with `Z`."""
     keys = takewhile(labels.__contains__, (f"{key}{number}" for number in count(2)))
     parts = [labels[each] for each in keys]
     if not all(part.startswith(_CONTINUES) for part in parts):
@@ -32,10 +32,10 @@ def join_label(labels: Mapping[str, str], key: str) -> str:
 
 
 def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int, ...]:
-    """Return the numbers of a node's cards, in their order there; none where no label tells them.
+    """Return the numbers of a node's cards, in the order of the label; none without a label.
 
     Raises:
-        InventoryError: a label says what cannot be.
+        InventoryError: a label is invalid.
     """
     numbers, names = join_label(labels, keys.numbers), labels.get(keys.names, "")
     key, text = (keys.numbers, numbers) if numbers else (keys.names, names)
@@ -49,7 +49,7 @@ def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int,
 
 
 def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) -> frozenset[str]:
-    """Return the names of the cards that labels of a node take out of placement, as `card3`."""
+    """Return the names of the cards that labels of a node take out of placement, such as `card3`."""
     found = set[str]()
     for dialect in dialects:
         if prefix := dialect.disabled_cards:
@@ -64,7 +64,7 @@ def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) 
 
 
 def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
-    """Return number and NUMA node of each card that a label names so; what is not written as it must be is left out."""
+    """Return the number and NUMA node of each card in a label; invalid parts are left out."""
     found = list[tuple[int, int]]()
     for part in join_label(labels, key).split("_"):
         node, _, cards = part.partition("-")
@@ -75,12 +75,12 @@ def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int
 
 
 def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of each two cards that a label calls linked, which it names by their places.
+    """Return the numbers of the pairs of linked cards in a label, which names cards by their places.
 
     Args:
-        labels: those of a node.
-        key: of this label.
-        numbers: of the node's cards.
+        labels: the labels of a node.
+        key: the key of the label.
+        numbers: the numbers of the node's cards.
     """
     ordered, found = sorted(numbers), dict[tuple[int, int], None]()
     for part in join_label(labels, key).split("_"):
@@ -93,7 +93,7 @@ def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> t
 
 
 def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return number and tile of each card of which labels of a node take a tile out."""
+    """Return the card's number and the tile for each tile that labels of a node take out."""
     found = set[tuple[int, int]]()
     for key in labels:
         for prefix in prefixes:
@@ -105,12 +105,12 @@ def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[
 
 
 def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
-    """Return the name of the card that a label of a node prefers, as `card3`; empty where none does."""
+    """Return the name of the card that a label of a node prefers, such as `card3`; empty without one."""
     suffix = dialect.preferred_card
     return next((value for key, value in sorted(labels.items()) if suffix and key.endswith(suffix)), "")
 
 
 def _find_group(labels: Mapping[str, str], key: str, name: str) -> set[str]:
-    """Return the names of the cards of one PCI group with a card; the groups are written `0.1_2.3`."""
+    """Return the names of the cards in the PCI group of a card; groups are written as `0.1_2.3`."""
     groups = ({f"card{number}" for number in group.split(".")} for group in join_label(labels, key).split("_"))
     return next((group for group in groups if name in group), set())

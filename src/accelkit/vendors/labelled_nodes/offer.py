@@ -1,6 +1,6 @@
-"""What a node's labels and status say of its cards: how many there are, and what they have of each amount together.
+"""The number of a node's cards and their total amounts, from the labels and the status of the node.
 
-All cards of a node count as equal there: each has its part of what the node can allocate, rounded down.
+All cards of a node count as equal: each has an equal part of the node's allocatable amounts, rounded down.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """What a node says beside the inventory of our agent.
+    """Cards and amounts of a node from sources other than the inventory of accelkit's agent.
 
     Attributes:
-        vendor: of its cards.
-        numbers: theirs, by its labels; none where these say nothing.
-        amounts: of all its cards together.
-        memory_bytes: the same of memory; None where nothing says it.
-        numa: number and NUMA node of cards.
-        links: the numbers of each two cards that are linked.
-        link_kind: what these links are called.
-        tiles: the resource of which cards lack what is out.
-        tiles_out: number of a card and of its tile that takes nobody.
-        preferred: name of the card that is taken first, as `card3`; empty for none.
-        problem: why the labels cannot be read, as a sentence; empty where they can.
+        vendor: the vendor of its cards.
+        numbers: the numbers of its cards from its labels; none without labels.
+        amounts: the amounts of all its cards together.
+        memory_bytes: the memory of all its cards together; None if it is not stated.
+        numa: the number and NUMA node of cards.
+        links: the numbers of each pair of linked cards.
+        link_kind: the name of these links.
+        tiles: the resource that counts tiles, reduced by `tiles_out`.
+        tiles_out: the number of a card and of its tile that is out of use.
+        preferred: the name of the card that is assigned first, such as `card3`; empty for none.
+        problem: why the labels cannot be read, as a sentence; empty if they can.
     """
 
     vendor: str = ""
@@ -63,12 +63,12 @@ NOTHING: Final = NodeOffer()
 
 
 def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
-    """Return what a node says of its cards in the first of these dialects that has such words."""
+    """Return the offer of a node in the first of these dialects that reads labels and amounts."""
     dialect = next((each for each in dialects if each.card_labels and each.resources.amounts), None)
     if dialect is None or dialect.card_labels is None:
         return NOTHING
     names = dialect.resources
-    # A kubelet takes devices of cards that are ill from what can be allocated. Our agent tells which these are.
+    # A kubelet removes unhealthy devices from allocatable. The inventory of accelkit's agent states which they are.
     counted = names.counts if node.find_annotation(INVENTORY_ANNOTATION) else ()
     allocatable, capacity = node.status.allocatable or {}, node.status.capacity or {}
     found = {key: text for key, text in allocatable.items() if key.startswith(names.amounts)}
@@ -97,7 +97,7 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
 
 
 def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
-    """Return the cards of a node without an agent of ours, by its labels; their names are those of the labels.
+    """Return the cards of a node without accelkit's agent, with the names in its labels.
 
     Raises:
         InventoryError: the labels cannot be read.
@@ -114,9 +114,9 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
 
 
 def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return an inventory whose cards have their part of the node's amounts, and what else the node says of them.
+    """Return an inventory whose cards have their part of the node's amounts, and the other facts of the offer.
 
-    What our agent knows of NUMA nodes and links stays.
+    NUMA nodes and links from accelkit's agent are kept.
     """
     count = len(offer.numbers) or len(inventory.cards)
     if not count or not (offer.amounts or offer.preferred or offer.numa or offer.links):
@@ -140,7 +140,7 @@ def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
 
 
 def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amounts:
-    """Return a card's part; of what is less than one for each card it has nothing, not even none."""
+    """Return a card's part of the amounts; an amount of less than one for each card is left out."""
     has = {name: amount for name, amount in part.items() if amount > 0}
     if offer.tiles in has:
         has[offer.tiles] -= sum(number == card.number and tile < has[offer.tiles] for number, tile in offer.tiles_out)
@@ -148,7 +148,7 @@ def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amou
 
 
 def _read(text: str) -> int:
-    # What a kubelet writes is a quantity; of anything else there is nothing to give.
+    # Kubelets write quantities. Any other text counts as 0.
     try:
         return parse_quantity(text)
     except QuantityError:

@@ -12,8 +12,8 @@ from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 @pytest.mark.parametrize(
     ("limit", "written", "told"),
     [
-        ("1", {"c": (Share("a", 16 * GIB),)}, "it gives container c 16 GiB, which is 1 GiB by the pod's limits"),
-        ("16", {"c": (Share("a", 16),)}, "it gives container c 16 B, which is 16 GiB by the pod's limits"),
+        ("1", {"c": (Share("a", 16 * GIB),)}, "it gives container c 16 GiB, but the pod's limits give it 1 GiB"),
+        ("16", {"c": (Share("a", 16),)}, "it gives container c 16 B, but the pod's limits give it 16 GiB"),
         (
             "1",
             {"c": (Share("a", GIB),), "ghost": (Share("a", 9 * GIB),)},

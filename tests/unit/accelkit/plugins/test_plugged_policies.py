@@ -99,7 +99,7 @@ def test_a_container_names_policies_of_ours_alone(plug):
         choose_policy("tight", tight)
     container = SimpleNamespace(name="c", kind=Kind.APP, limits={"accelkit.io/memory": 4})
     named = {"accelkit.io/request": '{"c": {"policy": "tight"}}'}
-    with pytest.raises(RequestError, match="policy 'tight' is none of binpack, spread"):
+    with pytest.raises(RequestError, match="policy 'tight' is not one of binpack, spread"):
         read_request([container], named, load_dialects(["native"]), 1)
 
 

@@ -95,7 +95,10 @@ def test_a_document_may_be_what_a_callable_returns(site, made):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({**PROFILE, "environment": {"A": "{nothing}"}}, "is invalid: '{nothing}' needs nothing, and only"),
+        (
+            {**PROFILE, "environment": {"A": "{nothing}"}},
+            "is invalid: '{nothing}' has the unknown field nothing; the fields are",
+        ),
         ({**PROFILE, "colour": "red"}, "is invalid: Object contains unknown field `colour`"),
         ("a: [", "cannot be read: ParserError"),
         ("just words", "is invalid: Expected `object`, got `str`"),

@@ -24,7 +24,7 @@ def test_a_pod_of_too_many_containers_with_cards_is_refused_before_anything_else
     calls = Counter()
     monkeypatch.setattr(module, "_refine", lambda *_, **__: calls.update(["refine"]))
     refinements = {f"c{i}": {"same_card_as": "c0"} for i in range(1, 1900)}
-    with pytest.raises(RequestError, match="8000 containers ask for cards, at most 128 of a pod can"):
+    with pytest.raises(RequestError, match="8000 containers ask for cards, at most 128 in a pod are allowed"):
         read_request(build(8000), {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
     assert not calls
 
@@ -45,7 +45,7 @@ def test_card_numbers_are_few_and_each_is_kept_once(key):
         return read(read_request(pod, {key: ",".join(f"card{i}" for i in numbers)}, GAS, 1).containers[0])
 
     assert find(*range(128), *range(128)) == frozenset(range(128))
-    with pytest.raises(RequestError, match="names 129 cards, at most 128 can be"):
+    with pytest.raises(RequestError, match="names 129 cards, at most 128 are allowed"):
         find(*range(129))
 
 

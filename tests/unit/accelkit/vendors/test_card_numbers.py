@@ -108,7 +108,7 @@ def test_gas_names_cards_by_their_numbers_and_no_cards_by_nothing():
 @pytest.mark.parametrize("cards", [{}, {"x": Card("x", "v", "m", 16)}], ids=["no card", "no number"])
 def test_a_card_without_a_number_cannot_be_named(name, cards):
     shares = Granted(Assignment({"c": (Share("x", 4, 166),)}), ("c",), cards, 1)
-    with pytest.raises(AssignmentError, match="card x has no number that other systems know it by"):
+    with pytest.raises(AssignmentError, match="card x has no number that other systems could use"):
         codec(name).write(shares, NOW)
 
 
@@ -139,11 +139,11 @@ def test_the_cards_of_each_container_are_read_from_what_is_written(name, present
 @pytest.mark.parametrize(
     ("name", "present", "sentence"),
     [
-        ("gcushare", {GCU: "-2"}, f"annotation {GCU} is no number: '-2'"),
-        ("gcushare-2025", {SLICES: "x"}, f"annotation {SLICES} is no number: 'x'"),
+        ("gcushare", {GCU: "-2"}, f"annotation {GCU} is not a number: '-2'"),
+        ("gcushare-2025", {SLICES: "x"}, f"annotation {SLICES} is not a number: 'x'"),
         ("gas", {GAS: "card0|card1|card2"}, f"annotation {GAS} names 3 containers of 2"),
-        ("gas", {GAS: "card0|gpu1"}, f"annotation {GAS} is not as card0,card1|card2: 'card0|gpu1'"),
-        ("gas", {GAS: "card0,card"}, f"annotation {GAS} is not as card0,card1|card2: 'card0,card'"),
+        ("gas", {GAS: "card0|gpu1"}, f"annotation {GAS} is 'card0|gpu1'; write it as card0,card1|card2"),
+        ("gas", {GAS: "card0,card"}, f"annotation {GAS} is 'card0,card'; write it as card0,card1|card2"),
     ],
 )
 def test_what_names_no_cards_is_refused_with_its_annotation(name, present, sentence):

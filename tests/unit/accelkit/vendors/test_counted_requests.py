@@ -55,7 +55,7 @@ def test_amounts_are_split_over_the_cards_and_rounded_down():
 
 def test_a_container_has_at_most_128_cards():
     assert read(container({CARD: 128}))[0].cards == 128
-    assert "asks for 129 gpu.intel.com/i915, at most 128 can be" in refusal(container({CARD: 129}))
+    assert "asks for 129 gpu.intel.com/i915, at most 128 are allowed" in refusal(container({CARD: 129}))
 
 
 def test_compute_ends_with_the_cards():
@@ -159,7 +159,7 @@ def test_any_other_amount_is_a_number_of_which_each_card_gives_its_part(name, co
 def test_absurd_amounts_and_too_many_of_them_are_refused():
     assert "gpu.intel.com/foo: " in refusal(container({CARD: 1, "gpu.intel.com/foo": "10E"}))
     many = {f"gpu.intel.com/{number}": 1 for number in range(16)}
-    assert "asks for 17 amounts of its cards, at most 16 can be" in refusal(container({CARD: 1, **many}))
+    assert "asks for 17 amounts of its cards, at most 16 are allowed" in refusal(container({CARD: 1, **many}))
 
 
 def test_what_only_watches_cards_is_no_amount():
@@ -176,6 +176,6 @@ def test_linked_cards_are_pairs_in_each_container():
     containers = container({CARD: 2}, "a"), container({"accelkit.io/cards": 3}, "b")
     assert [each.link for each in read(*containers, **{"gas-allocate-xelink": ""})] == ["any", ""]
     said = refusal(container({CARD: 4}), **{"gas-allocate-xelink": "true"})
-    assert "gas-allocate-xelink: container c asks for 4 cards, which is no pair; ask for two linked cards" in said
+    assert "gas-allocate-xelink: container c asks for 4 cards, which is not a pair; ask for two linked cards" in said
     both = {"gas-allocate-xelink": "true", "gas-same-gpu": "a,b"}
-    assert "are both there" in refusal(container({CARD: 1}, "a"), container({CARD: 1}, "b"), **both)
+    assert "the pod has both" in refusal(container({CARD: 1}, "a"), container({CARD: 1}, "b"), **both)

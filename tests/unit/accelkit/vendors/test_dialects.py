@@ -98,7 +98,7 @@ def test_a_dialect_whose_file_is_wrong_is_refused_by_name(tmp_path, monkeypatch)
     (tmp_path / "README").write_text("no dialect")
     monkeypatch.setattr(dialects, "_folder", lambda: tmp_path)
     assert list_dialect_names() == ["odd"]
-    with pytest.raises(ProfileError, match="dialect odd is wrong: Expected `bool`"):
+    with pytest.raises(ProfileError, match="dialect odd is invalid: Expected `bool`"):
         load_dialect("odd")
 
 

@@ -154,16 +154,16 @@ def test_what_kubegpus_own_scheduler_adds_and_what_is_no_card_is_not_looked_at()
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [
-        ({f"{PREFIX}gpu/0/enumType": 3}, "asks for what cannot be had here: resource/group/gpu/0/enumType; ask for"),
+        ({f"{PREFIX}gpu/0/enumType": 3}, "asks for an unsupported resource: resource/group/gpu/0/enumType; ask for"),
         (
             {f"{PREFIX}gpugrp2/A/gpu/0/cards": 1},
-            "asks for what cannot be had here: resource/group/gpugrp2/A/gpu/0/cards",
+            "asks for an unsupported resource: resource/group/gpugrp2/A/gpu/0/cards",
         ),
-        ({f"{PREFIX}gpugrp0/A/gpugrp1/B/gpu/0/cards": 1}, "asks for what cannot be had here"),
-        ({f"{PREFIX}gpugrp0//gpu/0/cards": 1}, "asks for what cannot be had here"),
-        ({f"{PREFIX}gpu//cards": 1}, "asks for what cannot be had here"),
-        ({f"{PREFIX}gpu/0": 1}, "asks for what cannot be had here"),
-        ({f"{PREFIX}": 1}, "asks for what cannot be had here"),
+        ({f"{PREFIX}gpugrp0/A/gpugrp1/B/gpu/0/cards": 1}, "asks for an unsupported resource"),
+        ({f"{PREFIX}gpugrp0//gpu/0/cards": 1}, "asks for an unsupported resource"),
+        ({f"{PREFIX}gpu//cards": 1}, "asks for an unsupported resource"),
+        ({f"{PREFIX}gpu/0": 1}, "asks for an unsupported resource"),
+        ({f"{PREFIX}": 1}, "asks for an unsupported resource"),
         ({f"{PREFIX}gpu/0/cards": 4}, "asks for 4 of one card"),
         ({f"{PREFIX}gpu/0/memory": 4}, "asks for memory without its card"),
         ({f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/0/memory": 4}, "asks for memory without its card"),

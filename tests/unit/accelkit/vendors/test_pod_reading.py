@@ -52,7 +52,9 @@ def test_a_pod_with_an_annotation_of_ours_is_read_though_it_asks_for_nothing(ann
 
 
 def test_a_request_for_no_card_names_what_it_refines():
-    with pytest.raises(RequestError, match="names c, which asks for no card; containers that do: none"):
+    with pytest.raises(
+        RequestError, match="names c, which asks for no card; the containers that ask for cards are: none"
+    ):
         read({"name": "c"}, request='{"c": {"split": 2}}').read_request(1)
 
 

@@ -96,7 +96,10 @@ def test_patterns_may_name_what_is_known_and_nothing_else(where, fields):
     pattern = "plain " + "".join(f"{{{field}}}" for field in fields)
     assert msgspec.to_builtins(getattr(parse(**{where: build(pattern)}), where)) in (build(pattern), (pattern,))
     for unknown in ("bdf", ""):
-        with pytest.raises(ProfileError, match=f"profile v is wrong: .* needs {unknown}, and only {min(fields)}"):
+        with pytest.raises(
+            ProfileError,
+            match=f"profile v is invalid: .* has the unknown field {unknown}; the fields are {min(fields)}",
+        ):
             parse(**{where: build(f"{pattern}{{{unknown}}}")})
 
 
@@ -109,7 +112,7 @@ def test_patterns_may_name_what_is_known_and_nothing_else(where, fields):
     ids=str,
 )
 def test_a_profile_that_makes_no_sense_is_refused_by_name(changes):
-    with pytest.raises(ProfileError, match="profile v is wrong"):
+    with pytest.raises(ProfileError, match="profile v is invalid"):
         parse(**changes)
 
 

@@ -84,14 +84,14 @@ def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
         ({"memory": 4}, {"split": -2}, "asks for -2 cards"),
         ({"memory": 1000}, {"split": 1000}, "asks for 1000 cards, at most 128"),
         ({"cards": 129}, {}, "asks for 129 cards, at most 128"),
-        ({"cards": 2}, {"split": 2}, "whole cards, which are neither split"),
-        ({"cards": 2}, {"compute": 500}, "whole cards, which are neither split nor share their compute"),
+        ({"cards": 2}, {"split": 2}, "whole cards, for which split"),
+        ({"cards": 2}, {"compute": 500}, "whole cards, for which split and compute are not allowed"),
         ({"memory": 4}, {"compute": 1001}, "thousandths of a card, 0 to 1000"),
         ({"memory": 4}, {"compute": -1}, "thousandths of a card, 0 to 1000"),
         ({"memory": "8Ei"}, {}, "out of range"),
-        ({"memory": 2**40}, {}, "absurd amount"),
+        ({"memory": 2**40}, {}, "more memory than any node has"),
         ({"memory": 4}, {"numa": "both"}, "numa can only be 'single', not 'both'"),
-        ({"memory": 4}, {"policy": "tight"}, "policy 'tight' is none of binpack, spread"),
+        ({"memory": 4}, {"policy": "tight"}, "policy 'tight' is not one of binpack, spread"),
         ({"cards": 2}, {"min_memory": "40 GB"}, "container c: min_memory: '40 GB' is not a Kubernetes quantity; write"),
         ({"cards": 2}, {"min_memory": -1}, "container c: min_memory: -1 is negative; write it as 40Gi, or in bytes"),
         ({"cards": 2}, {"min_memory": 1.5}, "cannot be read"),
@@ -117,7 +117,7 @@ def test_same_card_as_must_name_a_container_that_comes_before():
     sentence = refusal(
         container("first", memory=1), container("then", memory=1), request={"first": {"same_card_as": "then"}}
     )
-    assert "container first: same_card_as names 'then'; it must be a container with cards that comes before" in sentence
+    assert "container first: same_card_as names 'then'; name an earlier container of the pod that has cards" in sentence
 
 
 def test_all_sharing_containers_of_a_gcushare_pod_share_one_card():
@@ -187,7 +187,7 @@ def test_a_container_has_at_most_128_cards():
 def test_memory_reaches_as_far_as_amounts_do():
     largest = pod(container(memory=MAX_AMOUNT))
     assert PodReader([NATIVE]).read(largest).read_request(1).containers[0].memory_bytes == MAX_AMOUNT
-    with pytest.raises(RequestError, match="absurd amount"):
+    with pytest.raises(RequestError, match="more memory than any node has"):
         PodReader([NATIVE]).read(largest).read_request(2)
 
 
@@ -209,7 +209,7 @@ def test_a_whole_card_may_be_that_of_another_container():
 
 def test_containers_without_cards_that_an_annotation_refines_are_all_named():
     sentence = refusal(container("a", memory=1), container("b", cards=1), request={"z": {}, "y": {}})
-    assert "names y, z, which asks for no card; containers that do: a, b" in sentence
+    assert "names y, z, which asks for no card; the containers that ask for cards are: a, b" in sentence
 
 
 def test_a_container_may_wish_for_a_network_card_nearby():

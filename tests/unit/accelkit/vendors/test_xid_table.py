@@ -39,5 +39,5 @@ def test_what_takes_a_card_out_of_placement_is_more_than_to_watch_it():
     ],
 )
 def test_a_wrong_table_is_refused(text):
-    with pytest.raises(ProfileError, match="the table of XIDs is wrong"):
+    with pytest.raises(ProfileError, match="the table of XIDs is invalid"):
         parse_xids(text)

@@ -310,7 +310,7 @@ async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
 @pytest.mark.parametrize(
     ("assigned", "forged", "told"),
     [
-        ("a", {"amount": 16}, "it gives container c 16 B, which is 2 B by the pod's limits"),
+        ("a", {"amount": 16}, "it gives container c 16 B, but the pod's limits give it 2 B"),
         ("a", {"ghost": (Share("b", 16),)}, "it gives cards to container ghost, which asks for none"),
         ("z", {}, "container c was given card z, which its node does not have"),
     ],
