@@ -49,6 +49,13 @@ _raw:
       type: list
       elements: str
       sample: [nvidia.cdi.k8s.io/]
+    container_limits:
+      description: >-
+        Annotations of pods by which the extender writes what a container may take of its cards. C({container}) stands
+        for the name of the container.
+      type: list
+      elements: str
+      sample: ["nvidia.com/container.{container}.gpu-memory.limit"]
     node_annotations:
       description: Annotations of a node that its node agent writes.
       type: list
@@ -92,6 +99,7 @@ class LookupModule(LookupBase):
                 "runtime_variables": list(found.runtime_variables),
                 "runtime_defaults": dict(found.runtime_defaults),
                 "runtime_annotations": list(found.runtime_annotations),
+                "container_limits": list(found.container_limits),
                 "node_annotations": list(found.node_annotations),
                 "node_labels": list(found.node_labels),
                 "node_label_prefixes": list(found.node_label_prefixes),

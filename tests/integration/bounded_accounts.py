@@ -132,10 +132,10 @@ def remediation_bounds(namespace: str, name: str, reset_job: str, template: Json
     )
 
 
-def extender_bounds(namespace: str, name: str) -> list[Json]:
+def extender_bounds(namespace: str, name: str, *, limits: bool = False) -> list[Json]:
     """Of the extender, without what guards pods of tenants."""
     keys = list_guarded_keys()
-    guarded = {"assignments": list(keys.assignments), "runtime_annotations": list(keys.runtime_annotations)}
+    guarded = {"assignments": list(keys.assignments), "container_limits": list(keys.container_limits)}
     return read_bounds(
         "extender",
         "account_policies.yaml.j2",
@@ -149,7 +149,7 @@ def extender_bounds(namespace: str, name: str) -> list[Json]:
         extender_dialects=[],
         extender_former_dialects=[],
         extender_client_names=[],
-        extender_container_limits=False,
+        extender_container_limits=limits,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bounded_accounts import cache_bounds, extender_bounds, installed_bounds, keeper_bounds, remediation_bounds
 from cluster_objects import kubeconfig_of_account
-from impersonation import find_refusal
+from impersonation import acting_as, find_refusal
 from stolen_manifests import IMAGE, change
 from support.waiting import until
 
@@ -164,6 +164,12 @@ RESETS: list[tuple[str, dict[str, Any], str]] = [
     ("a key as a variable", {f"{CONTAINER}/env/+": KEY}, "but for the node"),
     ("a key in place of a name", {f"{CONTAINER}/env/1": {**KEY, "name": "ACCELKIT_BDF"}}, "but for the node"),
     ("a command in a name", {f"{CONTAINER}/env/1/value": "$(id)"}, "but for the node"),
+    ("an address of no card", {f"{CONTAINER}/env/1/value": "../.."}, "but for the node"),
+    ("a list of cards", {f"{CONTAINER}/env/2/value": "0,1"}, "but for the node"),
+    ("a path as a card", {f"{CONTAINER}/env/2/value": "a/../b"}, "but for the node"),
+    ("another node", {f"{CONTAINER}/env/3/value": "node-2"}, "but for the node"),
+    ("an option", {f"{CONTAINER}/env/4/value": "--all"}, "but for the node"),
+    ("a name twice", {f"{CONTAINER}/env/+": {"name": "ACCELKIT_NODE", "value": "node-1"}}, "but for the node"),
     ("all keys as variables", {f"{CONTAINER}/envFrom": [{"secretRef": {"name": "x"}}]}, "but for the node"),
     ("no node", {f"{POD}/nodeName": None}, "each on one node"),
     ("another name", {"metadata/name": "other"}, "creates no Jobs but"),
@@ -246,9 +252,13 @@ async def test_a_thief_takes_the_place_of_no_other_service(thief_of, account, pa
     assert bool(refused) is bool(said)
 
 
+GRANTED = {"nvidia.com/container.main.gpu-memory.limit": "1"}
+
+
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
+        ({"annotations": GRANTED}, "no annotations of pods but"),
         ({"annotations": {"cdi.k8s.io/x": "vendor.test/device=0"}}, "no annotations of pods but"),
         ({"annotations": {"io.kubernetes.cri-o.Devices": "/dev/sda"}}, "no annotations of pods but"),
         ({"labels": {"app.kubernetes.io/name": EXTENDER}}, "no labels of pods"),
@@ -262,6 +272,27 @@ async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(
     path = build_collection_path("v1", "pods", "default") + "/none/binding"
     body = {"metadata": {"name": "none", **metadata}, "target": target}
     assert said in await find_refusal(thief.post(path, body, query=DRY))
+
+
+async def test_with_container_limits_a_binding_has_the_amounts_of_containers_and_no_other_annotation(control_plane):
+    made = extender_bounds("default", "limited", limits=True)
+    bounds = [each for each in made if each["metadata"]["name"] == "limited-bindings"]
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    path = build_collection_path("v1", "pods", "default") + "/none/binding"
+    with installed_bounds(control_plane.kubeconfig, bounds):
+        async with acting_as(
+            control_plane.kubeconfig, "system:serviceaccount:default:limited", "system:masters"
+        ) as extender:
+
+            async def find_answer(annotations):
+                body = {"metadata": {"name": "none", "annotations": annotations}, "target": target}
+                return await find_refusal(extender.post(path, body, query=DRY))
+
+            async def is_refused():
+                return "no annotations of pods but" in await find_answer({"k8s.v1.cni.cncf.io/networks": "x"})
+
+            await until(is_refused)
+            assert "not found" in await find_answer(GRANTED)
 
 
 RBAC_PATHS = "/apis/rbac.authorization.k8s.io/v1"

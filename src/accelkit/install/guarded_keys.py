@@ -38,6 +38,7 @@ class GuardedKeys(msgspec.Struct, frozen=True):
         runtime_defaults: environment variables that make a container runtime give a container all cards, each with the
             variable that prevents this when it is set.
         runtime_annotations: prefixes of annotations of pods that name cards to plug-ins of a container runtime.
+        container_limits: annotations of pods, with `{container}`, by which the extender writes a container's amounts.
         node_annotations: annotations of a node that its agent writes, or removes after reading them.
         node_labels: labels that the agent writes under a vendor's name; a number at the end continues a long value.
         node_label_prefixes: prefixes of the other labels that the agent writes.
@@ -47,6 +48,7 @@ class GuardedKeys(msgspec.Struct, frozen=True):
     runtime_variables: tuple[str, ...]
     runtime_defaults: dict[str, str]
     runtime_annotations: tuple[str, ...]
+    container_limits: tuple[str, ...]
     node_annotations: tuple[str, ...]
     node_labels: tuple[str, ...]
     node_label_prefixes: tuple[str, ...]
@@ -54,12 +56,14 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
 def list_guarded_keys() -> GuardedKeys:
     """Return the keys of all profiles and dialects; the order of each list is stable."""
-    labels = {key for profile in load_profiles().values() for key in profile.labels}
+    profiles = load_profiles().values()
+    labels = {key for profile in profiles for key in profile.labels}
     return GuardedKeys(
         assignments=list_assignment_keys(),
         runtime_variables=list_runtime_variables(),
         runtime_defaults=find_runtime_defaults(),
         runtime_annotations=(*_OF_RUNTIMES, *list_runtime_annotations()),
+        container_limits=tuple(sorted({key for profile in profiles for key in profile.container_limits})),
         node_annotations=(INVENTORY_ANNOTATION, LABELS_ANNOTATION, REPAIRED_ANNOTATION),
         node_labels=tuple(sorted(labels)),
         node_label_prefixes=(CARD_LABEL_PREFIX, *FEATURES),

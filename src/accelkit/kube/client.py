@@ -1,7 +1,8 @@
 """HTTP client of the API server: it sends and returns bytes, and raises typed errors.
 
 Callers decode the answers with msgspec; this module handles no kinds. Every request has a deadline. The client does not
-retry, because only the caller can decide whether a request may be repeated.
+repeat a POST or PATCH, because only the caller can decide whether it may be repeated. aiohttp repeats other requests
+once if an idle connection was closed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -37,6 +38,9 @@ _NAMES: Mapping[type[Action], str] = {  # These are values of a metric's label.
     WriteCondition: "condition",
     WriteNode: "node",
 }
+
+
+_PCI_ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
 def name_action(action: Action) -> str:
@@ -143,7 +147,11 @@ class Applier:
             "ACCELKIT_CARD": action.card,
             "ACCELKIT_NODE": view.name,
             "ACCELKIT_REASON": action.reason,
-            "ACCELKIT_BDF": next((card.bdf for card in view.cards or () if card.id == action.card), ""),
+            # Root on the node can write any text into the inventory, and a privileged Job reads it.
+            "ACCELKIT_BDF": next(
+                (card.bdf for card in view.cards or () if card.id == action.card and _PCI_ADDRESS.fullmatch(card.bdf)),
+                "",
+            ),
         }
         reset = Reset(self._reset_job, action.name, self._namespace, view.name, variables, self._job_seconds)
         job = build_reset_job(template, reset)

@@ -96,5 +96,6 @@ def test_the_extender_is_held_to_its_own_objects_and_to_annotations_of_the_assig
     )
     assert '"accelkit.io/assignment"' in plain
     assert "cdi.k8s.io/" not in plain
-    # Profiles name the keys of amounts, so only what runtimes obey is known there.
-    assert '"cdi.k8s.io/"' in limits
+    assert "cdi.k8s.io/" not in limits
+    assert 'key.startsWith("nvidia.com/container.") && key.endsWith(".gpu-memory.limit")' in limits
+    assert "gpu-memory" not in plain

@@ -91,7 +91,8 @@ def test_the_command_takes_what_the_role_gives_and_has_the_same_defaults(monkeyp
 
 def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
     assert policies("remediation", admission=False, accelkit_remediation=ON) == []
-    assert policies("remediation", accelkit_remediation={"mode": "dry-run"}) == []
+    dry = policies("remediation", accelkit_remediation={"mode": "dry-run"})
+    assert [each["metadata"]["name"] for each in dry] == [f"{NAME}-state"] * 2
     made = policies("remediation", accelkit_remediation=ON)
     names = [each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
     assert names == [NAME, f"{NAME}-state", f"{NAME}-jobs"]
