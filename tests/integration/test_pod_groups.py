@@ -192,7 +192,7 @@ async def test_a_size_that_is_said_in_two_ways_or_changes_is_no_size(site):
     assert await site.placed(pods) == [None, None]
     await site.relabel(pods[1], SIZE, "two")
     await site.relabel(pods[0], SIZE, "two")
-    await site.told(pods, "PodGroupWaiting", "says no size of its group")
+    await site.told(pods, "PodGroupWaiting", "is not a valid size of a group")
     assert await site.used() == 0
     for pod in pods:
         await site.relabel(pod, SIZE, "2")
