@@ -147,7 +147,7 @@ async def test_who_has_no_right_learns_which_role_has_it(installation, extender)
     refused = installation.run(stranger, "inspect")
     assert refused.returncode == 1
     assert 'cannot create resource "serviceaccounts/token"' in refused.stderr
-    assert "have the Role accelkit-inspector-user of namespace accelkit bound to you" in refused.stderr
+    assert "bind the Role accelkit-inspector-user of namespace accelkit to" in refused.stderr
     token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
     with pytest.raises(ApiError) as raised:
         await read(installation, token, "/inspect", kubeconfig=stranger)
