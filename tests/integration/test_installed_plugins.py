@@ -163,7 +163,7 @@ async def test_kube_scheduler_places_pods_by_its_policy_and_its_dialect(installe
     arguments = ["--policy", "smallest-card", "--dialect", "native", "--dialect", "orrery"]
     with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), *arguments) as process:
         async with world_of(control_plane.kubeconfig) as world, client_of(process) as client:
-            assert "uses the policy smallest-card of orrery-accelkit 1.0.0" in process.log.read_text()
+            assert "using the policy smallest-card of orrery-accelkit 1.0.0" in process.log.read_text()
             large, small = await place_card(world, 64, 64), await place_card(world, 16, 8)
             for node in (large, small):
                 await client.shows(node, lambda view: view["state"] == "shared")
