@@ -51,7 +51,7 @@ async def test_bind_of_names_that_cannot_be(extender, field, name):
     names = {"PodName": "p", "PodNamespace": "default", "PodUID": UID, "Node": extender.full, field: name}
     error = (await extender.post("/bind", names))["Error"]
     assert error.startswith(f"{field} ")
-    assert "is no name" in error
+    assert "is not a valid name" in error
 
 
 @pytest.mark.parametrize("node", ["no-such-node", "../x", "Ä node", "x" * 5000])
