@@ -104,7 +104,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
         proxy.instead = {f"/{name}/binding?": build_refusal(status, reason)}
         # On a slow machine the extender has found out by now that nothing is heard.
         error = await extender.bind(first, node)
-        assert reason in error or "has been away" in error
+        assert reason in error or "has been unreachable" in error
         assert stages(await extender.node(node)) == ["reserved"]
     proxy.instead = {}
     silent = False
