@@ -274,25 +274,27 @@ async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(
     assert said in await find_refusal(thief.post(path, body, query=DRY))
 
 
-async def test_with_container_limits_a_binding_has_the_amounts_of_containers_and_no_other_annotation(control_plane):
+def test_with_container_limits_a_binding_has_the_amounts_of_containers_and_no_other_annotation(control_plane):
     made = extender_bounds("default", "limited", limits=True)
     bounds = [each for each in made if each["metadata"]["name"] == "limited-bindings"]
+    with installed_bounds(control_plane.kubeconfig, bounds):
+        asyncio.run(try_annotations(control_plane.kubeconfig))
+
+
+async def try_annotations(kubeconfig):
     target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
     path = build_collection_path("v1", "pods", "default") + "/none/binding"
-    with installed_bounds(control_plane.kubeconfig, bounds):
-        async with acting_as(
-            control_plane.kubeconfig, "system:serviceaccount:default:limited", "system:masters"
-        ) as extender:
+    async with acting_as(kubeconfig, "system:serviceaccount:default:limited", "system:masters") as extender:
 
-            async def find_answer(annotations):
-                body = {"metadata": {"name": "none", "annotations": annotations}, "target": target}
-                return await find_refusal(extender.post(path, body, query=DRY))
+        async def find_answer(annotations):
+            body = {"metadata": {"name": "none", "annotations": annotations}, "target": target}
+            return await find_refusal(extender.post(path, body, query=DRY))
 
-            async def is_refused():
-                return "no annotations of pods but" in await find_answer({"k8s.v1.cni.cncf.io/networks": "x"})
+        async def is_refused():
+            return "no annotations of pods but" in await find_answer({"k8s.v1.cni.cncf.io/networks": "x"})
 
-            await until(is_refused)
-            assert "not found" in await find_answer(GRANTED)
+        await until(is_refused)
+        assert "not found" in await find_answer(GRANTED)
 
 
 RBAC_PATHS = "/apis/rbac.authorization.k8s.io/v1"
