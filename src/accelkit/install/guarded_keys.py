@@ -9,6 +9,7 @@ from accelkit.node.labels.sources import FEATURES
 from accelkit.vendors.dialects import list_assignment_keys
 from accelkit.vendors.profiles import (
     find_runtime_defaults,
+    list_container_limits,
     list_runtime_annotations,
     list_runtime_variables,
     load_profiles,
@@ -56,14 +57,13 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
 def list_guarded_keys() -> GuardedKeys:
     """Return the keys of all profiles and dialects; the order of each list is stable."""
-    profiles = load_profiles().values()
-    labels = {key for profile in profiles for key in profile.labels}
+    labels = {key for profile in load_profiles().values() for key in profile.labels}
     return GuardedKeys(
         assignments=list_assignment_keys(),
         runtime_variables=list_runtime_variables(),
         runtime_defaults=find_runtime_defaults(),
         runtime_annotations=(*_OF_RUNTIMES, *list_runtime_annotations()),
-        container_limits=tuple(sorted({key for profile in profiles for key in profile.container_limits})),
+        container_limits=list_container_limits(),
         node_annotations=(INVENTORY_ANNOTATION, LABELS_ANNOTATION, REPAIRED_ANNOTATION),
         node_labels=tuple(sorted(labels)),
         node_label_prefixes=(CARD_LABEL_PREFIX, *FEATURES),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -16,6 +18,8 @@ MAX_MEMORY_FACTOR = 16.0
 TARGET_PATTERN = r"^([a-z][a-z0-9_-]{0,15}:[A-Za-z0-9][A-Za-z0-9_.:+-]{0,47})?$"
 
 MAX_DRIVER_VERSION = 48
+# A PCI address as sysfs writes it. A domain has up to 32 bits.
+PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class Health(StrEnum):

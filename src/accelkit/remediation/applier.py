@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -13,6 +12,7 @@ from accelkit.kube.disruptions.evictions import evict
 from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.card import PCI_ADDRESS
 from accelkit.remediation.deciding.actions import (
     Action,
     CreateJob,
@@ -38,9 +38,6 @@ _NAMES: Mapping[type[Action], str] = {  # These are values of a metric's label.
     WriteCondition: "condition",
     WriteNode: "node",
 }
-
-
-_PCI_ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
 def name_action(action: Action) -> str:
@@ -149,7 +146,7 @@ class Applier:
             "ACCELKIT_REASON": action.reason,
             # Root on the node can write any text into the inventory, and a privileged Job reads it.
             "ACCELKIT_BDF": next(
-                (card.bdf for card in view.cards or () if card.id == action.card and _PCI_ADDRESS.fullmatch(card.bdf)),
+                (card.bdf for card in view.cards or () if card.id == action.card and PCI_ADDRESS.fullmatch(card.bdf)),
                 "",
             ),
         }

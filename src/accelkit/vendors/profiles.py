@@ -261,6 +261,11 @@ def list_runtime_annotations() -> tuple[str, ...]:
     return tuple(sorted({start for profile in load_profiles().values() for start in profile.runtime_annotations}))
 
 
+def list_container_limits() -> tuple[str, ...]:
+    """Return the pod annotations, with `{container}`, that name the amounts of containers to a runtime, sorted."""
+    return tuple(sorted({key for profile in load_profiles().values() for key in profile.container_limits}))
+
+
 def is_plugin_resource(name: str) -> bool:
     """Return whether device plugins of other systems give cards, or parts of them, with this extended resource.
 

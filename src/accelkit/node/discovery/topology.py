@@ -5,19 +5,17 @@ Where a virtual machine shows a flat tree, PCI says nothing: unknown is better t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from accelkit.model.card import Card
+from accelkit.model.card import PCI_ADDRESS, Card
 from accelkit.model.nic import Nic
 from accelkit.model.topology import FABRICS, Nearness
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.sysfs import read_text
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _BRIDGE = "0x0604"
 # QEMU, VMware and Hyper-V: their bridges are where a hypervisor put the card.
 _HYPERVISORS = frozenset({"0x1b36", "0x15ad", "0x1414"})
@@ -99,7 +97,7 @@ def _read_pci_path(root: Path, bdf: str, pci_root: str) -> PciPath | None:
     if not bdf or not pci_root:
         return None
     folder = (root / "sys/bus/pci/devices" / bdf).resolve()
-    above = [parent for parent in reversed(folder.parents) if _ADDRESS.fullmatch(parent.name)]
+    above = [parent for parent in reversed(folder.parents) if PCI_ADDRESS.fullmatch(parent.name)]
     bridges = tuple(
         (parent.name, read_text(parent / "vendor") or "")
         for parent in above

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.model.card import PCI_ADDRESS
 from accelkit.node.discovery.sysfs import list_entries, read_text
 
 _DEVICES: Final = "sys/bus/pci/devices"
@@ -20,7 +21,6 @@ _PEER_MODULE: Final = "nvidia_peermem"
 # From this version on the kernel lets RDMA devices take memory that a driver exports as a dma-buf.
 _DMA_BUF_SINCE: Final = (5, 12)
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI Express: extended capabilities begin here, ACS is one of them, and these bits send peers' requests upwards.
 _EXTENDED: Final = 0x100
 _ACS: Final = 0x000D
@@ -89,7 +89,7 @@ def _read_iommu(root: Path, bdf: str) -> Iommu | None:
 
 def _is_redirected(root: Path, bdf: str) -> bool | None:
     folder = (root / _DEVICES / bdf).resolve()
-    above = [parent for parent in folder.parents if _ADDRESS.fullmatch(parent.name)]
+    above = [parent for parent in folder.parents if PCI_ADDRESS.fullmatch(parent.name)]
     found = [_redirects(parent / "config") for parent in above]
     if True in found:
         return True
