@@ -199,6 +199,20 @@ async def test_a_job_is_made_of_the_suspended_template_on_the_node_and_once(api)
     }
 
 
+@pytest.mark.parametrize(
+    ("reported", "given"), [("0000:b1:00.0", "0000:b1:00.0"), ("10000:e1:00.0",) * 2, ("../../sda", ""), ("--all", "")]
+)
+async def test_a_job_gets_the_address_of_the_card_and_no_other_text_of_the_inventory(api, reported, given):
+    api.put_node("n")
+    api.fail_card("n", "GPU-0", bdf=reported)
+    api.store(CRON_JOBS, TEMPLATE)
+    site = Site(api, reset_job="reset")
+    action = CreateJob("accelkit-reset-0123456789abcdef", "GPU-0", "Xid79")
+    await site.applier.carry_out(await site.reader.read("n"), (action,))
+    (container,) = api.objects[f"{JOBS}/{action.name}"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "ACCELKIT_BDF", "value": given} in container["env"]
+
+
 @pytest.mark.parametrize("suspend", [False, None])
 async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_the_next_step(api, suspend):
     api.put_node("n")
