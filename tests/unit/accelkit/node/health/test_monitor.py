@@ -79,6 +79,12 @@ def unbound(host):
     (host.device / "driver").unlink()
 
 
+def bound_again(host):
+    # The former link keeps its inode number, which the file system would otherwise give to the new one.
+    (host.device / "driver").rename(host.root / "former-link")
+    (host.device / "driver").symlink_to(host.drivers / "enflame")
+
+
 def taken(host):
     unbound(host)
     (host.device / "driver").symlink_to(host.drivers / "vfio-pci")
@@ -149,9 +155,7 @@ def test_a_start_of_machine_or_driver_mends_what_a_reset_mends(host, xid, mended
     if start == "machine":
         host.boot("2")
     else:
-        unbound(host)
-        (host.device / "reserves-the-number").touch()
-        (host.device / "driver").symlink_to(host.drivers / "enflame")
+        bound_again(host)
     assert (host.look(1)[0] is Health.HEALTHY) == mended
 
 
@@ -164,11 +168,11 @@ def test_a_card_that_fell_off_the_bus_is_mended_when_it_is_back_with_its_driver(
     assert host.look(2)[0] is Health.UNHEALTHY
     assert list(host.monitor.list_faults()) == ["c"]
     (host.root / "aside").rename(host.device)
-    unbound(host)
+    former = host.device / "driver"
+    former.rename(host.root / "former-link")
     assert host.look(2)[0] is Health.UNHEALTHY
     assert list(host.monitor.list_faults()) == ["c"]
-    (host.device / "reserves-the-number").touch()
-    (host.device / "driver").symlink_to(host.drivers / "enflame")
+    former.symlink_to(host.drivers / "enflame")
     host.look()
     assert host.monitor.list_faults() == {}
     assert host.look(40)[0] is Health.HEALTHY
