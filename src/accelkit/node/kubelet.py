@@ -15,12 +15,12 @@ from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 PLUGIN_FOLDER = Path("var/lib/kubelet/device-plugins")
 KUBELET_SOCKET = PLUGIN_FOLDER / "kubelet.sock"
 RESOURCES_SOCKET = Path("var/lib/kubelet/pod-resources/kubelet.sock")
-# The kubelet's client keeps gRPC's default and drops a plugin whose list is longer.
+# The kubelet's client uses gRPC's default limit, and drops a plugin whose list is longer.
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
-# The kubelet shows each device in an entry of its own, with its resource: the answer is longer than its own limit.
+# The kubelet lists each device in a separate entry with its resource, so the answer may exceed gRPC's default.
 _LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
@@ -29,7 +29,7 @@ HeldDevices = dict[tuple[str, str, str], list[str]]
 
 
 def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: str) -> HeldDevices:
-    """Return which devices of one resource each container holds."""
+    """Return the devices of one resource that each container holds."""
     found: HeldDevices = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
@@ -40,7 +40,7 @@ def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: 
 
 
 async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:
-    """Register a plugin that already serves; the kubelet dials back before it answers.
+    """Register a plugin that already serves, because the kubelet connects to it before it answers.
 
     Raises:
         DevicePluginError: the kubelet refused or did not answer.
@@ -55,14 +55,14 @@ async def register(root: Path, endpoint: str, resource: str, *, steering: bool =
 
 
 async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesResponse:
-    """Return which devices containers hold, by the kubelet's pod resources API.
+    """Return the devices that containers hold, from the kubelet's pod resources API.
 
     Raises:
-        DevicePluginError: the kubelet did not answer; then nothing is known, not nothing held.
+        DevicePluginError: the kubelet did not answer; then the held devices are unknown, not none.
     """
     async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}", options=_LIST_OPTIONS) as channel:
         try:
             stub = resources_grpc.PodResourcesListerStub(channel)
             return await stub.List(resources_api.ListPodResourcesRequest(), timeout=_LIST_SECONDS)
         except grpc.aio.AioRpcError as exc:
-            raise DevicePluginError(f"the kubelet's pod resources cannot be read: {exc.details()}") from exc
+            raise DevicePluginError(f"cannot read the kubelet's pod resources: {exc.details()}") from exc

@@ -1,1 +1,1 @@
-"""The kubelet's device plugin: lists of devices, preferred allocations, answers to Allocate."""
+"""Device plugin for the kubelet: lists of devices, preferred allocations, answers to Allocate."""

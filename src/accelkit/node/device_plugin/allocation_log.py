@@ -1,4 +1,4 @@
-"""Logs what the kubelet was offered, given and refused: one line each, by which a pod is found again by its UID."""
+"""Log lines for the devices that the kubelet was offered, given or refused, with the UID of the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class AllocationLog:
-    """Logs the allocations of one resource; what repeats within a minute is counted.
+    """Log of the allocations of one resource. A line that repeats within a minute is counted instead.
 
     Args:
         resource: the extended resource.
@@ -38,13 +38,13 @@ class AllocationLog:
         """Log devices that a container was offered or given.
 
         Args:
-            event: what happened.
-            key: who probably gets them; None where that is not known.
-            pods: this node's pods.
-            device_ids: the devices.
-            ids: by which their cards are found.
-            unit_bytes: what one of them is worth; None where each is a whole card.
-            seconds: how long the answer took.
+            event: `offered` or `allocated`.
+            key: the container that probably gets them; None if it is unknown.
+            pods: the pods of this node.
+            device_ids: the IDs of the devices.
+            ids: the device IDs of the node's cards.
+            unit_bytes: the memory of one device; None if each device is a whole card.
+            seconds: the duration of the request.
         """
 
         def make() -> Facts:
@@ -59,11 +59,11 @@ class AllocationLog:
                 seconds=seconds,
             )
 
-        # The devices themselves may be 100,000 names, and thousands of keys are remembered.
+        # A hash, because there may be 100,000 device IDs and the log keeps thousands of keys.
         self._repeats.info((event, key, hash(frozenset(device_ids))), make)
 
     def note_refusal(self, device_ids: Sequence[str], error: DevicePluginError) -> None:
-        """Log devices that the kubelet chose and that no container is given."""
+        """Log devices that the kubelet chose and the plugin refused."""
         self._repeats.info(
             hash(str(error)),
             lambda: Facts("allocation refused", resource=self._resource, devices=len(device_ids), reason=str(error)),

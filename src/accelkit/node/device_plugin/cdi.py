@@ -1,7 +1,7 @@
-"""Reads whether the host describes a card to its container runtime, by the Container Device Interface (CDI).
+"""Descriptions of cards that the host has for its container runtime, by the Container Device Interface (CDI).
 
-Its files lie in /etc/cdi and /var/run/cdi. A card that stands there is given to a container by its CDI name, with all
-that its vendor's driver needs beside the device nodes: libraries, and what else its toolkit has written down.
+The files are in /etc/cdi and /var/run/cdi. A container gets a described card by its CDI name. The container runtime
+then adds the device nodes, the libraries and all else that the vendor's toolkit wrote into the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.yaml import load_yaml
 
 log = logging.getLogger(__name__)
 
-# Later ones win.
+# Later folders take precedence.
 _FOLDERS = (Path("etc/cdi"), Path("var/run/cdi"))
 
 
@@ -36,11 +36,11 @@ prepare(_Specification)
 
 
 def find_cdi_name(root: Path, kind: str, names: Collection[str]) -> str | None:
-    """Return the CDI name of a card that is known by any of `names`, as `nvidia.com/gpu=GPU-1b2c`; None where none is.
+    """Return the CDI name of a card that has any of `names`, such as `nvidia.com/gpu=GPU-1b2c`; None if there is none.
 
     Args:
         root: the host's root folder.
-        kind: the vendor's kind, as `nvidia.com/gpu`.
+        kind: the vendor's kind, such as `nvidia.com/gpu`.
         names: the card's names.
     """
     found = None
@@ -61,11 +61,11 @@ def _read_mtime(path: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return kind and name of each device of a file; none of a file that cannot be read, which is logged."""
+    """Return the kind and name of each device of a file. Log a file that cannot be read, and return no devices."""
     try:
         document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError) as exc:
-        log.warning("the CDI file %s is passed over: %s", path, exc)
+        log.warning("cannot read the CDI file %s, so it is ignored: %s", path, exc)
         return frozenset()
     return frozenset((specification.kind, device.name) for device in specification.devices)

@@ -1,4 +1,4 @@
-"""Makes the answer for one container: environment, mounts and device nodes, by the vendor's profile."""
+"""The answer to Allocate for one container: environment, mounts and device nodes, by the vendor's profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, build_mps_environment, is_replaced, list_mps_mounts
 from accelkit.vendors.profiles import Profile
 
-# What the program in the container may take, for it to respect.
+# The memory that the program in the container may use.
 MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
 
 
@@ -25,40 +25,40 @@ def build_container_response(
     unit_bytes: int | None,
     mps: MpsFolders = DEFAULT_MPS,
 ) -> api.ContainerAllocateResponse:
-    """Return the kubelet's answer for one container.
+    """Return the answer to the kubelet for one container.
 
     Args:
-        device_ids: what the kubelet chose.
-        cards: this node's cards.
-        root: the host's root folder, where a profile's optional device nodes are looked for.
-        unit_bytes: what one device is in bytes; None where each is a whole card.
-        mps: folders of NVIDIA's MPS control daemon.
+        device_ids: the device IDs that the kubelet chose.
+        cards: the cards of this node.
+        root: the host's root folder, which may contain a profile's optional device nodes.
+        unit_bytes: the memory of one device in bytes; None if each device is a whole card.
+        mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
-        DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known; a
-            container has replaced a folder of MPS.
+        DevicePluginError: an ID names a card that this node does not have, or a card whose device nodes are unknown, or
+            a container has replaced a folder of MPS.
     """
     units = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
     granted = [found for found in cards if found.card.id in units]
     if unknown := units.keys() - {found.card.id for found in granted}:
         raise DevicePluginError(
-            f"the kubelet chose devices of cards this node does not have: {', '.join(sorted(unknown))}"
+            f"the kubelet chose devices of cards that this node does not have: {', '.join(sorted(unknown))}"
         )
     answer = api.ContainerAllocateResponse()
     if unit_bytes is not None:
         answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
     elif all(found.card.memory_bytes is not None for found in granted):
-        # A sum without what is unknown would tell the program to take less than it was given, or nothing.
+        # If the memory of a card is unknown, the sum would be less than the program was given, or 0.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.own_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
         limits = {found.uuid or found.card.id: units[found.card.id] * unit_bytes for found in granted}
-        _make_client_of_mps(answer, limits, root, mps)
+        _add_mps_client(answer, limits, root, mps)
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         answer.envs.update(build_environment(profile, own))
         names = _list_cdi_names(root, profile, own)
         if len(names) == len(own):
-            # The runtime adds device nodes too; both would be one too many.
+            # The runtime adds the device nodes, so the answer must not list them again.
             for name in names:
                 answer.cdi_devices.add(name=name)
             continue
@@ -77,14 +77,14 @@ def build_dialect_environment(
     unit_bytes: int,
     pod_units: int,
 ) -> Mapping[str, str]:
-    """Return what a dialect tells a container of its one card, in units of memory; nothing where it has several.
+    """Return a dialect's variables for a container with one card, in units of memory; none for several cards.
 
     Args:
-        patterns: variables with `{card}`, `{capacity}`, `{pod}` and `{container}`.
-        device_ids: what the kubelet chose.
-        cards: this node's cards.
-        unit_bytes: what one device is in bytes.
-        pod_units: how many devices all containers of the pod have together.
+        patterns: the variables, with `{card}`, `{capacity}`, `{pod}` and `{container}`.
+        device_ids: the device IDs that the kubelet chose.
+        cards: the cards of this node.
+        unit_bytes: the memory of one device in bytes.
+        pod_units: the number of devices that all containers of the pod have together.
     """
     held = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
     granted = [found.card for found in cards if found.card.id in held]
@@ -100,7 +100,7 @@ def build_dialect_environment(
 
 
 def build_environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
-    """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
+    """Return the variables for a container's cards of one vendor; omit unknown facts."""
     facts: Mapping[str, Sequence[str | int | None]] = {
         "ids": [found.card.id for found in cards],
         "uuids": [found.uuid for found in cards],
@@ -108,15 +108,15 @@ def build_environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[s
         "minors": [found.minor for found in cards],
         "ordinals": range(len(cards)),
     }
-    told = {name: ",".join(map(str, values)) for name, values in facts.items() if None not in values}
-    return {name: value for name, pattern in profile.environment.items() if (value := _fill(pattern, told)) is not None}
+    known = {name: ",".join(map(str, values)) for name, values in facts.items() if None not in values}
+    return {name: text for name, pattern in profile.environment.items() if (text := _fill(pattern, known)) is not None}
 
 
 def list_card_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes of a card.
 
     Raises:
-        DevicePluginError: its driver's number is not known; another one would be another card's.
+        DevicePluginError: the driver's number of the card is unknown. A guess could be the number of another card.
     """
     numbers = {"index": found.index, "minor": found.minor, "render": found.render}
     known = {name: str(number) for name, number in numbers.items() if number is not None}
@@ -131,27 +131,27 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
 
 
 def list_own_nodes(found: FoundCard) -> Sequence[str]:
-    """Return the device nodes that no other card has: a part's own, without those of the card that it is a part of.
+    """Return the device nodes that no other card has; for a part of a card, without those of the containing card.
 
     Raises:
-        DevicePluginError: its driver's number is not known.
+        DevicePluginError: the driver's number of the card is unknown.
     """
     nodes = list_card_nodes(found)
     return list(found.part_nodes) if found.part_nodes else nodes
 
 
 def find_cards_by_address(cards: Sequence[FoundCard]) -> dict[str, str]:
-    """Return the ids of cards by PCI address; parts of a card are left out, since an address names none of them."""
+    """Return the IDs of cards by PCI address, without parts of cards, because an address does not identify a part."""
     return {each.card.bdf: each.card.id for each in cards if each.card.bdf and each.part_of is None}
 
 
-def _make_client_of_mps(
+def _add_mps_client(
     answer: api.ContainerAllocateResponse, limits: Mapping[str, int], root: Path, folders: MpsFolders
 ) -> None:
     if is_replaced(root, folders):
         raise DevicePluginError(
-            f"the folder {folders.shared_memory} of MPS leads elsewhere",
-            next_step="find out which container has replaced it, and start the MPS control daemon again",
+            f"the folder {folders.shared_memory} of MPS is behind a symbolic link that a container may have made",
+            next_step="find the container that replaced it, and restart the MPS control daemon",
         )
     answer.envs.update(build_mps_environment(limits, folders))
     for path, host_path in list_mps_mounts(folders).items():
@@ -159,17 +159,17 @@ def _make_client_of_mps(
 
 
 def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the kinds of CDI devices by which containers are given cards of these, sorted; none for device nodes."""
+    """Return the sorted kinds of CDI devices through which containers get these cards; none for device nodes."""
     kinds = {each.profile.cdi for each in cards if _list_cdi_names(root, each.profile, [each])}
     return tuple(sorted(kind for kind in kinds if kind is not None))
 
 
 def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:
-    """Return the CDI names of those cards that the host describes."""
+    """Return the CDI names of the cards that the host describes."""
     kind = profile.cdi
     if kind is None:
         return []
-    # By its number, a part would be the whole card.
+    # `FoundCard.minor` of a part may be the number of the whole card, so the number of the card itself is used.
     known = ([str(n) for n in (f.card.id, f.uuid, f.card.minor) if n is not None] for f in cards)
     return [name for names in known if (name := find_cdi_name(root, kind, names)) is not None]
 

@@ -1,7 +1,7 @@
-"""Builds the list of devices that a plugin sends to its kubelet, and measures its size.
+"""The list of devices that a plugin sends to its kubelet, and its size.
 
-The kubelet takes the devices of a resource in one message of at most 4,194,304 bytes and drops a plugin whose list is
-longer. A list of millions of devices is refused here before it costs the memory to make it.
+The kubelet accepts the devices of a resource in one message of at most 4,194,304 bytes, and drops a plugin whose list
+is longer. `check_list` refuses a list of millions of devices before memory is spent to build it.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ _UNHEALTHY = "Unhealthy"
 def build_device_list(
     cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = (), offered: bool = True
 ) -> api.ListAndWatchResponse:
-    """Return what the kubelet is told of the cards.
+    """Return the list of devices of the cards for the kubelet.
 
-    Devices of a card that takes no new shares are unhealthy, but not those in use: what a node can allocate must never
-    fall below what its pods hold. The same holds for all cards while the resource is not offered.
+    Devices of a card that takes no new shares are unhealthy, except the devices in use, because the allocatable amount
+    of a node must never fall below what its pods hold. The same applies to all cards while the resource is not offered.
 
     Args:
         cards: the node's cards.
         whole: whether the devices are whole cards, or units of memory.
         unit_bytes: one unit of memory.
         in_use: the device IDs that containers hold.
-        offered: whether new pods may be given devices.
+        offered: whether new pods may get devices.
 
     Raises:
-        DevicePluginError: the message is longer than the kubelet takes.
+        DevicePluginError: the message is longer than the kubelet accepts.
     """
     ids, answer = DeviceIds(card.id for card in cards), api.ListAndWatchResponse()
     for card in cards:
         topology = _topology(card)
         for device_id in [card.id] if whole else ids.list_memory_ids(card, unit_bytes):
-            # What is unknown stays: only a card known to be bad is taken out.
+            # A card of unknown health stays: only a card that is known to be unhealthy is withdrawn.
             health = HEALTHY if (offered and card.placeable) or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
         raise DevicePluginError(
-            f"{len(answer.devices)} devices make a message of {answer.ByteSize()} bytes; "
-            f"the kubelet takes {MAX_MESSAGE_BYTES}",
+            f"the list of {len(answer.devices)} devices has {answer.ByteSize()} bytes, "
+            f"and the kubelet accepts {MAX_MESSAGE_BYTES}",
             next_step="choose a larger unit of memory",
         )
     return answer
 
 
 def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) -> api.ListAndWatchResponse:
-    """Return a list of the devices alone that containers hold, of these cards and in whatever unit of memory."""
+    """Return a list of only the devices of these cards that containers hold, in any unit of memory."""
     ids, by_id = DeviceIds(card.id for card in cards), {card.id: card for card in cards}
     devices = (
         api.Device(ID=device_id, health=HEALTHY, topology=_topology(by_id[ids.find_card(device_id)]))
@@ -66,26 +66,26 @@ def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) 
 
 
 def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
-    """Return the bytes of the kubelet's list of all memory of these cards, without making it.
+    """Return the size in bytes of the kubelet's list of all memory of these cards, without building the list.
 
-    All of them count as unhealthy, which is the longest form: a list that only fits as long as every card is well would
-    fail on the day one falls ill.
+    All devices count as unhealthy, which is the longest form. A list that fits only while every card is healthy would
+    be refused when a card becomes unhealthy.
     """
     ids, total = DeviceIds(card.id for card in cards), 0
     for card in cards:
         topology = _topology(card)
         for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
-            # Devices whose numbers have as many digits are encoded in as many bytes each.
+            # Devices whose numbers have the same count of digits are encoded in the same number of bytes.
             sample = api.Device(ID=ids.build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
             total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
     return total
 
 
 def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
-    """Refuse a unit in which the cards' memory is too many devices for the kubelet.
+    """Refuse a unit in which the memory of the cards is too many devices for the kubelet.
 
     Raises:
-        DevicePluginError: with the smallest unit that works for these cards.
+        DevicePluginError: the list is too long; the error names the smallest unit that works for these cards.
     """
     size = measure_list(cards, unit_bytes)
     if size <= MAX_MESSAGE_BYTES:
@@ -94,13 +94,13 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
         f"in units of {format_unit(unit_bytes)} the memory of this node's {count_cards(len(cards))} is {devices:,} "
-        f"devices, a list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
+        f"devices, a list of {size:,} bytes, and the kubelet accepts {MAX_MESSAGE_BYTES:,}",
         next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
     )
 
 
 def find_smallest_unit(cards: Sequence[Card]) -> str | None:
-    """Return the smallest unit of the list that works for these cards; None where none does."""
+    """Return the smallest supported unit that works for these cards; None if no unit does."""
     fitting = (name for name, size in reversed(list(UNITS.items())) if measure_list(cards, size) <= MAX_MESSAGE_BYTES)
     return next(fitting, None)
 
@@ -110,7 +110,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
-    """Yield one of the numbers below `count` for each count of digits, and how many numbers have as many."""
+    """Yield, for each count of digits, one of the numbers below `count`, and how many of them have so many digits."""
     first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first

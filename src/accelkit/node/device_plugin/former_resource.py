@@ -1,7 +1,7 @@
-"""Serves a resource of a former dialect to the kubelet: only the devices that containers still hold.
+"""Device plugins for resources of former dialects, with only the devices that containers still hold.
 
-A kubelet forgets a resource some minutes after its plugin is gone. From then on it does not start a container again
-that holds devices of the resource. So they stay listed until their pods end, and no other devices are.
+A kubelet forgets a resource some minutes after its plugin has ended. From then on it does not restart a container that
+holds devices of the resource. So the plugin lists these devices until their pods end, and no other devices.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from accelkit.vendors.dialect import Dialect
 
 
 class FormerResource(DevicePlugin):
-    """Serves one resource of a former dialect.
+    """Device plugin for one resource of a former dialect.
 
     Args:
         root: the host's root folder.
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
-        pods: this node's pods with their assignments.
+        pods: the pods of this node with their assignments.
     """
 
     def __init__(self, root: Path, *, resource: str, whole: bool, pods: AssignedPods) -> None:
@@ -51,15 +51,15 @@ class FormerResource(DevicePlugin):
 
     @property
     def reported(self) -> bool:
-        """Whether the inventory says that the resource is withheld: as long as the kubelet lists devices of it."""
+        """Whether the inventory lists the resource as withheld: while the kubelet lists devices of it."""
         return not self.withheld
 
     async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
-        """Tell the kubelet of the devices that it lists as held, now and at each change."""
+        """Send the kubelet the devices that it reports as held."""
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # What is held is not taken back because a kubelet does not answer.
+            # Keep the list, because containers still hold their devices while a kubelet does not answer.
             return
         found = [each.card for each in cards]
         devices = build_held_list(found, (each for ids in held.values() for each in ids), whole=self._whole)
@@ -67,22 +67,23 @@ class FormerResource(DevicePlugin):
             await self._send(devices)
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: ARG002, N802 - gRPC's
-        """Refuse: a device that is free again is not given to another pod."""
+        """Refuse all requests, because a released device of this resource is not given to another pod."""
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"cannot allocate {self._resource}: the dialect is not in use any more. Ask for the resources in use.",
+            f"cannot allocate {self._resource}: its dialect is no longer in use. Request the resources of the current "
+            "dialect.",
         )
         raise AssertionError
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Return what the kubelet shows as held of this resource; no answer of this plugin is under way."""
+        """Return the devices of this resource that the kubelet reports as held; this plugin has no pending answers."""
         return list_held_devices(answer, self._resource)
 
 
 def make_former_resources(root: Path, dialect: Dialect, pods: AssignedPods) -> list[FormerResource]:
-    """Return what serves the resources of all dialects but the one in use.
+    """Return the plugins for the resources of all dialects except the one in use.
 
-    Resources by which other device plugins give cards are left out: two plugins of one resource replace each other.
+    Resources that other device plugins serve too are left out, because two plugins of one resource replace each other.
     """
     resources = list_device_resources(dialect)
     left_out = {dialect.resources.memory, dialect.resources.cards, *resources.doubtful}

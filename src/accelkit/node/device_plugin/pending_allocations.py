@@ -1,8 +1,8 @@
 """Pending allocations: the cards that were assigned to containers which still wait for their devices.
 
 The kubelet gives no pod identity, so it may take two containers of equal size in another order than expected. Pending
-allocations are therefore counted, not attributed: all that was assigned, less what containers hold, whoever they are. A
-container that took the cards of another one leaves it its own, so that the cards add up at every moment.
+allocations are therefore counted and not attributed: they are all assigned devices less the devices that any containers
+hold. A container that took the cards of another container leaves its own cards to it, so the sums are always right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Cards = tuple[tuple[str, int], ...]
 
 
 def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str, str | None]:
-    """Return the cards that were assigned whole, or of which memory was, with the pods that they were assigned to."""
+    """Return the cards that were assigned whole, or in shares of memory, with a pod that each was assigned to."""
     return {
         share.card: f"{pod.namespace}/{pod.name}"
         for pod in pods
@@ -33,9 +33,9 @@ def list_pending_allocations(
 ) -> list[Wait]:
     """Return the containers that wait for devices and the devices they were assigned, in the order of admission.
 
-    A container before one that holds devices has got its own: the kubelet allocates one container after the other, and
-    does not list init containers that end. Containers that were assigned their memory in another unit are left out: the
-    kubelet would give them other amounts.
+    Containers before one that holds devices are left out: the kubelet allocates one container after the other, and does
+    not list init containers that end. Containers that were assigned their memory in another unit are left out too,
+    because the kubelet would give them other amounts.
     """
     found: list[Wait] = []
     for pod in sorted(pods, key=lambda pod: pod.order):
@@ -52,7 +52,7 @@ def list_pending_allocations(
 def list_moved(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool
 ) -> list[tuple[Devices, Devices]]:
-    """Return what containers were assigned and what they hold instead, where these differ.
+    """Return the devices that containers were assigned and the devices that they hold instead, if these differ.
 
     The kubelet does not list init containers that end, so these count as moved to the card of the container after them.
     """
@@ -82,18 +82,18 @@ def rank_pending_allocations(
     """Return the pending allocations that the next container of `size` devices may take, the likeliest first.
 
     Args:
-        size: how many devices are asked for.
+        size: the number of requested devices.
         waits: the containers that wait, as `list_pending_allocations` returns them.
-        moved: what containers were assigned and what they hold instead.
-        in_flight: what was answered and the kubelet does not show yet.
-        answered: the containers that hold devices, or that were probably answered.
+        moved: the devices that containers were assigned and those that they hold instead.
+        in_flight: the devices of answers that the kubelet does not report yet.
+        answered: the containers that hold devices, or that probably got an answer.
     """
     wanted = [_key(devices) for _, devices in waits if devices.total() == size]
     pool = Counter(wanted)
     swaps = [(_key(was), _key(now)) for was, now in moved if sum(was.values()) == size]
     pool.update(was for was, _ in swaps)
     for was, now in swaps:
-        # Cards that nobody was assigned are missed by nobody; those that were left for them are free.
+        # If no container was assigned the cards in `now`, no container needs the cards in `was` in exchange.
         pool[now if pool[now] > 0 else was] -= 1
     for devices in in_flight:
         if sum(devices.values()) == size:
@@ -102,42 +102,42 @@ def rank_pending_allocations(
             if left is not None:
                 pool[left] -= 1
     order: list[_Cards | None] = []
-    for _, devices in sort_by_turn(waits, answered):
+    for _, devices in sort_by_expected_order(waits, answered):
         if devices.total() == size:
             cards = _key(devices)
             order.append(cards if pool[cards] > 0 else None)
             pool[cards] -= pool[cards] > 0
-    # Who waits for cards that another container took gets those that were left for it.
+    # A container whose cards another container took gets the cards that were left in exchange.
     rest = sorted(cards for cards, count in pool.items() for _ in range(count))
     ranked = [cards if cards is not None else rest.pop(0) for cards in order if cards is not None or rest]
     return [Counter(dict(cards)) for cards in (*ranked, *rest)]
 
 
-def sort_by_turn(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
-    """Return the containers that were not answered, those whose turn it is first.
+def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
+    """Return the containers without an answer, in the order in which the kubelet probably asks for their devices.
 
-    The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod of
-    which some are answered comes first, then the first container of each pod, then all others.
+    The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod
+    with some answered containers comes first, then the first container of each other pod, then all others.
 
     Args:
         waits: the containers that wait, as `list_pending_allocations` returns them.
-        answered: the containers that hold devices, or that were probably answered.
+        answered: the containers that hold devices, or that probably got an answer.
     """
     begun = {uid for uid, _ in answered}
     next_of_begun, first, later = list[Wait](), list[Wait](), list[Wait]()
-    met: set[str] = set()
+    listed: set[str] = set()
     for wait in waits:
         uid = wait[0][0]
         if wait[0] not in answered:
-            (later if uid in met else next_of_begun if uid in begun else first).append(wait)
-            met.add(uid)
+            (later if uid in listed else next_of_begun if uid in begun else first).append(wait)
+            listed.add(uid)
     return [*next_of_begun, *first, *later]
 
 
 def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:
-    """Return how many of the pod's containers, in the order of allocation, have had their turn."""
-    shown = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
-    return max(shown, default=0)
+    """Return the place of the pod's last container that holds devices, in the order of allocation; 0 if none does."""
+    holding = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
+    return max(holding, default=0)
 
 
 def _key(devices: Devices) -> _Cards:

@@ -1,4 +1,4 @@
-"""Serves one resource to the kubelet: the DevicePlugin service (v1beta1) on one socket."""
+"""Device plugin for one resource: the kubelet's DevicePlugin service (v1beta1) on one socket."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from accelkit.vendors.counted_dialects import NO_RESOURCES, DeviceResources
 
 log = logging.getLogger(__name__)
 
-_RESEND_SECONDS, _TOLD_SECONDS = 1.0, 3.0
+_RESEND_SECONDS, _DELIVERY_SECONDS = 1.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """What containers hold at one moment.
+    """The devices that containers hold at one moment.
 
     Attributes:
-        held: devices of this resource by container and card.
-        others: cards held through the other resource, with who holds them; None where that is unknown.
-        holdings: the same of this resource with the devices and what they are worth.
-        dialects: what is held by the resources of dialects that are not served.
+        held: the number of devices of this resource, by container and card.
+        others: the cards held through the other resource, with a pod that holds each; None if the pod is unknown.
+        holdings: the devices of this resource by container, with their memory.
+        dialects: the cards held through resources of dialects that are not served.
     """
 
     held: Mapping[Key, Devices]
@@ -56,22 +56,22 @@ class _Observed:
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
-    """Serves one resource to the kubelet.
+    """Device plugin that serves one resource to the kubelet.
 
     Args:
         root: the host's root folder.
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
-        pods: this node's pods with their assignments.
-        allocations: this resource's allocations under way.
-        other: the same of the other resource, and its name.
-        steering: whether the kubelet is told which devices to choose.
+        pods: the pods of this node with their assignments.
+        allocations: the pending answers of this resource.
+        other: the name of the other resource, and its pending answers.
+        steering: whether the plugin offers the kubelet preferred devices.
         on_allocate: called after each allocation.
-        count: told the result of each allocation, `granted` or `refused`.
-        environment: what a container is told beside its vendor's variables, as a dialect has it.
-        mps: folders of NVIDIA's MPS control daemon.
-        is_managed: whether kube-scheduler is known to call the extender for the resource.
-        counted: the resources by which containers may hold devices of ours, also of dialects that are not served.
+        count: called with the result of each allocation, `granted` or `refused`.
+        environment: the dialect's variables for a container, which it gets in addition to its vendor's.
+        mps: the folders of NVIDIA's MPS control daemon.
+        is_managed: returns whether kube-scheduler is known to call the extender for the resource.
+        counted: the resources through which containers may hold accelkit's devices, in all dialects.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         counted: DeviceResources = NO_RESOURCES,
     ) -> None:
         self._is_managed = is_managed
-        # Whether new pods may be given devices, as the kubelet was last told.
+        # Whether new pods may get devices, according to the list that was last sent to the kubelet.
         self.offered = True
         self._counted = counted
         self._environment = environment
@@ -117,26 +117,26 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     @property
     def socket(self) -> Path:
-        """Where this plugin serves."""
+        """The path of the socket on which this plugin serves."""
         return self._root / PLUGIN_FOLDER / self.endpoint
 
     @property
     def withheld(self) -> bool:
-        """Whether the kubelet need not know the resource: it is not offered, and no container holds a device."""
+        """Whether the plugin need not register: the resource is not offered, and no container holds a device."""
         return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
 
     @property
     def reported(self) -> bool:
-        """Whether the inventory says so where the resource is withheld."""
+        """Whether the inventory lists the resource as withheld while it is not offered."""
         return True
 
     async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
-        """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
+        """Send the kubelet the devices of these cards, with their memory in units of `unit_bytes`.
 
-        Returns when the kubelet has been told, where it listens.
+        If the kubelet listens, wait until it has received the list.
 
         Raises:
-            DevicePluginError: there are more devices than the kubelet takes.
+            DevicePluginError: there are more devices than the kubelet accepts.
         """
         found = [found.card for found in cards]
         offered = self._is_managed()
@@ -148,20 +148,20 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             await self._send(devices)
 
     async def _send(self, devices: api.ListAndWatchResponse) -> None:
-        """Replace the list of devices, and wait until the kubelet has it; `self._changed` is held."""
+        """Replace the list of devices, and wait until the kubelet has received it. The caller holds `self._changed`."""
         if devices == self._devices:
             return
         self._devices = devices
         self._changed.notify_all()
-        told = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
+        delivery = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(told, _TOLD_SECONDS)
+            await asyncio.wait_for(delivery, _DELIVERY_SECONDS)
 
     async def start(self) -> None:
-        """Serve, then register: the kubelet dials back before it answers.
+        """Serve, then register, because the kubelet connects to the plugin before it answers.
 
         Raises:
-            DevicePluginError: the socket cannot be made, or the kubelet refused.
+            DevicePluginError: the socket cannot be created, or the kubelet refused.
         """
         await self.stop()
         self._server = grpc.aio.server()
@@ -181,11 +181,11 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self._server = None
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
-        """Say whether preferred allocation is offered."""
+        """Return whether preferred allocation is offered."""
         return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices, and again at each change, but not more often than the kubelet likes to write its status."""
+        """Send the devices, and again after changes, at most once a second to limit the kubelet's status updates."""
         self._streams += 1
         try:
             while True:
@@ -221,7 +221,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
-        """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
+        """Answer from the IDs alone; refuse IDs that would put a card over capacity or are on too many cards."""
         started = time.perf_counter()
         observed = await self._observe()
         answer, ids = api.AllocateResponse(), list[str]()
@@ -237,9 +237,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 if not self._whole:
                     self._allocations.check_unit(self._list_assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
-                    worth = compute_device_bytes(observed.holdings, cards)
-                    beside = observed.dialects.memory_bytes
-                    check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes, beside=beside)
+                    sizes = compute_device_bytes(observed.holdings, cards)
+                    other = observed.dialects.memory_bytes
+                    check_capacity(ids, own, sizes, unit_bytes=self._allocations.unit_bytes, other_bytes=other)
                 pods = self._list_assigned()
                 key = self._allocations.record(pods, observed.held, ids, unassigned=unassigned)
                 answer.container_responses.append(self._respond(ids, key))
@@ -257,7 +257,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         request: api.PreStartContainerRequest,  # noqa: ARG002 - gRPC's signature
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreStartContainerResponse:
-        """Never called: the options do not ask for it."""
+        """Return an empty answer; the kubelet does not call it, because the options do not request it."""
         return api.PreStartContainerResponse()
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:
@@ -277,18 +277,18 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     def _list_full(self, size: int, observed: _Observed) -> set[str]:
-        """Return the cards of which other dialects' pods have left less than so many units."""
-        beside, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
-        if self._whole or not beside:
+        """Return the cards of which pods of other dialects have left fewer than `size` units."""
+        other, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
+        if self._whole or not other:
             return set()
-        used: Counter[str] = Counter(beside)
-        for device_id, amount in compute_device_bytes(observed.holdings, beside).items():
+        used: Counter[str] = Counter(other)
+        for device_id, amount in compute_device_bytes(observed.holdings, other).items():
             used[self._allocations.ids.find_card(device_id)] += amount
-        cards = [found.card for found in self._cards if found.card.id in beside]
+        cards = [found.card for found in self._cards if found.card.id in other]
         return {card.id for card in cards if used[card.id] + size * unit_bytes > card.capacity_bytes}
 
     def _list_assigned(self) -> list[AssignedPod]:
-        """Return the pods that hold devices of the dialect that is served, or wait for some."""
+        """Return the pods that hold devices of the served dialect, or wait for some."""
         served = {self._resource, self._other_resource}
         return [found for pod in self._pods.list_assigned() if (found := pod.select(served)) is not None]
 
@@ -305,37 +305,37 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         if not self._environment or self._whole:
             return {}
         pod = next((pod for pod in self._list_assigned() if key and pod.uid == key[0]), None)
-        # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
+        # The container may be a guess. If two pods were confused, the sum is right only if their sums are equal.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Forget the answers of this resource that the kubelet shows as held; return what is held of it."""
+        """Forget the answers whose devices the kubelet reports as held; return the held devices of this resource."""
         return self._settle(self._allocations, self._resource, answer)
 
     def _settle(
         self, allocations: PreferredAllocation, resource: str, answer: resources_api.ListPodResourcesResponse
     ) -> HeldDevices:
         held = list_held_devices(answer, resource)
-        shown = {device_id for ids in held.values() for device_id in ids}
-        allocations.settle(self._list_assigned(), self._pods.list_unassigned(), shown)
+        held_ids = {device_id for ids in held.values() for device_id in ids}
+        allocations.settle(self._list_assigned(), self._pods.list_unassigned(), held_ids)
         return held
 
     async def _observe(self) -> _Observed:
-        """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
-        pods, everybody = self._list_assigned(), self._pods.list_assigned()
+        """Return the devices that containers hold, from the kubelet, or from the assignments if it does not answer."""
+        pods, all_pods = self._list_assigned(), self._pods.list_assigned()
         served = {self._resource, self._other_resource}
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
             answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
-            # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
-            log.warning("%s; going by the assignments of this node's pods", exc)
+            # The kubelet may have just started. To refuse would end the pod for good, and the assignments suffice.
+            log.warning("%s; using the assignments of this node's pods instead", exc)
             for each in (self._allocations, self._other):
                 each.settle(pods, self._pods.list_unassigned(), frozenset())
-            dialects = read_others(everybody, served)
+            dialects = read_others(all_pods, served)
             others = {**(dialects.sharing if self._whole else {}), **list_assigned_cards(pods, whole=not self._whole)}
             return _Observed({}, others, self._allocations.list_pending(), dialects)
         own, other = self.settle(answer), self._settle(self._other, self._other_resource, answer)
@@ -343,7 +343,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             answer,
             self._counted,
             served,
-            pods=everybody,
+            pods=all_pods,
             ids=self._allocations.ids,
             unit_bytes=self._other.unit_bytes if self._whole else self._allocations.unit_bytes,
         )

@@ -1,9 +1,9 @@
-"""Chooses which devices the kubelet is offered before an allocation, and checks what it chose during it.
+"""Choice of the devices that the kubelet is offered before an allocation, and checks of the devices that it chose.
 
-The kubelet gives no pod identity. Steering offers the IDs of the cards that were assigned to the containers which
-wait for this many units, in the order of admission. The answer to Allocate never depends on who is
-meant: it comes from the IDs. Two containers of equal size that the kubelet takes in another order swap their cards;
-both get what they asked for, on cards that have it, and their assignments are corrected afterwards.
+The kubelet gives no pod identity. Steering offers the IDs of the cards that were assigned to the containers which wait
+for this number of units, in the order of admission. The answer to Allocate comes from the IDs and never depends on the
+container. If the kubelet takes two containers of equal size in another order, they swap their cards. Both get the
+amounts that they requested, on cards that have them, and the reconciler corrects their assignments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accelkit.node.device_plugin.pending_allocations import (
     list_moved,
     list_pending_allocations,
     rank_pending_allocations,
-    sort_by_turn,
+    sort_by_expected_order,
 )
 from accelkit.node.devices import DeviceIds
 from accelkit.node.node_cards import NodeCards
@@ -32,35 +32,35 @@ from accelkit.placement.policies import Policy, rank_card
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.wanted import Wanted
 
-# The kubelet shows an allocation at once; one it does not show after this time came to nothing.
+# The kubelet reports an allocation at once. An allocation that it does not report after this time has failed.
 _IN_FLIGHT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingAllocation:
-    """An answer that the kubelet does not show as held yet, in the unit of its moment.
+    """An answer that the kubelet does not report as held yet, in the unit at the time of the answer.
 
     Attributes:
-        key: who probably has it; None where nobody with an assignment waits for it.
-        meant: UIDs of the pods one of which must have it; None where that is unknown.
+        key: the container that probably has it; None if no container with an assignment waits for it.
+        candidates: the UIDs of the pods, one of which must have it; None if they are unknown.
     """
 
     device_ids: tuple[str, ...]
     devices: Devices
     unit_bytes: int
     key: Key | None
-    meant: frozenset[str] | None
+    candidates: frozenset[str] | None
     at: float
 
 
 class PreferredAllocation:
-    """Chooses the devices of one resource that the kubelet is offered, and tracks the allocations under way.
+    """Preferred devices of one resource, and its pending answers.
 
     Args:
         whole: whether this is the resource of whole cards.
-        unit_bytes: what one device of memory is worth; it changes with the node's unit.
+        unit_bytes: the memory of one device; it changes with the node's unit.
         ids: the device IDs of the node's cards; they change with the cards.
-        clock: seconds, never backwards.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -77,26 +77,26 @@ class PreferredAllocation:
         self.ids = ids or DeviceIds(())
         self._pending: list[_PendingAllocation] = []
 
-    def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], shown: AbstractSet[str]) -> None:
-        """Forget what the kubelet shows as held, and what came to nothing.
+    def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], held: AbstractSet[str]) -> None:
+        """Forget the answers whose devices the kubelet reports as held, and the answers that failed.
 
         Args:
-            pods: this node's pods.
-            unassigned: UIDs of those without assignment that the kubelet has not taken.
-            shown: the device IDs that containers hold.
+            pods: the pods of this node.
+            unassigned: the UIDs of the pods without assignment that the kubelet has not admitted.
+            held: the device IDs that containers hold.
         """
-        taking = {pod.uid for pod in pods if not pod.admitted} | unassigned
+        waiting = {pod.uid for pod in pods if not pod.admitted} | unassigned
         now = self._clock()
         self._pending = [
             allocation
             for allocation in self._pending
-            if not all(device_id in shown for device_id in allocation.device_ids)
+            if not all(device_id in held for device_id in allocation.device_ids)
             and now - allocation.at < _IN_FLIGHT_SECONDS
-            and (allocation.meant is None or not allocation.meant.isdisjoint(taking))
+            and (allocation.candidates is None or not allocation.candidates.isdisjoint(waiting))
         ]
 
     def list_pending_cards(self) -> dict[str, str | None]:
-        """Return the cards of what is under way, with the UID that probably gets it; None where that is unknown."""
+        """Return the cards of pending answers, with the UID of the pod that probably gets each; None if unknown."""
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
@@ -104,7 +104,7 @@ class PreferredAllocation:
         }
 
     def list_pending(self) -> list[Holding]:
-        """Return what each answer that is under way gives."""
+        """Return the devices of each pending answer."""
         return [
             Holding(each.device_ids, each.devices, len(each.device_ids) * each.unit_bytes) for each in self._pending
         ]
@@ -122,17 +122,18 @@ class PreferredAllocation:
     ) -> list[str]:
         """Return the IDs of the cards that were assigned to a container of this size.
 
-        Where none waits for this many, IDs that keep a pod without assignment harmless: of one card, chosen as binpack
-        would, or whole cards that nobody shares, chosen as topology would. Nothing where there are none.
+        If no container waits for this number of devices, return IDs with which a pod without assignment does no harm:
+        units of one card, chosen as by the policy binpack, or whole cards that no pod shares, chosen as by the policy
+        topology. Return nothing if there are no such IDs.
 
         Args:
-            pods: this node's pods.
-            held: what containers hold of this resource already.
-            available: what the kubelet can give.
-            taken: what it gives in any case, from an init container.
-            size: how many it needs together.
-            avoid: cards that pods hold through the other resource.
-            node: the node's cards; None where they are not known.
+            pods: the pods of this node.
+            held: the devices of this resource that containers hold already.
+            available: the IDs that the kubelet can allocate.
+            taken: the IDs that it allocates in any case, from an init container.
+            size: the number of devices that it needs together.
+            avoid: the cards that pods hold through the other resource.
+            node: the node's cards; None if they are unknown.
         """
         if size < len(taken):
             return []
@@ -151,14 +152,14 @@ class PreferredAllocation:
         return chosen if len(chosen) == size else []
 
     def expects(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> bool:
-        """Whether any container waits for so many devices."""
+        """Return whether any container waits for `size` devices."""
         return bool(self._rank_pending(pods, held, size))
 
     def check_unit(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> None:
-        """Refuse a container that nobody waits for if one from the time of another unit does.
+        """Refuse devices that a container was assigned in another unit, if no container waits for them in this unit.
 
         Raises:
-            DevicePluginError: as many devices are worth another amount now than the pod was assigned.
+            DevicePluginError: this number of devices is now another amount than the pod was assigned.
         """
         if self._whole or self.expects(pods, held, size):
             return
@@ -183,17 +184,17 @@ class PreferredAllocation:
         *,
         unassigned: frozenset[str] | None = None,
     ) -> Key | None:
-        """Record an allocation of these IDs; return who probably gets them, None where nobody waits for so many.
+        """Record an allocation of these IDs; return the container that probably gets them; None if unknown.
 
         Args:
-            pods: this node's pods.
-            held: what containers hold of this resource already.
-            device_ids: what the kubelet chose.
-            unassigned: UIDs of the pods without assignment that the kubelet has not taken; None where they are not
-                known. Where it is empty, the pod was deleted while it was admitted, and no card is kept for it.
+            pods: the pods of this node.
+            held: the devices of this resource that containers hold already.
+            device_ids: the device IDs that the kubelet chose.
+            unassigned: the UIDs of the pods without assignment that the kubelet has not admitted; None if they are
+                unknown. If it is empty, the pod was deleted during its admission, and no card is kept for it.
 
         Raises:
-            DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
+            DevicePluginError: the IDs are on several cards, and no container waits for the same numbers by card.
         """
         found = self.ids.count_by_card(device_ids)
         pending = self._rank_pending(pods, held, len(device_ids))
@@ -202,18 +203,20 @@ class PreferredAllocation:
             cards = ", ".join(sorted(found))
             raise DevicePluginError(f"the kubelet chose devices of several cards ({cards}) for a container of one card")
         key = self.find_container(pods, held, device_ids) if alike else None
-        meant = unassigned if key is None else frozenset({key[0]})
-        self._pending.append(_PendingAllocation(tuple(device_ids), found, self.unit_bytes, key, meant, self._clock()))
+        candidates = unassigned if key is None else frozenset({key[0]})
+        self._pending.append(
+            _PendingAllocation(tuple(device_ids), found, self.unit_bytes, key, candidates, self._clock())
+        )
         return key
 
     def find_container(
         self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]
     ) -> Key | None:
-        """Return the container that probably gets these IDs, None where nobody waits for as many of cards."""
+        """Return the container that probably gets these IDs; None if none waits for the same numbers by card."""
         found = self.ids.count_by_card(device_ids)
         alike = [
             (key, devices)
-            for key, devices in sort_by_turn(self._list_waiting(pods, held), self._list_answered(held))
+            for key, devices in sort_by_expected_order(self._list_waiting(pods, held), self._list_answered(held))
             if sorted(devices.values()) == sorted(found.values())
         ]
         return next((key for key, devices in alike if devices == found), alike[0][0] if alike else None)
@@ -243,7 +246,7 @@ class PreferredAllocation:
 
 
 def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
-    """Return the whole cards that are connected best; nothing where nobody knows the connections of all of them."""
+    """Return the whole cards with the best connections; nothing if the connections of any of them are unknown."""
     places = {card: place for place, card in enumerate(node.cards)} if node else {}
     if node is None or node.links is None or not places.keys() >= {*available, *taken}:
         return []
@@ -254,12 +257,12 @@ def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequen
 
 
 def check_exclusive(cards: Iterable[str], others: Mapping[str, str | None], *, whole: bool) -> None:
-    """Refuse cards that the other resource has given away.
+    """Refuse cards that pods hold through the other resource.
 
     Args:
-        cards: of which the kubelet chose devices.
-        others: cards that pods hold through the other resource, with who holds them; None where that is unknown.
-        whole: whether whole cards are asked for.
+        cards: the cards whose devices the kubelet chose.
+        others: the cards that pods hold through the other resource, with a pod that holds each; None if it is unknown.
+        whole: whether the kubelet allocates whole cards.
 
     Raises:
         DevicePluginError: a card would be over capacity.

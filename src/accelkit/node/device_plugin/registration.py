@@ -1,4 +1,4 @@
-"""Keeps the device plugins registered with the kubelet."""
+"""Registration of the device plugins with the kubelet."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ async def keep_registered(
     found_any: asyncio.Event,
     on_new_kubelet: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve and register, again whenever the kubelet has restarted or our sockets are gone.
+    """Start and register the plugins, and again after the kubelet has restarted or a socket has disappeared.
 
-    A plugin whose resource is withheld waits. One that has registered stays registered when its resource is withheld
-    later: its list of devices says so, and the kubelet does not forget what pods hold.
+    A plugin whose resource is withheld waits. A registered plugin stays registered if its resource is withheld later:
+    it lists all free devices as unhealthy, and the kubelet keeps the devices that pods hold.
 
     Args:
         root: the host's root folder.
-        plugins: what is served.
-        found_any: set once the cards are known.
-        on_new_kubelet: called when the kubelet has restarted, before it is registered with.
+        plugins: the plugins to register.
+        found_any: set when the cards are known.
+        on_new_kubelet: called when the kubelet has restarted, before the plugins register.
     """
-    # Not before the cards are known: an empty list would tell the kubelet that there are none.
+    # Wait for the cards, because an empty list would withdraw all devices from the kubelet.
     await found_any.wait()
     registered: dict[str, tuple[int, int]] = {}
     last: tuple[int, int] | None = None
@@ -61,5 +61,5 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except OSError:
         return None
-    # A new kubelet makes a new socket; the inode alone may be the old one's, used again.
+    # A new kubelet creates a new socket. Its inode may be the same as the old one's, so the time is compared too.
     return found.st_ino, found.st_ctime_ns

@@ -18,8 +18,8 @@ POD = AssignedPod("uid-p", "d", "p", (0, "", "p"), ("c",), Assignment({}))
 
 
 @pytest.fixture
-def told(caplog):
-    """Returns the values of each line so far."""
+def read_lines(caplog):
+    """Return a function that returns the values of each line so far."""
     caplog.set_level(logging.INFO)
     return lambda: [{"event": each.msg.event, **each.msg.values} for each in caplog.records if type(each.msg) is Facts]
 
@@ -28,10 +28,10 @@ def note(log, key, device_ids, *, unit_bytes=4, event="allocated"):
     log.note(event, key, [POD], device_ids, ids=DeviceIds("ab"), unit_bytes=unit_bytes, seconds=0.25)
 
 
-def test_an_allocation_is_told_with_its_pod_cards_amounts_and_devices(told):
+def test_an_allocation_is_logged_with_its_pod_cards_amounts_and_devices(read_lines):
     log = AllocationLog("r")
     note(log, ("uid-p", "c"), [unit("a", number) for number in (36, 9, 8)])
-    assert told() == [
+    assert read_lines() == [
         {
             "event": "allocated",
             "pod": "d/p",
@@ -46,13 +46,13 @@ def test_an_allocation_is_told_with_its_pod_cards_amounts_and_devices(told):
     ]
 
 
-def test_whole_cards_and_containers_that_nobody_knows_are_told_as_such(told):
+def test_whole_cards_and_unknown_containers_are_logged(read_lines):
     note(AllocationLog("r"), None, ["b", "a"], unit_bytes=None)
-    (line,) = told()
+    (line,) = read_lines()
     assert (line["pod"], line["uid"], line["container"], line["cards"]) == (None, None, None, ["a", "b"])
 
 
-def test_what_repeats_is_told_once(told):
+def test_repeated_lines_are_logged_once(read_lines):
     log = AllocationLog("r")
     for event in ("offered", "offered", "allocated"):
         note(log, ("uid-p", "c"), [unit("a", 1)], event=event)
@@ -60,8 +60,9 @@ def test_what_repeats_is_told_once(told):
     for _ in range(3):
         log.note_refusal([unit("a", 1)], DevicePluginError("card a would be over capacity"))
     log.note_refusal([unit("a", 1)], DevicePluginError("another"))
-    assert [line["event"] for line in told()] == ["offered", "allocated", "allocated", *["allocation refused"] * 2]
-    assert told()[-2] == {
+    events = [line["event"] for line in read_lines()]
+    assert events == ["offered", "allocated", "allocated", *["allocation refused"] * 2]
+    assert read_lines()[-2] == {
         "event": "allocation refused",
         "resource": "r",
         "devices": 1,
@@ -70,13 +71,13 @@ def test_what_repeats_is_told_once(told):
 
 
 class Name(str):
-    """A device ID of which one can see whether somebody remembers it."""
+    """A device ID that a weak reference can observe."""
 
     __slots__ = ("__weakref__",)
 
 
-def test_the_devices_that_were_given_are_not_remembered(caplog):
-    # A line that is written is kept by pytest.
+def test_allocated_device_ids_are_not_kept(caplog):
+    # pytest keeps each line that is written.
     caplog.set_level(logging.CRITICAL, "accelkit.node.device_plugin.allocation_log")
     log, device_id = AllocationLog("r"), Name(unit("a", 1))
     remembered = weakref.ref(device_id)

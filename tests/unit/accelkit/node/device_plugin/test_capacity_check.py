@@ -20,7 +20,7 @@ def weigh(*holdings, card="a"):
     return compute_device_bytes([Holding(held, ids_of.count_by_card(held), worth) for held, worth in holdings], {card})
 
 
-def test_what_a_container_was_assigned_is_what_its_devices_are_worth():
+def test_devices_are_worth_the_assigned_memory_of_their_container():
     assert weigh((ids("a", 0, 2), 8)) == {unit("a", 0): 4, unit("a", 1): 4}
 
 
@@ -29,7 +29,7 @@ def test_devices_that_an_init_container_passed_on_count_once():
     assert weigh((init, 8), (app, 2)) == dict.fromkeys(init, 4)
 
 
-def test_devices_of_a_coarser_unit_take_what_they_took():
+def test_devices_of_a_coarser_unit_keep_their_memory():
     held = weigh((ids("a", 0, 2), 8))
     check_capacity(ids("a", 8, 8), CARDS, held, unit_bytes=1)
     with pytest.raises(
@@ -38,7 +38,7 @@ def test_devices_of_a_coarser_unit_take_what_they_took():
         check_capacity(ids("a", 2, 9), CARDS, held, unit_bytes=1)
 
 
-def test_other_cards_are_not_concerned():
+def test_other_cards_are_not_checked():
     check_capacity(ids("b", 0, 16), CARDS, weigh((ids("a", 0, 1), 16), card="b"), unit_bytes=1)
 
 
@@ -46,10 +46,10 @@ def test_devices_passed_on_by_an_init_container_fit_again():
     check_capacity(ids("a", 0, 16), CARDS, weigh((ids("a", 0, 16), 16)), unit_bytes=1)
 
 
-def test_cards_of_another_node_are_refused_elsewhere():
+def test_cards_of_another_node_are_not_refused_by_this_check():
     check_capacity(ids("x", 0, 99), CARDS, {}, unit_bytes=1)
 
 
-def test_containers_that_hold_no_device_of_the_card_are_not_gone_through():
+def test_devices_of_containers_on_other_cards_are_not_read():
     split = [*ids("a", 1, 1), *ids("b", 1, 1)]
     assert weigh((ids("b", 2, 9), 9), (split, 8)) == dict.fromkeys(split, 4)

@@ -30,7 +30,7 @@ def test_a_card_is_found_in_any_specification_of_the_host(host, folder, suffix):
     assert find_cdi_name(host.root, "amd.com/gpu", ["GPU-a"]) is None
 
 
-def test_what_is_no_specification_is_passed_over(host):
+def test_an_invalid_specification_is_ignored(host):
     host("etc/cdi/nvidia.json.orig", "a")
     (host.root / "etc/cdi/broken.json").write_text("{")
     (host.root / "etc/cdi/bare.yaml").write_text("kind: nvidia.com/gpu\n")

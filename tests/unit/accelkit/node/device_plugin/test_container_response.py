@@ -29,7 +29,7 @@ def answer(device_ids, cards, root, *, whole=False):
     return build_container_response(device_ids, cards, root, unit_bytes=None if whole else GIB)
 
 
-def test_a_container_is_told_its_cards_and_how_much_memory_it_may_take(tmp_path):
+def test_a_container_gets_variables_for_its_cards_and_memory(tmp_path):
     given = answer([unit("b", 0), unit("b", 7), unit("b", 3)], [found("a"), found("b", 1)], tmp_path)
     assert dict(given.envs) == {MEMORY_VARIABLE: str(3 * GIB), "ACCELKIT_VISIBLE_DEVICES": "b"}
     assert [(d.host_path, d.container_path, d.permissions) for d in given.devices] == [
@@ -37,13 +37,13 @@ def test_a_container_is_told_its_cards_and_how_much_memory_it_may_take(tmp_path)
     ]
 
 
-def test_whole_cards_bring_all_of_their_memory(tmp_path):
+def test_the_memory_variable_of_whole_cards_is_their_whole_memory(tmp_path):
     given = answer(["b", "a"], [found("a", reserved_bytes=GIB), found("b", 1)], tmp_path, whole=True)
     assert given.envs[MEMORY_VARIABLE] == str(31 * GIB)
     assert given.envs["ACCELKIT_VISIBLE_DEVICES"] == "a,b"
 
 
-def test_a_whole_card_of_unknown_memory_does_not_bring_none(tmp_path):
+def test_a_whole_card_of_unknown_memory_sets_no_memory_variable(tmp_path):
     given = answer(["a", "b"], [found("a", memory=None), found("b", 1)], tmp_path, whole=True)
     assert MEMORY_VARIABLE not in given.envs
 
@@ -68,7 +68,7 @@ def test_a_card_that_this_node_does_not_have_is_refused_by_name(tmp_path):
         answer([unit("y", 0), unit("a", 0), unit("x", 0)], [found("a")], tmp_path)
 
 
-def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
+def test_the_list_has_every_unit_with_health_and_numa_node():
     cards = [
         Card("a", "v", "m", 2, numa=1),
         Card("b", "v", "m", 1, health=Health.UNHEALTHY),
@@ -90,12 +90,12 @@ def test_a_card_of_unknown_memory_is_offered_whole_only():
 
 
 def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
-    with pytest.raises(DevicePluginError, match="the kubelet takes 4194304; choose a larger unit of memory"):
+    with pytest.raises(DevicePluginError, match="the kubelet accepts 4194304; choose a larger unit of memory"):
         build_device_list([Card("a", "v", "m", 200_000)], whole=False, unit_bytes=1)
     assert build_device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
 
 
-def test_a_dialects_variables_tell_of_one_card_in_units():
+def test_a_dialects_variables_describe_one_card_in_units():
     patterns = {"IDX": "{card}", "POD": "{pod}", "CONTAINER": "{container}", "DEV": "{capacity}"}
     cards = [
         FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
@@ -109,8 +109,8 @@ def test_a_dialects_variables_tell_of_one_card_in_units():
 @pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
 def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
     cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
-    shown = build_device_list(cards, whole=False, unit_bytes=1, in_use={unit("a", 1)})
-    assert {device.ID: device.health for device in shown.devices} == {
+    answer = build_device_list(cards, whole=False, unit_bytes=1, in_use={unit("a", 1)})
+    assert {device.ID: device.health for device in answer.devices} == {
         unit("a", 0): "Unhealthy",
         unit("a", 1): "Healthy",
         unit("a", 2): "Unhealthy",
@@ -149,7 +149,7 @@ def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp
     assert list_cdi_kinds(tmp_path, [DESCRIBED]) == ()
 
 
-def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
+def test_a_container_is_limited_to_its_share_if_mps_runs(tmp_path):
     held, other = (
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=bdf, enforcement="mps"), 0, 0, NVIDIA, uuid=name)
         for name, bdf in (("GPU-1", "0000:19:00.0"), ("GPU-2", "0000:1a:00.0"))
@@ -158,7 +158,7 @@ def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
     given = build_container_response(
         [unit("GPU-1", 0), unit("GPU-1", 1)], [other, held], tmp_path, unit_bytes=GIB, mps=mps
     )
-    # One card that the program does not see, and MPS would forget the limits of all.
+    # With the limit of a card that the program cannot use, MPS would ignore all limits.
     assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "GPU-1=2048M"
     assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
     mounts = {mount.container_path: mount.host_path for mount in given.mounts}
@@ -167,18 +167,18 @@ def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
 
 
-def test_a_container_is_not_mounted_what_another_has_put_in_the_place_of_shared_memory(tmp_path):
+def test_replaced_shared_memory_is_not_mounted(tmp_path):
     pipes = tmp_path / "run/mps"
     pipes.mkdir(parents=True)
     (pipes / "shm").symlink_to("/etc")
     held = FoundCard(Card("GPU-1", "nvidia", "m", 16 * GIB, enforcement="mps"), 0, 0, NVIDIA, uuid="GPU-1")
     mps = MpsFolders("/run/mps", "/run/mps/shm")
-    with pytest.raises(DevicePluginError, match="folder /run/mps/shm of MPS leads elsewhere"):
+    with pytest.raises(DevicePluginError, match="folder /run/mps/shm of MPS is behind a symbolic link"):
         build_container_response([unit("GPU-1", 0)], [held], tmp_path, unit_bytes=GIB, mps=mps)
 
 
 def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(tmp_path):
-    # A client of the daemon sees the cards of the daemon alone, so the other card would be lost to it.
+    # A client of the daemon can use only the cards of the daemon, and would lose the other card.
     cards = [
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)
         for name, enforcement in (("19", "mps"), ("1a", ""))

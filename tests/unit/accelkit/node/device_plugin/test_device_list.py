@@ -33,14 +33,14 @@ def test_the_length_is_that_of_the_message_with_every_card_unhealthy(found, unit
     assert measure_list(found, unit) >= build_device_list(found, whole=False, unit_bytes=unit).ByteSize()
 
 
-def test_billions_of_devices_are_counted_without_being_made():
+def test_billions_of_devices_are_measured_without_being_built():
     assert measure_list(cards(8, 141), 1) > 10**13
 
 
 def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
     found = cards(8, 32)
     assert find_smallest_unit(found) == "2MiB"
-    with pytest.raises(DevicePluginError, match=r"256,000 devices.*takes 4,194,304; the smallest unit .* is 2MiB"):
+    with pytest.raises(DevicePluginError, match=r"256,000 devices.*accepts 4,194,304; the smallest unit .* is 2MiB"):
         check_list(found, 10**6)
     check_list(found, parse_unit("2MiB"))
     assert measure_list(found, parse_unit("0.001GiB")) > MAX_MESSAGE_BYTES
@@ -52,13 +52,13 @@ def test_the_finest_unit_of_gcushare_fits_eight_cards_of_16_gib(health):
         Card(f"GPU-12345678-1234-1234-1234-12345678901{n}", "v", "m", 16 * 2**30, numa=n // 4, health=health)
         for n in range(8)
     ]
-    shown = build_device_list(found, whole=False, unit_bytes=parse_unit("0.001"))
-    assert len(shown.devices) == 128_000
-    assert shown.ByteSize() <= 31 * 128_000 < MAX_MESSAGE_BYTES
-    assert max(len(device.ID) for device in shown.devices) == 10
+    answer = build_device_list(found, whole=False, unit_bytes=parse_unit("0.001"))
+    assert len(answer.devices) == 128_000
+    assert answer.ByteSize() <= 31 * 128_000 < MAX_MESSAGE_BYTES
+    assert max(len(device.ID) for device in answer.devices) == 10
 
 
-def test_no_unit_works_where_the_node_has_too_much():
+def test_no_unit_works_if_the_node_has_too_much_memory():
     found = cards(8, 10**5)
     assert find_smallest_unit(found) is None
     with pytest.raises(DevicePluginError, match="no unit works here"):
@@ -66,7 +66,7 @@ def test_no_unit_works_where_the_node_has_too_much():
 
 
 @pytest.mark.parametrize("number", [0, 8])
-def test_nodes_without_readable_memory_take_any_unit(number):
+def test_nodes_without_readable_memory_accept_any_unit(number):
     found = [Card(f"{n}", "v", "m", None) for n in range(number)]
     assert measure_list(found, 1) == 0
     check_list(found, 1)

@@ -1,4 +1,4 @@
-"""Resources of former dialects, asked for by a kubelet that speaks the real protocol."""
+"""Resources of former dialects, requested by a kubelet that uses the real protocol."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plugins(kubelet):
 
 
 def hold(kubelet, *device_ids, resource=MEMORY):
-    """Let the kubelet show that one container holds these devices, and no other container any."""
+    """Let the kubelet report that one container holds these devices, and no other container any."""
     del kubelet.answer.pod_resources[:]
     container = kubelet.answer.pod_resources.add(name="p", namespace="d").containers.add(name="c")
     container.devices.add(resource_name=resource, device_ids=device_ids)
@@ -88,7 +88,7 @@ async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
     try:
         async with kubelet.dial(plugin.endpoint) as dialled:
             request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[unit("a", 0)])])
-            with pytest.raises(grpc.aio.AioRpcError, match="not in use any more"):
+            with pytest.raises(grpc.aio.AioRpcError, match="no longer in use"):
                 await dialled.Allocate(request, timeout=30)
     finally:
         await plugin.stop()
@@ -113,7 +113,7 @@ async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_o
         await plugins[CARD].stop()
 
 
-async def test_a_kubelet_that_does_not_answer_takes_nothing_back(kubelet, plugins):
+async def test_the_list_stays_while_the_kubelet_does_not_answer(kubelet, plugins):
     hold(kubelet, "a", resource=CARD)
     await plugins[CARD].show(CARDS, 2)
     await kubelet.server.stop(grace=0)

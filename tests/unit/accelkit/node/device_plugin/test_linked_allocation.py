@@ -1,4 +1,4 @@
-"""Whole cards that the kubelet is offered for a container that nobody assigned any: those that are connected best."""
+"""Whole cards that the kubelet is offered for a container without an assignment: those with the best connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.node_cards import NodeCards
 
 ROWS = tuple("".join("X" if a == b else "S" if a // 2 == b // 2 else "C" for b in range(6)) for a in range(6))
-# A kubelet knows no order of the cards.
+# A kubelet does not sort the cards.
 NODE = NodeCards({name: Card(name, "v", "m", 16) for name in "fedcba"}, 1, topology=ROWS)
 
 
@@ -41,5 +41,5 @@ def test_too_few_cards_are_no_offer():
 
 
 @pytest.mark.parametrize("node", [None, NodeCards({"a": NODE.cards["a"]}, 1)])
-def test_where_the_connections_are_not_known_the_first_cards_are_offered(node):
+def test_if_the_connections_are_unknown_the_first_cards_are_offered(node):
     assert offer(3, node=node) == "abc"

@@ -105,7 +105,7 @@ async def test_memory_that_another_dialects_pod_holds_is_not_given(node, reachab
     node.pod("p", "enflame.com/gcu-memory", Share("a", 10), units("a", 0, 10))
     node.reachable = reachable
     with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
-        # The same device IDs are others to the kubelet.
+        # The same IDs of another resource are different devices for the kubelet.
         await node.allocate(MEMORY, units("a", 0, 7))
     await node.allocate(MEMORY, units("a", 0, 6))
 
@@ -121,7 +121,7 @@ WHOLE_A, SHARED_A = Share("a", 16, whole=True), Share("a", 1)
 
 @pytest.mark.parametrize("reachable", [True, False])
 @pytest.mark.parametrize(
-    ("held", "own", "said"),
+    ("held", "own", "reason"),
     [
         (("enflame.com/gcu-count", WHOLE_A, ["a"]), MEMORY, "holds it whole"),
         (("enflame.com/gcu-count", WHOLE_A, ["a"]), WHOLE, "holds it whole"),
@@ -129,16 +129,16 @@ WHOLE_A, SHARED_A = Share("a", 16, whole=True), Share("a", 1)
         (("aliyun.com/gpu-mem", SHARED_A, units("a", 0, 1)), WHOLE, "shares its memory"),
     ],
 )
-async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachable, held, own, said):
+async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachable, held, own, reason):
     node.pod("p", *held)
     node.reachable = reachable
     chosen = {MEMORY: (units("a", 0, 1), units("b", 0, 1)), WHOLE: (["a"], ["b"])}[own]
-    with pytest.raises(RefusedError, match=f"card a would be over capacity: d/p {said}"):
+    with pytest.raises(RefusedError, match=f"card a would be over capacity: d/p {reason}"):
         await node.allocate(own, chosen[0])
     await node.allocate(own, chosen[1])
 
 
-async def test_cards_of_another_device_plugin_are_none_of_ours(node):
+async def test_cards_of_another_device_plugin_do_not_count(node):
     container = node.answer.pod_resources.add(namespace="d", name="theirs").containers.add(name="c")
     container.devices.add(resource_name="nvidia.com/gpu", device_ids=["a"])
     await node.allocate(WHOLE, ["a"])
@@ -152,7 +152,7 @@ async def test_cards_that_another_dialects_pods_fill_are_not_offered(node):
     assert await node.prefer(WHOLE, ["a", "b"], 1) == []
 
 
-async def test_what_a_pod_of_another_dialect_waits_for_is_not_offered(node):
+async def test_cards_that_a_pod_of_another_dialect_waits_for_are_not_offered(node):
     node.pod("p", "enflame.com/gcu-memory", Share("b", 7), admitted=False)
     node.pod("q", MEMORY, Share("a", 7), admitted=False)
     assert await node.prefer(MEMORY, units("b", 0, 16) + units("a", 0, 16), 7) == units("a", 0, 7)

@@ -59,7 +59,7 @@ class Pods:
         return frozenset(self.unassigned)
 
     async def refresh(self):
-        """Nothing is newer than what is listed."""
+        """Return whether the API server answers; the list is always current."""
         return self.answers
 
 
@@ -111,13 +111,13 @@ def kubelet(tmp_path, monkeypatch):
     return Kubelet(tmp_path, monkeypatch)
 
 
-async def test_devices_are_worth_the_unit_that_is_shown(kubelet):
+async def test_devices_are_worth_the_advertised_unit(kubelet):
     kubelet.pods.listed = [pod("p", 8, 2)]
     await kubelet.plugin.show([CARD], 4)
     assert await kubelet.allocate(ids(0, 2)) == "8"
 
 
-async def test_after_a_finer_unit_what_was_held_before_is_not_given_again(kubelet):
+async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
     kubelet.held = {"old": ids(0, 2)}
     await kubelet.plugin.show([CARD], 1)
@@ -126,7 +126,7 @@ async def test_after_a_finer_unit_what_was_held_before_is_not_given_again(kubele
     assert await kubelet.allocate(ids(2, 8)) == "8"
 
 
-async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
+async def test_a_pending_answer_counts_before_the_kubelet_reports_it(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2)]
     await kubelet.plugin.show([CARD], 4)
     await kubelet.allocate(ids(0, 2))
@@ -136,10 +136,10 @@ async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
     with pytest.raises(RefusedError, match="over capacity"):
         await kubelet.allocate(ids(2, 15))
     del kubelet.pods.listed[0]
-    assert await kubelet.allocate(ids(2, 15)) == "15", "the pod that it was granted to is gone"
+    assert await kubelet.allocate(ids(2, 15)) == "15", "the pod with the pending answer was deleted"
 
 
-async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_shown_it(kubelet, tmp_path):
+async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it(kubelet, tmp_path):
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
     kubelet.pods.unassigned = {"uid-past"}
     for plugin in (kubelet.plugin, whole):
@@ -147,12 +147,12 @@ async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_sho
     await whole.Allocate(REQUEST_WHOLE, Context())
     with pytest.raises(RefusedError, match=r"card a would be over capacity: another pod holds it whole"):
         await kubelet.allocate(ids(0, 8))
-    shown = resources.ListPodResourcesResponse()
-    container = shown.pod_resources.add(name="past", namespace="d").containers.add(name="c")
+    answer = resources.ListPodResourcesResponse()
+    container = answer.pod_resources.add(name="past", namespace="d").containers.add(name="c")
     container.devices.add(resource_name=WHOLE, device_ids=["a"])
     for plugin in (kubelet.plugin, whole):
-        plugin.settle(shown)
-    assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet showed it, and shows it no more"
+        plugin.settle(answer)
+    assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet reported it, and does not report it any more"
 
 
 async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubelet, tmp_path):
@@ -177,7 +177,7 @@ async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubel
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_without_the_kubelets_word_a_card_assigned_the_other_way_is_not_given(tmp_path, monkeypatch, whole):
+async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_given(tmp_path, monkeypatch, whole):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=whole)
     kubelet.reachable = False
     kubelet.pods.listed = [assigned("there", {"c": Share("a", 16, whole=not whole)}, {})]
@@ -188,7 +188,7 @@ async def test_without_the_kubelets_word_a_card_assigned_the_other_way_is_not_gi
     assert kubelet.counted == ["refused"]
 
 
-async def test_without_the_kubelets_word_a_card_assigned_the_same_way_is_given(kubelet):
+async def test_without_the_kubelets_answer_a_card_assigned_the_same_way_is_given(kubelet):
     kubelet.reachable = False
     kubelet.pods.listed = [pod("p", 8, 2)]
     await kubelet.plugin.show([CARD], 4)
@@ -199,14 +199,14 @@ async def test_without_the_kubelets_word_a_card_assigned_the_same_way_is_given(k
 DIALECT = {"POD": "{pod}", "CONTAINER": "{container}"}
 
 
-async def test_a_dialects_variables_tell_the_amount_of_the_container_and_of_its_whole_pod(tmp_path, monkeypatch):
+async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its_pod(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     both = {"c": Share("a", 4), "d": Share("a", 6)}
     kubelet.pods.listed = [assigned("other", {"c": Share("a", 1)}, {"c": 1}), assigned("p", both, {"c": 4, "d": 6})]
     await kubelet.plugin.show([card], 1)
-    told = (await kubelet.answer(ids(0, 4))).envs
-    assert (told["POD"], told["CONTAINER"]) == ("10", "4")
+    environment = (await kubelet.answer(ids(0, 4))).envs
+    assert (environment["POD"], environment["CONTAINER"]) == ("10", "4")
     unknown = (await kubelet.answer(ids(4, 3))).envs
     assert (unknown["POD"], unknown["CONTAINER"]) == ("3", "3")
 
@@ -219,7 +219,7 @@ async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch)
 
 
 class Listener:
-    """The kubelet's end of ListAndWatch; it asks for more when told to."""
+    """The kubelet's end of ListAndWatch, which reads on demand."""
 
     def __init__(self, plugin):
         self._stream = plugin.ListAndWatch(api.Empty(), None)
@@ -232,7 +232,7 @@ class Listener:
 
 
 async def is_done(task):
-    """Whether a task is done when everything that can go on has gone on."""
+    """Return whether a task is done after all tasks that can run have run."""
     for _ in range(20):
         await asyncio.sleep(0)
     return task.done()
@@ -240,22 +240,22 @@ async def is_done(task):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """The plugin sends each change at once, and waits for the kubelet without an end that a test could reach."""
+    """Let the plugin send each change at once, and wait for the kubelet longer than a test takes."""
     monkeypatch.setattr(module, "_RESEND_SECONDS", 0)
-    monkeypatch.setattr(module, "_TOLD_SECONDS", 60)
+    monkeypatch.setattr(module, "_DELIVERY_SECONDS", 60)
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_showing_ends_when_the_kubelet_has_been_sent_the_devices(kubelet):
+async def test_an_update_ends_when_the_kubelet_has_received_the_devices(kubelet):
     await kubelet.plugin.show([CARD], 16)
     listener = Listener(kubelet.plugin)
     assert await listener.take() == ids(0, 1)
     following = asyncio.create_task(listener.take())
-    shown = asyncio.create_task(kubelet.plugin.show([CARD], 8))
+    update = asyncio.create_task(kubelet.plugin.show([CARD], 8))
     assert await following == ids(0, 2)
-    assert not await is_done(shown), "the kubelet has not asked for more, so it may not have read this"
+    assert not await is_done(update), "the kubelet has not requested more, so it may not have read this"
     following = asyncio.create_task(listener.take())
-    assert await is_done(shown)
+    assert await is_done(update)
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await following
@@ -263,7 +263,7 @@ async def test_showing_ends_when_the_kubelet_has_been_sent_the_devices(kubelet):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_showing_waits_for_no_kubelet_that_does_not_listen(kubelet):
+async def test_an_update_does_not_wait_for_a_kubelet_that_does_not_listen(kubelet):
     listener = Listener(kubelet.plugin)
     await listener.take()
     await listener.close()
@@ -271,8 +271,8 @@ async def test_showing_waits_for_no_kubelet_that_does_not_listen(kubelet):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_has_not_changed_is_not_sent_again(kubelet, monkeypatch):
-    monkeypatch.setattr(module, "_TOLD_SECONDS", 0)
+async def test_an_unchanged_list_is_not_sent_again(kubelet, monkeypatch):
+    monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
     await kubelet.plugin.show([CARD], 16)
     listener = Listener(kubelet.plugin)
     await listener.take()
@@ -285,15 +285,15 @@ async def test_what_has_not_changed_is_not_sent_again(kubelet, monkeypatch):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_kubelet_that_does_not_read_holds_nothing_up_for_long(kubelet, monkeypatch):
-    monkeypatch.setattr(module, "_TOLD_SECONDS", 0)
+async def test_a_kubelet_that_does_not_read_delays_an_update_only_briefly(kubelet, monkeypatch):
+    monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
     listener = Listener(kubelet.plugin)
     await listener.take()
     await kubelet.plugin.show([CARD], 4)
     await listener.close()
 
 
-async def test_offers_allocations_and_refusals_are_told_by_the_pods_uid(kubelet, caplog):
+async def test_offers_allocations_and_refusals_are_logged_with_the_pods_uid(kubelet, caplog):
     caplog.set_level("INFO")
     kubelet.pods.listed = [pod("p", 8, 2)]
     await kubelet.plugin.show([CARD], 4)
@@ -304,12 +304,12 @@ async def test_offers_allocations_and_refusals_are_told_by_the_pods_uid(kubelet,
     await kubelet.allocate(ids(0, 2))
     with pytest.raises(RefusedError):
         await kubelet.answer(["nothing of ours"])
-    told = [each.message.partition(" seconds")[0] for each in caplog.records if "resource=" in each.message]
+    lines = [each.message.partition(" seconds")[0] for each in caplog.records if "resource=" in each.message]
     whom = "pod=d/p uid=uid-p container=c resource=accelkit.io/memory"
     given = f'cards={{"a":8}} devices=2 first_device={unit("a", 0)}'
-    assert told[:2] == [f"offered {whom} {given}", f"allocated {whom} {given}"]
-    assert told[2].startswith("allocation refused resource=accelkit.io/memory devices=1 reason=")
-    assert len(told) == 3
+    assert lines[:2] == [f"offered {whom} {given}", f"allocated {whom} {given}"]
+    assert lines[2].startswith("allocation refused resource=accelkit.io/memory devices=1 reason=")
+    assert len(lines) == 3
 
 
 async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_alone(kubelet, monkeypatch):
@@ -326,4 +326,4 @@ async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_al
         await kubelet.allocate([unit("a", number)])
         costs.append(len(found))
     assert costs[-1] <= costs[0] + count, costs
-    assert costs[0] <= 500 + count, "each device that is held is looked at once"
+    assert costs[0] <= 500 + count, "each held device is read once"

@@ -1,4 +1,4 @@
-"""A device plugin on its socket, asked by a kubelet that speaks the real protocol."""
+"""A device plugin on its socket, called by a kubelet that uses the real protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerSe
     async def Register(self, request, context):  # noqa: N802 - gRPC's name
         if self.refuses:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such version")
-        # A kubelet dials back before it answers.
+        # A kubelet connects to the plugin before it answers.
         async with self.dial(request.endpoint) as plugin:
             await plugin.GetDevicePluginOptions(api.Empty(), timeout=30)
         self.registered.append(request)
@@ -83,7 +83,7 @@ class Pods:
         return frozenset()
 
     async def refresh(self):
-        """Nothing is newer than what is listed."""
+        """Do nothing; the list is always current."""
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubele
         listed = await list_devices(kubelet, plugin.endpoint)
         assert {name for name, health in listed.items() if health == "Healthy"} == {held}
         assert len(listed) == 4
-        # A kubelet that starts removes all sockets in its folder and makes its own anew.
+        # A kubelet that starts removes all sockets in its folder and creates its own again.
         plugin.socket.unlink()
         await until(lambda: len(kubelet.registered) == 2)
         assert (await list_devices(kubelet, plugin.endpoint))[held] == "Healthy"
@@ -211,7 +211,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
         async with kubelet.dial(plugin.endpoint) as dialled:
             await dialled.GetDevicePluginOptions(api.Empty(), timeout=30)
     await plugin.start()
-    assert len(kubelet.registered) == 2, "started anew, as after the kubelet's own restart"
+    assert len(kubelet.registered) == 2, "started again, as after a restart of the kubelet"
     await plugin.stop()
 
 
@@ -230,7 +230,7 @@ async def test_a_folder_that_is_missing_is_an_error(kubelet):
         await plugin.start()
 
 
-async def test_a_kubelet_may_show_more_than_it_would_take(kubelet):
+async def test_the_kubelets_report_may_be_longer_than_its_own_limit(kubelet):
     container = kubelet.answer.pod_resources[0].containers.add(name="c")
     for number in range(130_000):
         container.devices.add(resource_name=MEMORY, device_ids=[unit("a", number)])
@@ -242,7 +242,7 @@ async def test_a_kubelet_may_show_more_than_it_would_take(kubelet):
 async def test_what_containers_hold_is_asked_on_the_other_socket(kubelet, tmp_path):
     answer = await list_pod_resources(kubelet.root)
     assert [pod.name for pod in answer.pod_resources] == ["p"]
-    with pytest.raises(DevicePluginError, match="pod resources cannot be read"):
+    with pytest.raises(DevicePluginError, match="cannot read the kubelet's pod resources"):
         await list_pod_resources(tmp_path)
 
 

@@ -72,27 +72,27 @@ def test_more_devices_that_must_be_included_than_are_wanted_get_no_offer(allocat
     assert offer(PreferredAllocation(whole=True), [], 1, available=["a", "b"], taken=["a", "b"]) == []
 
 
-def test_a_container_whose_card_cannot_be_is_passed_over_for_the_next(allocations):
+def test_a_container_whose_card_is_unavailable_is_skipped(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
     assert prefer(allocations, pods, 4, taken=[unit("b", 0)]) == {"b": 4}
     assert prefer(allocations, pods, 4, available=ALL[6:]) == {"b": 4}
 
 
-def test_what_nobody_waits_for_is_offered_on_the_fullest_card_that_has_it(allocations):
+def test_unexpected_units_are_offered_on_the_fullest_card_that_has_them(allocations):
     available = [unit("a", 0), unit("a", 1), unit("a", 2), unit("b", 0), unit("b", 1), unit("c", 0)]
     assert prefer(allocations, [], 2, available=available) == {"b": 2}
     assert prefer(allocations, [], 4, available=available) == {}
     assert prefer(allocations, [], 2, available=available, taken=[unit("a", 7)]) == {"a": 2}
 
 
-def test_what_nobody_waits_for_keeps_off_cards_given_away_through_the_other_resource(allocations):
+def test_unexpected_units_are_not_offered_on_cards_held_through_the_other_resource(allocations):
     available = [unit("a", 0), unit("a", 1), unit("b", 0), unit("b", 1), unit("b", 2)]
     assert prefer(allocations, [], 2, available=available, avoid=["a"]) == {"b": 2}
     assert prefer(allocations, [], 2, available=available, avoid=["a", "b"]) == {}
     assert prefer(allocations, [pod("p", c="aa")], 2, available=available, avoid=["a"]) == {"a": 2}
 
 
-def test_whole_cards_that_nobody_waits_for_are_offered_where_nobody_shares():
+def test_unexpected_whole_cards_are_offered_if_no_pod_shares_them():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     assert offer(allocations, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
     assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
@@ -135,12 +135,12 @@ def test_a_split_over_other_amounts_than_assigned_is_refused(allocations):
     )
 
 
-def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(allocations):
+def test_after_a_restart_held_devices_are_not_pending(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
     assert prefer(allocations, pods, 2, held={("uid-p", "c"): Counter(a=2)}) == {"b": 2}
 
 
-def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
+def test_a_pending_answer_counts_until_the_kubelet_reports_it(allocations):
     pods = [pod("p", c="aa")]
     allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
     allocations.settle(pods, frozenset(), {unit("b", 0)})
@@ -150,7 +150,7 @@ def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
 
 
 class Shown(AbstractSet):
-    """What containers hold; counts how often it is gone through and asked."""
+    """The held device IDs; counts iterations and lookups."""
 
     def __init__(self, device_ids):
         self.device_ids, self.walks, self.asked = device_ids, 0, 0
@@ -167,7 +167,7 @@ class Shown(AbstractSet):
         return len(self.device_ids)
 
 
-def test_each_allocation_under_way_costs_its_own_devices_not_all_that_containers_hold(allocations):
+def test_each_pending_answer_costs_only_its_own_devices(allocations):
     pods = [pod(f"p{number}", number, c="b") for number in range(8)]
     for number in range(8):
         allocations.record(pods, {}, [unit("b", number)])
@@ -176,7 +176,7 @@ def test_each_allocation_under_way_costs_its_own_devices_not_all_that_containers
     assert (shown.walks, shown.asked) == (0, 8)
 
 
-def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocations):
+def test_the_answer_for_a_deleted_or_admitted_pod_is_forgotten(allocations):
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
         allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
@@ -184,7 +184,7 @@ def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocat
         assert allocations.list_pending_cards() == {}
 
 
-def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
+def test_the_answer_for_an_unknown_pod_is_forgotten_after_a_minute():
     now = [0.0]
     allocations = PreferredAllocation(whole=False, ids=IDS, clock=lambda: now[0])
     allocations.record([], {}, [unit("a", 0)])
@@ -195,7 +195,7 @@ def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     assert allocations.list_pending_cards() == {}
 
 
-def test_what_was_granted_to_a_pod_without_assignment_counts_until_none_that_was_meant_waits():
+def test_the_answer_for_a_pod_without_assignment_counts_until_no_candidate_waits():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     allocations.record([], {}, ["a"], unassigned=frozenset({"uid-past", "uid-other"}))
     for unassigned, pending in (({"uid-past"}, {"a": None}), ({"uid-later"}, {})):
@@ -203,7 +203,7 @@ def test_what_was_granted_to_a_pod_without_assignment_counts_until_none_that_was
         assert allocations.list_pending_cards() == pending
 
 
-def test_what_was_granted_to_a_pod_that_was_deleted_meanwhile_keeps_no_card():
+def test_the_answer_for_a_pod_that_was_deleted_meanwhile_keeps_no_card():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     assert allocations.record([], {}, ["a"], unassigned=frozenset()) is None
     allocations.settle([], {"uid-later"}, frozenset())
@@ -247,7 +247,7 @@ def test_whole_cards_are_steered_apart_from_memory():
     assert allocations.record([whole], {}, ["b"]) == ("u", "c")
 
 
-def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
+def test_unexpected_whole_cards_are_the_kubelets_choice():
     assert PreferredAllocation(whole=True, ids=IDS).record([], {}, ["a", "b"]) is None
 
 
@@ -259,7 +259,7 @@ def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
         (False, None, "another pod holds it whole"),
     ],
 )
-def test_a_card_given_away_through_the_other_resource_is_refused(whole, holder, sentence):
+def test_a_card_held_through_the_other_resource_is_refused(whole, holder, sentence):
     with pytest.raises(DevicePluginError, match=f"card a would be over capacity: {sentence}"):
         check_exclusive(["b", "a"], {"a": holder}, whole=whole)
     check_exclusive(["b"], {"a": holder}, whole=whole)
@@ -295,18 +295,18 @@ def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_
     allocations.check_unit([sized("old", 8, 2), sized("new", 2, 2)], {}, 2)
 
 
-def test_those_that_hold_their_devices_are_no_concern_of_the_unit(allocations):
+def test_containers_that_hold_their_devices_are_not_checked_for_the_unit(allocations):
     pods = [sized("held", 8, 2), sized("other", 8, 4)]
     allocations.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
     PreferredAllocation(whole=True, ids=IDS).check_unit(pods, {}, 2)
 
 
-def test_the_unit_that_a_pod_was_assigned_is_told_where_it_is_another_one():
+def test_the_unit_of_an_assignment_is_returned_if_it_differs():
     assert [sized("p", 8, 2).find_other_unit("c", unit) for unit in (1, 4)] == [4, None]
     assert pod("p", c="aaaa").find_other_unit("c", 4) is None
 
 
-def test_an_init_container_of_a_pod_whose_app_container_is_shown_waits_no_more(allocations):
+def test_an_init_container_does_not_wait_after_its_app_container_is_reported(allocations):
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
     passed_on = [unit("a", 0), unit("a", 1)]
     allocations.record(pods, {}, passed_on)
@@ -319,31 +319,31 @@ def test_an_init_container_of_a_pod_whose_app_container_is_shown_waits_no_more(a
 
 
 def serve(allocations, pods, size, *, taken=()):
-    """Offer devices and allocate them, as a kubelet that takes what it is offered; return them."""
+    """Offer devices and allocate them, as a kubelet that accepts the offer; return them."""
     chosen = offer(allocations, pods, size, taken=taken)
     allocations.record(pods, {}, chosen)
     return chosen
 
 
 def test_no_pod_is_given_the_devices_of_another_pods_later_container(allocations):
-    """Its app container has to include what its init container was given, so nobody else may take that card."""
+    """Its app container must include the devices of its init container, so no other pod may take that card."""
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, c="bbbb")]
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"b": 4}
 
 
-def test_the_pod_whose_allocation_has_begun_goes_on_before_all_others(allocations):
+def test_the_pod_whose_allocation_has_begun_continues_before_all_others(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
     serve(allocations, pods, 3)
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"c": 4}
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"a": 4}
 
 
-def test_the_pod_some_of_whose_containers_are_shown_goes_on_before_all_others(allocations):
+def test_the_pod_with_some_reported_containers_continues_before_all_others(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
     assert prefer(allocations, pods, 4, held={("uid-q", "c"): Counter(b=3)}) == {"c": 4}
 
 
-def test_who_waits_for_cards_that_another_container_took_is_offered_those_left_for_it(allocations):
+def test_a_container_whose_cards_were_taken_is_offered_the_cards_left_in_exchange(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb"), pod("r", 3, c="cccc")]
     allocations.record(pods, {}, [unit("b", number) for number in range(4)])
     held = {("uid-p", "c"): Counter(b=4)}
@@ -353,5 +353,5 @@ def test_who_waits_for_cards_that_another_container_took_is_offered_those_left_f
 
 def test_devices_that_an_init_container_left_on_another_card_are_missed_where_it_took_them(allocations):
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
-    # The kubelet served q first, by whichever devices it liked: those of p.
+    # The kubelet served q first, and chose the devices of p.
     assert prefer(allocations, pods, 2, held={("uid-q", "c"): Counter(a=4)}) == {"b": 2}
