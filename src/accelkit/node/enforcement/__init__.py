@@ -1,5 +1,5 @@
-"""Enforcement of shares' memory on this host: by NVIDIA's driver, its MPS, the kernel's dmem controller, or not at all.
+"""Enforcement of the memory of shares on this host: by NVIDIA's driver, by its MPS, or by the kernel's dmem controller.
 
-A share is enforced only where something other than its program refuses memory beyond it; anything else is advisory, and
-what cannot be known is advisory too. Paths lie below a root that may be moved.
+A share is enforced only if a mechanism outside its program refuses memory beyond the share. All other shares are
+advisory, also those whose enforcement is unknown. Paths are relative to a root folder, which tests and pods replace.
 """

@@ -1,4 +1,4 @@
-"""Finds the cgroups (version 2) of pods and of their containers, as kubelets and container runtimes name them."""
+"""The cgroups (version 2) of pods and of their containers, by the names that kubelets and container runtimes use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{32,128}")
 
 
 def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
-    """Return the pod's cgroup as the cgroupfs or the systemd driver names it; a kubelet may have a root of its own.
+    """Return the pod's cgroup by its name from the cgroupfs or systemd driver; a kubelet may have its own cgroup root.
 
     Args:
         root: the host's root folder.
-        pod_uid: the pod's UID, of a static pod the one that its kubelet made up.
+        pod_uid: the UID of the pod; for a static pod, the UID that its kubelet generated.
     """
     if not _POD_UID.fullmatch(pod_uid):
         return None
@@ -27,28 +27,28 @@ def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
 
 
 def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path | None:
-    """Return the leaf cgroup that a container's processes run in; None where it is not there, or not seen.
+    """Return the leaf cgroup of a container's processes; None if it does not exist or is not visible.
 
     Containerd names it `<id>` or `cri-containerd-<id>.scope`, CRI-O `crio-<id>` or `crio-<id>.scope`, by the cgroup
-    driver. Below that, crun makes one of its own for the container.
+    driver. Below that cgroup, crun creates another one for the container.
 
     Args:
         root: the host's root folder.
-        pod_uid: as for the pod's cgroup.
-        container_id: from the pod's status, as `containerd://<id>`.
+        pod_uid: the UID, as for `find_pod_cgroup`.
+        container_id: the ID in the pod's status, for example `containerd://<id>`.
     """
     own_id = container_id.rpartition("//")[2]
     pod = find_pod_cgroup(root, pod_uid)
     if pod is None or not _CONTAINER_ID.fullmatch(own_id):
         return None
-    # CRI-O's monitor of the container has a cgroup beside it, which has the id in its name as well.
+    # The cgroup of CRI-O's monitor of the container has the ID in its name too.
     named = re.compile(rf"(?:(?:cri-containerd|crio|docker|libpod)-)?{own_id}(?:\.scope)?")
     found = next((folder for folder in sorted(pod.iterdir()) if named.fullmatch(folder.name)), None)
     return None if found is None else _descend(found)
 
 
 def _descend(folder: Path) -> Path:
-    """Go down for as long as a cgroup has no process of its own and one other below it."""
+    """Return the first cgroup on the way down that has processes, or not exactly one child."""
     while not (folder / "cgroup.procs").read_text().strip():
         below = [each for each in folder.iterdir() if each.is_dir()]
         if len(below) != 1:

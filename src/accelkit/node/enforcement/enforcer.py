@@ -1,4 +1,4 @@
-"""Holds this node's pods to their shares, by what the node has for it."""
+"""Limits of this node's pods to their shares, by the mechanisms that the node has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelkit.node.pods import NodePod, NodePods
 
 log = logging.getLogger(__name__)
 
-# What has not changed is set again now and then, where somebody else may have changed it.
+# Unchanged limits are set again after this time, because another program may have changed them.
 _AGAIN_SECONDS: Final = 30.0
 
 PodName = tuple[str, str]  # namespace, name
@@ -31,10 +31,10 @@ class Enforcer:
 
     Args:
         root: the host's root folder.
-        pods: this node's pods.
-        load: returns the module `pynvml`, or None where NVIDIA's library is not there.
-        cgroup_limits: whether limits of cgroups are set, by NVIDIA's driver and by dmem.
-        clock: seconds, never backwards.
+        pods: the pods of this node.
+        load: returns the module `pynvml`, or None if NVIDIA's library is missing.
+        cgroup_limits: whether the limits of cgroups are set, by NVIDIA's driver and by dmem.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Enforcer:
         self._done: object = None
         self._done_at = 0.0
         self._errors = ErrorReporter(log, logging.INFO)
-        # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
+        # The mechanism that enforces the memory of each pod, by namespace and name. Pods without one are left out.
         self.enforced: Mapping[PodName, str] = {}
 
     async def enforce(self, found: Sequence[FoundCard]) -> None:
-        """Hold pods to their memory, where pods or cards have changed or the last time was some time ago."""
+        """Limit the memory of the pods, if pods or cards have changed or the limits were set some time ago."""
         pods = self._pods.list_pods()
         state = [(each.cgroup_uid, each.running, each.assigned) for each in pods], [each.card for each in found]
         if state == self._done and self._clock() - self._done_at < _AGAIN_SECONDS:
@@ -89,9 +89,9 @@ class Enforcer:
         return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
 
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
-        """Yield a limit for each card of each container that runs and has shares; whole cards need none.
+        """Yield a limit for each card of each running container with shares; whole cards need none.
 
-        Nothing where a card of the pod is no NVIDIA card: then the pod is held by something else, or by nothing.
+        Yield nothing if a card of the pod is not an NVIDIA card: then another mechanism limits the pod, or none does.
         """
         shares = [
             (container, share)
@@ -103,14 +103,14 @@ class Enforcer:
             return
         for container, share in shares:
             cgroup = self._find_cgroup(pod, container)
-            # Where it is not seen, a limit that nobody keeps says that the pod is not held.
+            # If the cgroup is not found, yield a limit that cannot be set, so that the pod does not count as enforced.
             yield MemoryLimit(cards[share.card].card.bdf, cgroup or Path(), share.memory_bytes)
 
     def _find_cgroup(self, pod: NodePod, container: str) -> Path | None:
         try:
             return find_container_cgroup(self._root, pod.cgroup_uid, pod.running[container])
         except OSError:
-            # It has ended meanwhile.
+            # The container has ended in the meantime.
             return None
 
     def _limit_memory(self, wanted: Limits) -> frozenset[MemoryLimit]:
@@ -120,7 +120,7 @@ class Enforcer:
         result = self._try(limits)
         if result.problem:
             self._errors.report(
-                result.problem, f"NVIDIA's driver does not hold containers to their memory: {result.problem}"
+                result.problem, f"NVIDIA's driver does not limit the memory of containers: {result.problem}"
             )
         else:
             self._errors.clear()
@@ -129,14 +129,14 @@ class Enforcer:
     def _try(self, limits: Sequence[MemoryLimit]) -> LimitResult:
         nvml = self._load()
         if nvml is None:
-            return LimitResult(frozenset(), "NVIDIA's library is not seen here")
+            return LimitResult(frozenset(), "NVIDIA's library was not found")
         if not (self._root / CGROUPS / "cgroup.controllers").exists():
-            return LimitResult(frozenset(), "the host's cgroups (version 2) are not seen here")
+            return LimitResult(frozenset(), "the host's cgroups (version 2) were not found")
         return set_memory_limits(nvml, [limit for limit in limits if limit.cgroup != Path()])
 
 
 def sum_granted(pod: NodePod) -> dict[str, int]:
-    """Return the bytes that a pod was given, by card."""
+    """Return the memory that a pod was assigned, by card, in bytes."""
     granted: dict[str, int] = {}
     shares: Sequence[Share] = [
         share for each in (pod.assigned.assignment.containers.values() if pod.assigned else ()) for share in each
@@ -155,5 +155,5 @@ def _takes_limits(found: FoundCard | None) -> bool:
 
 
 def _is_counted(found: FoundCard, by: str) -> bool:
-    """Return whether what is counted at the card's address is this card's, and not that of a card it is a part of."""
+    """Return whether the memory counted at the card's PCI address is its own, and not that of the containing card."""
     return by in found.profile.enforcement and bool(found.card.bdf) and found.part_of is None

@@ -1,9 +1,11 @@
-"""Holds containers to their shares by NVIDIA's driver: memory limits of cgroups, which its release 615 brings.
+"""Memory limits of cgroups in NVIDIA's driver, from release 615, which limit containers to their shares.
 
-The driver refuses memory beyond the limit, whatever the program does, and tells the program that the card has no more.
-A limit is one of a container's leaf cgroup and goes with it. The driver would reserve a soft limit in all cgroups above
-as well, and is not told when a container ends: what was reserved would stay. So the soft limit is always 0, and nothing
-has to be taken back. The shares of a card do not add up to more than the card, so each gets what it was given.
+The driver refuses memory beyond the limit, whatever the program does, and reports the limit to the program as the
+memory of the card. A limit belongs to the leaf cgroup of a container and disappears with it.
+
+The soft limit is always 0, so nothing must be released. The driver would reserve a soft limit in all parent cgroups
+too. It does not detect the end of a container, so the reservation would stay. The shares of a card together do not
+exceed the card, so each container gets its share without a reservation.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from accelkit.node.discovery.nvml import initialize
 
 _MIB: Final = 2**20
 _NO_CONTROLLER: Final = (
-    "it counts memory by the kernel's dmem controller, which is not on in the cgroups of containers "
-    "(option RmMemacctMode=1 of the driver makes it count by itself)"
+    "it counts memory with the kernel's dmem controller, which is not enabled in the cgroups of containers "
+    "(with the option RmMemacctMode=1, the driver counts by itself)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """What a container may take of a card, in bytes."""
+    """The memory of a card that a container may use, in bytes."""
 
     bdf: str
     cgroup: Path
@@ -33,18 +35,18 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The limits that the driver keeps, as read back; `problem` says why it does not keep others, empty for none."""
+    """The limits that the driver applies, as read back; `problem` is why it does not apply others, or empty."""
 
     held: frozenset[MemoryLimit]
     problem: str = ""
 
 
 def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
-    """Have the driver hold containers to their shares, and read back whether it does.
+    """Set limits in the driver, and read back which of them it applies.
 
     Args:
         nvml: the module `pynvml`, not yet initialised.
-        limits: of containers that run.
+        limits: the limits of running containers.
     """
     held: set[MemoryLimit] = set()
     problem = ""
@@ -61,7 +63,7 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
                 if _set(nvml, handle, limit):
                     held.add(limit)
             except nvml.NVMLError_NotFound:
-                # A container that has ended meanwhile is no problem.
+                # If the cgroup is missing, the container has ended in the meantime, which is not a problem.
                 problem = _NO_CONTROLLER if limit.cgroup.exists() else problem
             except nvml.NVMLError as exc:
                 problem = _explain(nvml, exc)
@@ -69,7 +71,7 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
 
 
 def find_unsupported(nvml: Any, bdf: str, cgroup: Path) -> str:
-    """Return why the driver keeps no memory limits of a card, empty where it does; changes nothing.
+    """Return why the driver applies no memory limits to a card; empty if it does. Nothing is changed.
 
     Args:
         nvml: the module `pynvml`, initialised.
@@ -109,14 +111,14 @@ def _has_mig(nvml: Any, handle: Any) -> bool:
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
     except nvml.NVMLError:
-        # Cards that cannot be parted say so by an error.
+        # Cards that do not support MIG return an error.
         return False
     return bool(current)
 
 
 def _explain(nvml: Any, error: Exception) -> str:
     if isinstance(error, nvml.NVMLError_FunctionNotFound | nvml.NVMLError_NotSupported):
-        return "the driver keeps no memory limits of cgroups, which its release 615 brings on cgroup v2"
+        return "the driver does not support memory limits of cgroups, which need release 615 and cgroup v2"
     if isinstance(error, nvml.NVMLError_NoPermission):
-        return "the driver does not let this agent set memory limits"
+        return "the driver does not permit this agent to set memory limits"
     return str(error)

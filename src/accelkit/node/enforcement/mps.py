@@ -1,4 +1,4 @@
-"""Holds the programs of containers to their shares by NVIDIA's MPS."""
+"""Limits of containers' programs to their shares by NVIDIA's MPS."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, Literal
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.sysfs import follow_links, read_bounded, read_integer, read_text
 
-MPS_PIPE_DIRECTORY: Final = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon itself puts it
+MPS_PIPE_DIRECTORY: Final = "/tmp/nvidia-mps"  # noqa: S108 - the default of the daemon
 # The kernel keeps 15 characters of a name.
 MPS_COMMAND: Final = "nvidia-cuda-mps-control"[:15]
-_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - where clients look for it
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that clients use
 _MIB: Final = 2**20
-# Any process may call itself the daemon, and make its environment as long as its memory.
+# Any process may have the daemon's name, and an environment as large as its memory.
 _ENVIRONMENT_BYTES: Final = 2**20
 
 
@@ -25,7 +25,7 @@ class MpsFolders:
 
     Attributes:
         pipes: the daemon's CUDA_MPS_PIPE_DIRECTORY.
-        shared_memory: what the daemon has as its /dev/shm, which is not the host's.
+        shared_memory: the folder that is the daemon's /dev/shm, which is not the host's /dev/shm.
     """
 
     pipes: str = MPS_PIPE_DIRECTORY
@@ -38,21 +38,21 @@ DEFAULT_MPS: Final = MpsFolders()
 def find_enforcement(
     root: Path, found: FoundCard, *, folders: MpsFolders, list_daemons: Callable[[], Mapping[int, str | None]]
 ) -> Literal["mps"] | None:
-    """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else None.
+    """Return `mps` if an MPS control daemon runs for the card, so that its limits can be set; else None.
 
-    NVIDIA's memory limits and dmem are not told here: they are of containers and pods.
+    NVIDIA's memory limits and dmem are not returned, because they apply to containers and pods, not to cards.
 
     Args:
         root: the host's root folder.
         found: the card.
-        folders: the daemon's.
-        list_daemons: returns what `read_mps_daemons` has seen.
+        folders: the folders of the daemon.
+        list_daemons: returns the daemons that `read_mps_daemons` found.
     """
     if "mps" not in found.profile.enforcement or found.uuid is None:
         return None
     pipes, shared_memory = (root / path.removeprefix("/") for path in (folders.pipes, folders.shared_memory))
     pid = read_integer(pipes / "nvidia-cuda-mps-control.pid")
-    # The file stays when the daemon is killed, and its number may be another process's by now.
+    # The file stays when the daemon is killed, and another process may have its number now.
     if pid is None or not (pipes / "control").exists() or read_text(root / f"proc/{pid}/comm") != MPS_COMMAND:
         return None
     daemons = list_daemons()
@@ -61,9 +61,10 @@ def find_enforcement(
 
 
 def is_replaced(root: Path, folders: MpsFolders) -> bool:
-    """Return whether the folder of shared memory is a link that a client made, or lies behind one.
+    """Return whether the folder of shared memory is a symbolic link that a client made, or is behind one.
 
-    Clients write the folder of pipes; a runtime would mount for the next one whatever such a link leads to.
+    Clients can write to the folder of pipes. A container runtime would mount the target of the link into the next
+    client.
     """
     shared = PurePosixPath(folders.shared_memory)
     if not shared.is_relative_to(folders.pipes):
@@ -73,11 +74,13 @@ def is_replaced(root: Path, folders: MpsFolders) -> bool:
 
 
 def read_mps_daemons(root: Path, pids: Sequence[int]) -> Mapping[int, str | None]:
-    """Return the MPS control daemons with the cards each was started for, None for all; needs the right to read others.
+    """Return the MPS control daemons, each with the cards for which it was started; None for all cards.
+
+    The caller needs the permission to read the environments of other processes.
 
     Args:
         root: the host's root folder.
-        pids: the processes to look at; those that cannot be read are left out.
+        pids: the processes to read; unreadable processes are left out.
     """
     found: dict[int, str | None] = {}
     for pid in pids:
@@ -93,27 +96,28 @@ def read_mps_daemons(root: Path, pids: Sequence[int]) -> Mapping[int, str | None
 
 
 def build_mps_environment(granted: Mapping[str, int], folders: MpsFolders) -> Mapping[str, str]:
-    """Return what makes the programs of a container clients of MPS that are held to what they were given.
+    """Return the variables with which the programs of a container are clients of MPS, limited to their shares.
 
-    Limits name the cards that the program sees and no other, by UUID: one that it does not see makes MPS forget all.
+    The limits name, by UUID, exactly the cards that the program can use. If they name another card, MPS ignores all
+    limits.
 
     Args:
-        granted: bytes by UUID, of all cards that the container gets.
-        folders: the daemon's.
+        granted: the memory by UUID in bytes, for all cards that the container gets.
+        folders: the folders of the daemon.
     """
-    # MPS takes whole MiB. None at all would not be a limit, and no program can do with less than one.
+    # MPS accepts whole MiB. 0 would not be a limit, and no program works with less than 1 MiB.
     limits = (f"{uuid}={max(1, amount // _MIB)}M" for uuid, amount in sorted(granted.items()))
     return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ",".join(limits), "CUDA_MPS_PIPE_DIRECTORY": folders.pipes}
 
 
 def list_mps_mounts(folders: MpsFolders) -> Mapping[str, str]:
-    """Return the host's folders that clients of MPS need, by where: pipes, and memory shared with the server."""
+    """Return the host's folders that clients of MPS need, by path in the container: pipes and shared memory."""
     return {folders.pipes: folders.pipes, _SHARED_MEMORY: folders.shared_memory}
 
 
-def _serves(shown: str | None, uuid: str) -> bool:
-    """Return whether a daemon serves a card: all, or those that it was shown."""
-    if shown is None:
+def _serves(visible: str | None, uuid: str) -> bool:
+    """Return whether a daemon serves a card, given its CUDA_VISIBLE_DEVICES; None is all cards."""
+    if visible is None:
         return True
-    # The beginning of a UUID is enough for CUDA. Numbers may be in CUDA's own order: whose they are cannot be known.
-    return any(name.startswith("GPU-") and uuid.startswith(name) for name in shown.split(","))
+    # CUDA accepts the beginning of a UUID. Numbers may be in CUDA's own order, so their cards are unknown.
+    return any(name.startswith("GPU-") and uuid.startswith(name) for name in visible.split(","))

@@ -45,7 +45,7 @@ def test_a_containers_leaf_is_found_by_any_runtime_and_driver(cgroup, tmp_path, 
     assert find_container_cgroup(tmp_path, UID, f"{runtime}://{ID}") == own
 
 
-def test_what_a_container_makes_below_its_own_processes_is_its_own_business(cgroup, tmp_path):
+def test_cgroups_below_a_containers_own_processes_are_ignored(cgroup, tmp_path):
     own = cgroup(f"{FOLDER}/{ID}", "9")
     cgroup(f"{FOLDER}/{ID}/init.scope", "10")
     assert find_container_cgroup(tmp_path, UID, f"containerd://{ID}") == own
@@ -54,7 +54,7 @@ def test_what_a_container_makes_below_its_own_processes_is_its_own_business(cgro
 @pytest.mark.parametrize(
     "container_id", ["", "containerd://", f"containerd://../{ID}", "containerd://*", f"x://{ID[:-1]}1"]
 )
-def test_a_container_that_is_not_there_has_no_cgroup(cgroup, tmp_path, container_id):
+def test_a_missing_container_has_no_cgroup(cgroup, tmp_path, container_id):
     cgroup(f"{FOLDER}/{ID}", "9")
     assert find_container_cgroup(tmp_path, UID, container_id) is None
     assert find_container_cgroup(tmp_path, UID.replace("8", "9"), f"containerd://{ID}") is None

@@ -66,7 +66,7 @@ def test_a_kernel_without_the_controller_limits_nothing(tmp_path):
 
 @pytest.mark.parametrize("region", ["vram0", "vram"])
 @pytest.mark.parametrize("folder", CGROUPS)
-def test_a_pod_is_held_to_its_share_by_its_own_cgroup_with_either_driver(regions, cgroup, tmp_path, folder, region):
+def test_a_pod_is_limited_to_its_share_in_its_cgroup_with_either_driver(regions, cgroup, tmp_path, folder, region):
     regions(f"drm/{BDF}/{region}")
     file = cgroup(folder)
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is True
@@ -76,7 +76,7 @@ def test_a_pod_is_held_to_its_share_by_its_own_cgroup_with_either_driver(regions
 
 
 def replaced_by(target):
-    """Have another file in the place of the limits."""
+    """Replace the file of the limits by another one."""
 
     def replace(file):
         file.unlink()
@@ -88,7 +88,7 @@ def replaced_by(target):
 @pytest.mark.parametrize(
     ("spoil", "uid", "shares"),
     [
-        # Takes every write, and shows none of it.
+        # Accepts every write, and returns nothing of it.
         (replaced_by("/dev/null"), UID, {BDF: GIB}),
         (replaced_by("/dev/full"), UID, {BDF: GIB}),
         (Path.unlink, UID, {BDF: GIB}),
@@ -101,7 +101,7 @@ def replaced_by(target):
         *("no uid", "pattern", "path", "pod without a cgroup"),
     ],
 )
-def test_a_pod_that_is_not_limited_in_all_is_not_called_enforced(cgroup, tmp_path, spoil, uid, shares):
+def test_a_partly_limited_pod_does_not_count_as_enforced(cgroup, tmp_path, spoil, uid, shares):
     file = cgroup()
     spoil(file)
     (tmp_path / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 {16 * GIB}\n")

@@ -1,4 +1,4 @@
-"""Limits by the driver's own interface, of the stand-in library, and by dmem on a tree of files."""
+"""Limits in the driver, through the stand-in library, and in dmem on a tree of files."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Node:
 
 
 def limits(shares):
-    """What a container with these shares asks for, in a unit of one byte."""
+    """Return the request of a container with these shares, in a unit of one byte."""
     whole = [share for share in shares if share.whole]
     resource, amount = ("cards", len(whole)) if whole else ("memory", sum(share.memory_bytes for share in shares))
     return {"limits": {f"accelkit.io/{resource}": str(amount)}}
@@ -89,7 +89,7 @@ def node(tmp_path, standin_nvml):
     return Node(tmp_path / "host", standin_nvml)
 
 
-async def test_each_container_is_held_to_its_own_share_by_its_own_cgroup(node):
+async def test_each_container_is_limited_to_its_share_in_its_own_cgroup(node):
     node.start(main=(Share("GPU-0", 3 * GIB),), side=(Share("GPU-0", GIB), Share("GPU-1", 2 * GIB + 5)))
     assert await node.look() == {("d", "p"): "nvml"}
     assert node.driver.read_limits() == {
@@ -109,7 +109,7 @@ async def test_a_limit_leaves_nothing_behind_however_its_container_ends(node, tm
     assert node.driver.read_notes() == []
 
 
-async def test_a_container_that_starts_again_is_limited_at_once_and_others_are_left_alone(node):
+async def test_a_restarted_container_is_limited_at_once_and_others_do_not_change(node):
     node.start(main=(Share("GPU-0", 3 * GIB),))
     await node.enforcer.enforce(CARDS)
     node.driver.path.with_name("standin-nvml.state.limits").unlink()
@@ -120,7 +120,7 @@ async def test_a_container_that_starts_again_is_limited_at_once_and_others_are_l
     assert list(node.driver.read_limits()) == [(BDFS[0], node.cgroup("again"))]
 
 
-async def test_a_limit_that_somebody_took_away_is_set_again(node):
+async def test_a_removed_limit_is_set_again(node):
     node.start(main=(Share("GPU-0", 3 * GIB),))
     await node.look()
     node.driver.path.with_name("standin-nvml.state.limits").unlink()
@@ -137,15 +137,15 @@ async def test_a_whole_card_needs_no_limit(node):
 @pytest.mark.parametrize(
     ("function", "number", "reason"),
     [
-        ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "keeps no memory limits of cgroups"),
-        ("nvmlDeviceGetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_SUPPORTED, "keeps no memory limits of cgroups"),
-        ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_NO_PERMISSION, "does not let this agent set memory limits"),
+        ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "does not support memory limits"),
+        ("nvmlDeviceGetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_SUPPORTED, "does not support memory limits"),
+        ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_NO_PERMISSION, "does not permit this agent to set"),
         ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_FOUND, "option RmMemacctMode=1"),
         ("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_UNKNOWN, "Unknown Error"),
         ("nvmlInitWithFlags", pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "the driver is not loaded"),
     ],
 )
-async def test_where_the_driver_refuses_shares_are_advisory_and_it_is_told_once(node, caplog, function, number, reason):
+async def test_if_the_driver_refuses_shares_are_advisory_and_it_is_logged_once(node, caplog, function, number, reason):
     caplog.set_level("INFO")
     node.driver.failures[function] = number
     node.driver.write()
@@ -155,7 +155,7 @@ async def test_where_the_driver_refuses_shares_are_advisory_and_it_is_told_once(
     assert any(reason in record.message for record in caplog.records)
 
 
-async def test_a_limit_that_the_driver_took_otherwise_is_not_one(node):
+async def test_a_limit_that_the_driver_changed_does_not_count(node):
     node.start(main=(Share("GPU-0", 3 * GIB),), side=(Share("GPU-1", GIB),))
     node.driver.path.with_name("standin-nvml.state.limits").mkdir()
     assert await node.look() == {}
@@ -169,7 +169,7 @@ async def test_a_card_in_mig_mode_is_never_limited(node):
     assert list(node.driver.read_limits()) == [(BDFS[1], node.cgroup("side"))]
 
 
-async def test_a_pod_of_which_one_container_is_not_seen_is_advisory(node):
+async def test_a_pod_with_a_container_without_cgroup_is_advisory(node):
     node.start(main=(Share("GPU-0", 3 * GIB),), side=(Share("GPU-0", GIB),))
     (node.cgroup("side") / "cgroup.procs").unlink()
     node.cgroup("side").rmdir()
@@ -182,12 +182,12 @@ async def test_without_the_hosts_cgroups_nothing_is_tried(node, caplog):
     (node.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     node.start(main=(Share("GPU-0", 3 * GIB),))
     assert await node.look() == {}
-    assert "the host's cgroups (version 2) are not seen here" in caplog.text
+    assert "the host's cgroups (version 2) were not found" in caplog.text
     assert node.driver.read_limits() == {}
 
 
 @pytest.mark.parametrize("cards", [(), (AMD,)])
-async def test_no_limit_is_set_where_none_is_wanted(node, cards):
+async def test_no_limit_is_set_if_none_is_configured(node, cards):
     node.enforcer = node.make_enforcer(cgroup_limits=False)
     limits = with_dmem(node)
     node.start(main=(Share(cards[0].card.id if cards else "GPU-0", 3 * GIB),))
@@ -196,7 +196,7 @@ async def test_no_limit_is_set_where_none_is_wanted(node, cards):
     assert limits.read_text() == ""
 
 
-async def test_a_card_that_went_is_not_taken_for_a_missing_controller(node, caplog):
+async def test_a_removed_card_is_not_taken_for_a_missing_controller(node, caplog):
     caplog.set_level("INFO")
     del node.driver.cards[0]
     node.driver.write()
@@ -206,7 +206,7 @@ async def test_a_card_that_went_is_not_taken_for_a_missing_controller(node, capl
     assert "RmMemacctMode" not in caplog.text
 
 
-async def test_where_the_driver_keeps_no_limits_mps_does(node):
+async def test_if_the_driver_has_no_limits_mps_enforces_them(node):
     node.driver.failures["nvmlDeviceSetMemoryLimits_v1"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     node.driver.write()
     node.start(main=(Share("GPU-0", 3 * GIB),))
@@ -216,13 +216,13 @@ async def test_where_the_driver_keeps_no_limits_mps_does(node):
 
 
 def with_dmem(node):
-    """Give the pod's cgroup the controller, and AMD's card a region; return the file of its limits."""
+    """Enable the controller for the pod's cgroup, add a region of AMD's card, and return the file of its limits."""
     (node.root / "sys/fs/cgroup/dmem.capacity").write_text("drm/0000:03:00.0/vram0 17179869184\n")
     (node.folder / "dmem.max").write_text("")
     return node.folder / "dmem.max"
 
 
-async def test_what_the_kernel_holds_is_known_and_what_it_does_not_is_not_claimed(node):
+async def test_only_limits_that_the_kernel_confirms_count_as_enforced(node):
     node.start(main=(Share("a", 4 * GIB),))
     assert await node.look(AMD) == {}
     limits = with_dmem(node)

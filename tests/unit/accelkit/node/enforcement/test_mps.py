@@ -27,7 +27,7 @@ def card(vendor="nvidia", uuid=FIRST):
 
 @pytest.fixture
 def daemon(tmp_path):
-    """A control daemon of MPS with process id 42, in the folder that its clients find it by."""
+    """An MPS control daemon with process ID 42, in the folder that its clients use."""
 
     def start(folder="tmp/nvidia-mps", *, command="nvidia-cuda-mps", environ="PATH=/bin\0"):
         pipes, process = tmp_path / folder, tmp_path / "proc/42"
@@ -57,7 +57,7 @@ def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, find):
     daemon()
     assert find(card()) == "mps"
     assert find(card("amd")) is None
-    # The daemon knows cards by their UUIDs.
+    # The daemon identifies cards by their UUIDs.
     assert find(card(uuid=None)) is None
 
 
@@ -68,7 +68,7 @@ def test_a_daemon_may_have_its_folders_elsewhere(daemon, find):
 
 
 def put(make):
-    """Have something else in the place of the daemon's number."""
+    """Replace the file of the daemon's process ID."""
 
     def replace(pipes):
         number = pipes / "nvidia-cuda-mps-control.pid"
@@ -82,7 +82,7 @@ SPOILT = {
     "memory shared with the whole host": lambda pipes: (pipes / "shm").rmdir(),
     "no control pipe yet": lambda pipes: (pipes / "control").unlink(),
     "no number yet": lambda pipes: (pipes / "nvidia-cuda-mps-control.pid").unlink(),
-    # What a client can put there must stop nobody.
+    # A file that a client can put there must not block the agent.
     "a pipe": put(os.mkfifo),
     "a link to an endless device": put(lambda path: path.symlink_to("/dev/zero")),
     "a link to the number itself": put(lambda path: path.symlink_to(path.with_name("number"))),
@@ -93,13 +93,13 @@ SPOILT = {
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-def test_a_daemon_whose_folder_is_not_as_it_makes_it_enforces_nothing(daemon, find, spoil):
+def test_a_daemon_with_an_unexpected_folder_enforces_nothing(daemon, find, spoil):
     spoil(daemon())
     assert find(card()) is None
 
 
 @pytest.mark.parametrize("process", [{"command": "bash"}, {"environ": "A=" + "x" * 2**20}], ids=["dead", "endless"])
-def test_a_process_that_is_no_daemon_enforces_nothing(daemon, find, process):
+def test_a_process_that_is_not_a_daemon_enforces_nothing(daemon, find, process):
     daemon(**process)
     assert find(card()) is None
 
@@ -108,7 +108,7 @@ def test_a_process_that_is_no_daemon_enforces_nothing(daemon, find, process):
     ("visible", "found"),
     [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", None), ("0,1", None), ("", None)],
 )
-def test_a_daemon_enforces_shares_of_the_cards_that_it_surely_serves(daemon, find, visible, found):
+def test_a_daemon_enforces_shares_of_the_cards_that_it_certainly_serves(daemon, find, visible, found):
     daemon(environ=f"PATH=/bin\0CUDA_VISIBLE_DEVICES={visible}\0")
     assert find(card()) == found
 
@@ -137,7 +137,7 @@ def test_the_folders_of_mps_may_lie_behind_a_link_of_the_host(daemon, find, tmp_
     assert find(card(), MpsFolders("/var/run/mps", "/var/run/mps/shm")) == "mps"
 
 
-def test_a_client_of_mps_is_told_the_limits_of_its_own_cards_by_uuid():
+def test_a_client_of_mps_gets_the_limits_of_its_own_cards_by_uuid():
     assert build_mps_environment({SECOND: GIB, FIRST: 8 * GIB}, FOLDERS) == {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{FIRST}=8192M,{SECOND}=1024M",
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",

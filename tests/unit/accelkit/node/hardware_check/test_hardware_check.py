@@ -78,7 +78,7 @@ def test_a_driver_without_memory_limits_is_told(host):
     host.driver.failures["nvmlDeviceGetMemoryLimits_v1"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     host.driver.write()
     (told,) = missing(host)
-    assert told.startswith("no memory limits on card GPU-1: the driver keeps no memory limits")
+    assert told.startswith("no memory limits on card GPU-1: the driver does not support memory limits")
     host.driver.failures.clear()
     host.driver.cards[0] = replace(host.driver.cards[0], mig=True)
     host.driver.write()
