@@ -1,1 +1,1 @@
-"""What runs on each node: device plugin, pod resources, discovery, health, labels."""
+"""The node agent: device plugin, pod resources, discovery, health, labels."""

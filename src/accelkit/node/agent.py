@@ -1,4 +1,4 @@
-"""Runs `accelkit node-agent`: finds the node's cards, publishes them, and serves them to the kubelet."""
+"""The loops of `accelkit node-agent`: find the node's cards, publish them, and serve them to the kubelet."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ async def run(options: AgentOptions) -> None:
 
     Raises:
         ConfigurationError: no cluster is configured, or the port of metrics is taken.
-        DevicePluginError: the cards are more than the kubelet takes.
+        DevicePluginError: the cards have more devices than the kubelet accepts.
     """
     stop = asyncio.Event()
     on_stop_signal(stop.set)
     for name in describe_plugins({DIALECTS: [options.dialect], PROFILES: load_usable_profiles().profiles}):
-        log.info("uses the %s", name)
+        log.info("using the %s", name)
     metrics = Metrics()
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         dialect = load_dialect(options.dialect)
         resources = list_device_resources(dialect)
-        wake, look = asyncio.Event(), asyncio.Event()
+        wake, survey_now = asyncio.Event(), asyncio.Event()
         managed = None
         if options.managed_resources and options.namespace:
-            managed = ManagedResourcesWatch(api, options.namespace, options.managed_resources, look.set)
+            managed = ManagedResourcesWatch(api, options.namespace, options.managed_resources, survey_now.set)
         is_managed = managed.lists if managed else _is_always_managed
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
         plugins = _make_plugins(options, dialect, pods=pods, metrics=metrics, wake=wake, is_managed=is_managed)
@@ -95,7 +95,7 @@ async def run(options: AgentOptions) -> None:
         advertising = Advertising(
             node,
             options.root,
-            told_unit_bytes=options.unit_bytes,
+            cluster_unit_bytes=options.unit_bytes,
             resources=[each for each in resources.memory if each not in resources.doubtful],
             pods=pods,
             plugins=plugins,
@@ -143,7 +143,7 @@ async def run(options: AgentOptions) -> None:
                 reconciler=reconciler,
                 found_any=found_any,
                 managed=managed,
-                look=look,
+                survey_now=survey_now,
             ),
             keep_registered(options.root, plugins, found_any, note_new_kubelet),
             compare_with_kubelet(
@@ -174,11 +174,11 @@ async def run(options: AgentOptions) -> None:
             await asyncio.to_thread(xids.stop)
             for plugin in plugins:
                 await plugin.stop()
-    log.info("node agent ended")
+    log.info("node agent stopped")
 
 
 async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
-    """Run the loops until `stop` is set; the first error of one ends them all and is raised as it is."""
+    """Run the loops until `stop` is set. The first error of a loop stops all loops, and is raised without a group."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]
@@ -186,7 +186,7 @@ async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, objec
             for task in tasks:
                 task.cancel()
     except ExceptionGroup as failures:
-        # The command line explains one error; the others are its consequences, or are found next time.
+        # The command reports one error. The others are its consequences, or the next start reports them.
         raise failures.exceptions[0] from failures
 
 

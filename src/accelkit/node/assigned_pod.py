@@ -1,4 +1,4 @@
-"""Pods of this node as allocation and the unit of memory see them."""
+"""Pods of this node, with the facts that the allocation and the unit of memory depend on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Key = tuple[str, str]  # pod UID, container name
 
 @dataclass(frozen=True, slots=True)
 class SharingPod:
-    """A pod of this node that asks for units of memory, assigned or not.
+    """A pod of this node that requests units of memory, assigned or not.
 
     Attributes:
-        unit_bytes: what a unit was worth when its kubelet gave it devices; the present unit before.
-        started_at: when that was, as the kubelet writes it; None before.
+        unit_bytes: the unit at the time when its kubelet gave it devices; the present unit before.
+        started_at: this time, as the kubelet writes it; None before.
     """
 
     namespace: str
@@ -33,15 +33,15 @@ class AssignedPod:
     """A pod of this node with its assignment.
 
     Attributes:
-        order: sorts as the kubelet admits.
-        containers: in the order in which it allocates.
-        assignment: what is believed of the one that is written on it.
-        units: how many units of memory each container asks for, by name.
-        unit_bytes: what a unit was worth when its kubelet gave it devices; the present unit before.
-        written_bytes: the memory on shared cards that is written for each container. Nothing is given by it: a pod that
-            was bound in another unit than the present one is known by it, and refused.
-        admitted: whether the kubelet has taken the pod, devices and all.
-        limits: the resources that each container names, by its name.
+        order: the sort key of the order in which the kubelet admits pods.
+        containers: the names of the containers, in the order in which the kubelet allocates their devices.
+        assignment: the valid part of the assignment that is written on the pod.
+        units: the number of units of memory that each container requests, by name.
+        unit_bytes: the unit at the time when its kubelet gave it devices; the present unit before.
+        written_bytes: the memory on shared cards that is written for each container. It serves only to detect, and
+            refuse, a pod that was bound in another unit than the present one.
+        admitted: whether the kubelet has admitted the pod and given it devices.
+        limits: the resources in the limits of each container, by its name.
     """
 
     uid: str
@@ -57,7 +57,7 @@ class AssignedPod:
     limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def select(self, resources: Collection[str]) -> AssignedPod | None:
-        """Return the pod with the containers that ask for some of these resources; None where none does."""
+        """Return the pod with only the containers that request some of these resources; None if none does."""
         others = {name for name, limits in self.limits.items() if limits.isdisjoint(resources)}
         if others.isdisjoint(self.assignment.containers):
             return self
@@ -69,30 +69,30 @@ class AssignedPod:
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
-        """Return how many devices of each card the container was assigned, of whole cards or of memory."""
+        """Return the number of devices of each card that the container was assigned, of whole cards or of memory."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})
         return Counter({share.card: share.memory_bytes // self.unit_bytes for share in shares})
 
     def find_other_unit(self, container: str, unit_bytes: int) -> int | None:
-        """Return the unit that a container which waits for its devices was assigned, where it is not `unit_bytes`."""
+        """Return the unit in which a waiting container was assigned its memory; None if it is `unit_bytes`."""
         units, written = self.units.get(container, 0), self.written_bytes.get(container, 0)
         return None if not units or written in (0, units * unit_bytes) else written // units
 
 
 class AssignedPods(Protocol):
-    """The pods of this node with devices of a resource, or waiting for some."""
+    """The pods of this node that hold devices of a resource, or wait for them."""
 
     def list_assigned(self) -> list[AssignedPod]:
-        """Return those with an assignment that can be believed."""
+        """Return the pods with a valid assignment."""
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of those without such an assignment that the kubelet has not taken."""
+        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
 
     async def refresh(self) -> bool:
-        """Read them now; return whether the API server answered."""
+        """List the pods now; return whether the API server answered."""
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """The node's cards, by which cards that nobody assigned are chosen; None where they are not known."""
+        """The node's cards, for the choice of cards without an assignment; None if they are unknown."""

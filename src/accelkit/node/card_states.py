@@ -1,4 +1,4 @@
-"""Remembers the cards of this node: those found now and those that were there before, each with its state."""
+"""The cards of this node, those found now and those found before, each with its state."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from accelkit.vendors.profiles import Profile
 
 
 class Monitor(Protocol):
-    """Watches the health of cards."""
+    """Monitor of the health of cards."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Return the health of each card now, and why it is not healthy."""
+        """Return the present health of each card, and why it is not healthy."""
 
     def list_faults(self) -> Mapping[str, str]:
-        """Return what has to be mended, by card id."""
+        """Return the faults that must be repaired, by card ID."""
 
     def remember_fault(self, card: str, fault: str) -> None:
-        """Take over what had to be mended of a card that was not looked at yet."""
+        """Record a known fault of a card that was not observed yet."""
 
 
 class CardStates:
-    """Remembers the cards of one node.
+    """The known cards of one node, with their states.
 
-    A card that is not found any more stays, unhealthy, so that what it holds is never forgotten; one that was gone
-    before this agent started stays where containers hold some of it.
+    A card that is not found any more stays as unhealthy, so that its shares are still counted. A card that disappeared
+    before this agent started stays if containers hold devices of it.
 
     Args:
-        monitor: watches their health.
-        enforcement: says what keeps a card's shares within their memory.
+        monitor: monitors the health of the cards.
+        enforcement: returns the mechanism that enforces the shares of a card, or None.
     """
 
     def __init__(self, monitor: Monitor, enforcement: Callable[[FoundCard], str | None] = lambda _found: None) -> None:
@@ -45,12 +45,12 @@ class CardStates:
         self._known: dict[str, FoundCard] = {}
 
     def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
-        """Take over what was published before this agent started: cards that containers hold, and what is not mended.
+        """Record the state from before the start of this agent: cards that containers hold, and faults.
 
         Args:
-            cards: those of the published inventory.
-            profiles: by vendor name.
-            held: ids of cards of which containers hold devices.
+            cards: the cards of the published inventory.
+            profiles: the profiles by vendor name.
+            held: the IDs of cards of which containers hold devices.
         """
         for place, card in enumerate(cards):
             if card.fault:
@@ -63,19 +63,19 @@ class CardStates:
         """Return all cards with their state, in the order of their numbers.
 
         Args:
-            found: what discovery sees.
-            cordon: words by which cards are cordoned.
+            found: the cards that discovery found.
+            cordon: the words that identify cordoned cards.
         """
         places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
-        # Without its driver a card may have lost its name: it is the one that was in its place, and gone.
+        # A card without a driver may have lost its ID. It is then the known card at its address, which is missing.
         present = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
-        here = {each.card.id for each in present}
+        ids = {each.card.id for each in present}
         self._known |= {each.card.id: each for each in present}
         ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
         health, faults = self._monitor.observe(ordered), self._monitor.list_faults()
         cards = [
             msgspec.structs.replace(
-                self._with_state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each)),
+                self._with_state(each.card, health, gone=each.card.id not in ids, enforcement=self._enforcement(each)),
                 fault=faults.get(each.card.id, ""),
             )
             for each in ordered
@@ -85,11 +85,11 @@ class CardStates:
     def _with_state(
         self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool, enforcement: str | None
     ) -> Card:
-        told, reason = health.get(card.id, (card.health, card.health_reason))
+        state, reason = health.get(card.id, (card.health, card.health_reason))
         if gone:
-            told, reason = Health.UNHEALTHY, reason or GONE_FROM_NODE
+            state, reason = Health.UNHEALTHY, reason or GONE_FROM_NODE
         elif card.health is Health.UNHEALTHY:
-            # What discovery itself knows to be bad is bad.
-            told, reason = card.health, card.health_reason
-        why = "" if told is Health.HEALTHY else reason
-        return msgspec.structs.replace(card, health=told, health_reason=why, enforcement=enforcement or "")
+            # A card that discovery reports as unhealthy is unhealthy.
+            state, reason = card.health, card.health_reason
+        reason = "" if state is Health.HEALTHY else reason
+        return msgspec.structs.replace(card, health=state, health_reason=reason, enforcement=enforcement or "")

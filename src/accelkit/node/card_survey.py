@@ -1,4 +1,4 @@
-"""Surveys the cards of the node again and again, and publishes what has changed."""
+"""Loop that surveys the cards of the node and publishes changes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from accelkit.vendors.profiles import load_usable_profiles
 log = logging.getLogger(__name__)
 
 # A card counts as unhealthy after two surveys in a row. A longer pause would delay the report to its pods.
-_LOOK_SECONDS = 10.0
-# A node may wait for its pods for days.
+_SURVEY_SECONDS = 10.0
+# The pause while the unit waits for the end of pods, which may take days.
 _UNIT_SECONDS = 5.0
 # How long an agent that starts waits for the record of managed resources.
 _RECORD_SECONDS = 10.0
@@ -52,15 +52,15 @@ async def watch_cards(
     reconciler: Reconciler,
     found_any: asyncio.Event,
     managed: ManagedResourcesWatch | None,
-    look: asyncio.Event,
+    survey_now: asyncio.Event,
 ) -> None:
-    """Survey the cards until cancelled; publish each change of them and of their unit to kubelet and cluster."""
+    """Survey the cards until cancelled; advertise each change of them and of their unit to the kubelet and cluster."""
     if options.await_host_files:
         await wait_for_host_files(options.root)
-    # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
+    # The unit depends on the pods. The reflector retries until the API server answers, and logs errors.
     await pods.reflector.synced.wait()
     if managed is not None:
-        # So that an agent that restarts does not withhold for a moment what the node offers.
+        # Otherwise an agent that restarts would withhold the offered resources for a moment.
         with suppress(TimeoutError):
             await asyncio.wait_for(managed.reflector.synced.wait(), _RECORD_SECONDS)
     in_use, known = _InUse(), load_usable_profiles()
@@ -69,13 +69,13 @@ async def watch_cards(
         try:
             found = await asyncio.to_thread(survey, options.root, known.profiles.values())
         except DevicePluginError as exc:
-            # Not readable is not absent: what was shown before stays.
+            # An unreadable card is not absent, so the advertised cards stay.
             log.warning("%s", exc)
         else:
             problems = libraries.update(found.libraries)
             in_use = await _list_in_use(options.root, dialect, in_use)
             if await node.read():
-                if not advertising.shown and node.inventory is not None:
+                if not advertising.started and node.inventory is not None:
                     known.require(card.vendor for card in node.inventory.cards)
                     ids = DeviceIds(card.id for card in node.inventory.cards)
                     states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use.of_all))
@@ -96,16 +96,16 @@ async def watch_cards(
                     network=network,
                 )
                 await labels.update([each.card for each in cards])
-            if advertising.shown:
+            if advertising.started:
                 found_any.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(look.wait(), _LOOK_SECONDS if settled else _UNIT_SECONDS)
-        look.clear()
+            await asyncio.wait_for(survey_now.wait(), _SURVEY_SECONDS if settled else _UNIT_SECONDS)
+        survey_now.clear()
 
 
 @dataclass(frozen=True)
 class _InUse:
-    """Device IDs that containers hold: by the resources that are served, and by those of all dialects."""
+    """Device IDs that containers hold: of the served resources, and of the resources of all dialects."""
 
     served: frozenset[str] = frozenset()
     of_all: frozenset[str] = frozenset()
@@ -115,7 +115,7 @@ async def _list_in_use(root: Path, dialect: Dialect, before: _InUse) -> _InUse:
     try:
         answer = await list_pod_resources(root)
     except DevicePluginError:
-        # A kubelet that does not answer has taken nothing back.
+        # A kubelet that does not answer has not released any device.
         return before
     devices = (each for containers in group_devices_by_pod(answer, dialect).values() for each in containers.values())
     served = (dialect.resources.memory, dialect.resources.cards)

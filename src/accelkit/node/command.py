@@ -28,7 +28,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--former-unit",
-    help="The unit in which pods were given devices before, where accelkit takes their node over from another release.",
+    help="The unit in which pods got devices before, if accelkit takes over their node from another release.",
 )
 @click.option(
     "--memory-factor",
@@ -37,7 +37,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     callback=lambda _context, _option, factor: _check_factor(factor),
     default=1.0,
     show_default=True,
-    help="How many times its memory the shares of a card may take together; more than 1 is oversubscription.",
+    help="Factor of a card's memory that its shares may use together; more than 1 is oversubscription.",
 )
 @click.option(
     "--dialect",
@@ -45,65 +45,66 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     callback=lambda _context, _option, name: _check_dialect(name),
     default="native",
     show_default=True,
-    help="Whose resource names the node advertises.",
+    help="Dialect whose resource names the node advertises.",
 )
 @kubeconfig_option
 @click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
-    help="Where what the kubelet shows is passed on for `accelkit audit`; without it nothing is.",
+    help="Namespace of the ConfigMap with the observed allocations for `accelkit audit`; without it the agent writes "
+    "none.",
 )
 @click.option(
     "--managed-resources",
     help="ConfigMap in the namespace that lists the resources for which every kube-scheduler calls the extender; the "
-    "agent offers no others. Without it the agent offers all.",
+    "agent offers no other resources. Without it, the agent offers all.",
 )
 @click.option(
     "--steering/--no-steering",
     default=True,
     show_default=True,
-    help="Tell the kubelet which devices to choose, or correct the assignments after its own choice.",
+    help="Offer the assigned devices to the kubelet, or let it choose and only correct the assignments afterwards.",
 )
 @click.option(
     "--health-checks",
     type=click.Choice([each.value for each in HealthChecks]),
     default=HealthChecks.ALL.value,
     show_default=True,
-    help="What is asked for the health of cards: all, the host's files alone and not NVIDIA's driver, or nothing.",
+    help="Sources of the health of cards: all, only the host's files without NVIDIA's driver, or none.",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics; 0 for none.")
 @click.option(
     "--mps-folder",
     default=MPS_PIPE_DIRECTORY,
     show_default=True,
-    help="Where NVIDIA's MPS control daemon has its pipes on the host; its limits are set where it runs.",
+    help="Folder of the host with the pipes of NVIDIA's MPS control daemon; if it runs, the agent sets its limits.",
 )
 @click.option(
     "--await-host-files",
     is_flag=True,
-    help="Wait first until `accelkit host-files` has copied the host's files below the root.",
+    help="At the start, wait until `accelkit host-files` has copied the host's files below the root.",
 )
 @click.option(
     "--cgroup-limits/--no-cgroup-limits",
     default=False,
     show_default=True,
-    help="Hold pods to their memory by limits of their cgroups, which the agent must be able to write.",
+    help="Limit the memory of pods in their cgroups, which the agent must be able to write.",
 )
 @click.option(
     "--mps-shared-memory",
-    help="What that daemon has as its /dev/shm, a folder on the host. Default: `shm` in the folder of its pipes.",
+    help="Folder of the host that is the daemon's /dev/shm. Default: `shm` in the folder of its pipes.",
 )
 @click.option(
     "--gas-slots",
     type=click.IntRange(0, 1000),
     default=0,
     show_default=True,
-    help="Serve gpu.intel.com/i915 and xe too, each card so many times; 0 where Intel's own plugin does.",
+    help="Slots of each card that the agent serves as gpu.intel.com/i915 and xe; 0 if Intel's plugin serves them.",
 )
 @click.option(
     "--process-scan",
     type=click.Path(path_type=Path),
-    help="Folder in which `accelkit process-scan` tells which processes have cards open; without it nobody looks.",
+    help="Folder in which `accelkit process-scan` lists the processes that use cards. Without it, none are detected.",
 )
 @log_folder_option
 @log_format_option
@@ -132,7 +133,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     """Publish this node's cards and serve them to its kubelet."""
     set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir, LogFormat(log_format))
     if not host_root.is_dir():
-        raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
+        raise ConfigurationError(f"the host's root {host_root} is not a directory", next_step="set ACCELKIT_HOST_ROOT")
     if managed_resources and not namespace:
         raise ConfigurationError(
             "--managed-resources names a ConfigMap without its namespace", next_step="set --namespace or POD_NAMESPACE"
@@ -167,7 +168,7 @@ def _check_dialect(name: str) -> str:
 
 
 def _check_factor(factor: float) -> float:
-    # So that what is not a number is out of the range, too.
+    # The negated comparison rejects NaN too.
     if not 1 <= factor <= MAX_MEMORY_FACTOR:
         raise click.BadParameter(f"{factor:g} is not from 1 to {MAX_MEMORY_FACTOR:g}")
     return factor
@@ -176,7 +177,7 @@ def _check_factor(factor: float) -> float:
 def _check_shared_memory(folder: str) -> str:
     if Path(folder) == Path("/dev/shm"):  # noqa: S108 - the path to refuse
         raise ConfigurationError(
-            "pods are not given the host's /dev/shm",
-            next_step="start the MPS control daemon with a folder of its own as its /dev/shm, and name that",
+            "pods cannot get the host's /dev/shm",
+            next_step="start the MPS control daemon with another folder as its /dev/shm, and name that folder",
         )
     return folder

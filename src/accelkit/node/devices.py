@@ -1,8 +1,8 @@
-"""Device IDs: a card's own id for a whole card, `<alias>::<number>` for one unit of its memory.
+"""Device IDs: the ID of the card for a whole card, `<alias>::<number>` for one unit of its memory.
 
-A kubelet takes the devices of a resource in one message of 4 MiB, so an ID of memory has ten characters or so: five for
-the card, and the unit's number in base 36. The alias comes from the card's id alone, so it stays whatever other cards
-the node has. Only where two cards of a node would have the same one, both go by their whole ids.
+A kubelet accepts the devices of a resource in one message of 4 MiB. So an ID of memory has about ten characters: five
+for the card, and the number of the unit in base 36. The alias depends only on the ID of the card, so other cards of the
+node do not change it. If two cards of a node would have the same alias, both use their full IDs instead.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from accelkit.model.card import Card
 
 _SEPARATOR: Final = "::"
 _ALIAS_LENGTH: Final = 5
-# Begins the whole id where an alias would stand; no alias does.
+# Prefix of a full ID in place of an alias. No alias begins with it.
 _FULL: Final = "="
-# Of the numbers of units.
+# The base of the numbers of units.
 BASE: Final = 36
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER: Final = re.compile("0|[1-9a-z][0-9a-z]{0,11}")
 
 
 class DeviceIds:
-    """The device IDs of one node's cards; an ID that names none of them is never taken for one that does.
+    """The device IDs of one node's cards. An ID that names none of the cards never matches a card.
 
     Args:
-        cards: the ids of all cards of the node.
+        cards: the IDs of all cards of the node.
     """
 
     def __init__(self, cards: Iterable[str]) -> None:
@@ -48,19 +48,19 @@ class DeviceIds:
         return f"{self._prefixes[card]}{_SEPARATOR}{_format_number(number)}"
 
     def list_memory_ids(self, card: Card, unit_bytes: int) -> list[str]:
-        """Return the IDs of a card's memory, one per whole unit; none where its memory is unknown."""
+        """Return the IDs of a card's memory, one for each whole unit; none if its memory is unknown."""
         prefix = f"{self._prefixes[card.id]}{_SEPARATOR}"
         return [prefix + _format_number(number) for number in range(card.capacity_bytes // unit_bytes)]
 
     def owns(self, device_id: str, *, whole: bool) -> bool:
-        """Whether an ID is one that these cards can have."""
+        """Return whether these cards can have this device ID."""
         if whole:
             return device_id in self._cards
         prefix, _, number = device_id.partition(_SEPARATOR)
         return prefix in self._by_prefix and _NUMBER.fullmatch(number) is not None
 
     def find_card(self, device_id: str) -> str:
-        """Return the card that an ID names; the ID itself, which is no card's id, where it names none of these."""
+        """Return the card that an ID names; if it names none, the ID itself, which does not match any card."""
         prefix, separator, _ = device_id.partition(_SEPARATOR)
         return self._by_prefix.get(prefix, device_id) if separator else device_id
 
@@ -69,16 +69,16 @@ class DeviceIds:
         return Counter(map(self.find_card, device_ids))
 
     def pick(self, available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -> list[str]:
-        """Choose IDs so that each card contributes as many as `wanted` says, those already taken first.
+        """Choose IDs so that each card contributes the number in `wanted`, with the IDs already taken first.
 
-        Returns fewer where a card has not enough: what is available is the kubelet's to say.
+        Return fewer IDs if a card has not enough available ones, because the kubelet decides what is available.
 
         Raises:
-            DevicePluginError: the IDs already taken lie on other cards, or are more than wanted.
+            DevicePluginError: the IDs already taken are of other cards, or more than wanted.
         """
         chosen, counts = list(taken), self.count_by_card(taken)
         if counts - wanted:
-            raise DevicePluginError("the devices that must be included lie on other cards than those assigned")
+            raise DevicePluginError("the devices that must be included are of other cards than the assigned ones")
         free: dict[str, list[str]] = {card: [] for card in wanted - counts}
         for device_id in set(available) - set(taken):
             if (card := self.find_card(device_id)) in free:

@@ -28,10 +28,10 @@ from accelkit.vendors.profiles import load_usable_profiles
 def discover_command(host_root: Path, output: str) -> None:
     """List the cards of this machine and their vendors' libraries, as the node agent would find them.
 
-    It needs no cluster.
+    The command needs no cluster.
     """
     if not host_root.is_dir():
-        raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
+        raise ConfigurationError(f"the host's root {host_root} is not a directory", next_step="set ACCELKIT_HOST_ROOT")
     found = survey(host_root, load_usable_profiles().profiles.values())
     cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
     network = compute_network(host_root, found.cards)
@@ -48,8 +48,8 @@ def discover_command(host_root: Path, output: str) -> None:
 
     def build() -> RenderableType:
         tables = [_build_library_table(found.libraries)] if found.libraries else []
-        shown = [_build_network_table(cards, network, peers, obstacles)] if network and peers and cards else []
-        return Group(_build_card_table(cards, missing), *tables, *shown)
+        networks = [_build_network_table(cards, network, peers, obstacles)] if network and peers and cards else []
+        return Group(_build_card_table(cards, missing), *tables, *networks)
 
     print_value(value, output, build)
 
@@ -70,14 +70,15 @@ def _build_network_table(
         names = ", ".join(nic.rdma or nic.name or nic.bdf for nic in nearest) or "unknown"
         letter = rate_nearest(network.nearness[place])
         by = Nearness(letter).name.lower().replace("_", " ") if letter else ""
-        table.add_row(card.id, names, by, peers.iommu.get(card.bdf) or "unknown", _say(peers.redirected.get(card.bdf)))
-    facts = f"nvidia_peermem: {_say(peers.peer_module)}, dma-buf for RDMA: {_say(peers.kernel_dma_buf)}"
+        redirected = _format_fact(peers.redirected.get(card.bdf))
+        table.add_row(card.id, names, by, peers.iommu.get(card.bdf) or "unknown", redirected)
+    facts = f"nvidia_peermem: {_format_fact(peers.peer_module)}, dma-buf for RDMA: {_format_fact(peers.kernel_dma_buf)}"
     against = [f"{card}: {sentence}" for card, sentences in obstacles.items() for sentence in sentences]
     table.caption = "\n".join([facts, *against])
     return table
 
 
-def _say(fact: bool | None) -> str:  # noqa: FBT001 - the fact itself
+def _format_fact(fact: bool | None) -> str:  # noqa: FBT001 - it is the value to format
     return {True: "yes", False: "no", None: "unknown"}[fact]
 
 

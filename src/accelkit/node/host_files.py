@@ -1,9 +1,9 @@
-"""The command `accelkit host-files`: copies the few files that a node agent reads of folders it must not see.
+"""The command `accelkit host-files`: copy the few files that a node agent reads from folders that it must not mount.
 
-An agent must not see all of `/etc`, which holds the cluster's and the host's secrets, nor cgroups, which root may
-write; and a file or folder that may be missing cannot be mounted without being made. So a container of its own, without
-a token and not as root, sees these folders and copies the files, again and again, into folders that the agent sees in
-their place. It can read what everybody may read.
+An agent must not mount all of `/etc`, which contains the secrets of the cluster and the host, nor cgroups, which root
+can write. A single file or folder that may be missing cannot be mounted either, because the mount would create it. So
+a separate container, without a token and not as root, mounts these folders. It copies the files repeatedly into folders
+that the agent mounts instead. It can read files that all users can read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles
 log = logging.getLogger(__name__)
 
 _ETC: Final = "etc"
-# Says that all files there are have been copied once.
+# Marks that all existing files have been copied once.
 _MARKER: Final = Path(_ETC, ".copied")
 _MOST_BYTES: Final = 2**20
 _AGAIN_SECONDS: Final = 5.0
@@ -40,7 +40,7 @@ _POLL_SECONDS: Final = 0.1
 
 @cache
 def list_host_files() -> tuple[str, ...]:
-    """Return the files that discovery reads of `/etc` and of cgroups, relative to a host's root."""
+    """Return the files that discovery reads from `/etc` and cgroups, relative to the host's root."""
     files = {"etc/machine-id", "etc/os-release", OVERRIDES_FILE}
     for profile in load_usable_profiles().profiles.values():
         files |= {profile.nodes_file} if profile.nodes_file else set()
@@ -49,9 +49,9 @@ def list_host_files() -> tuple[str, ...]:
 
 
 def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
-    """Copy the files below a host's root to a folder that stands for this root, each whole or not at all.
+    """Copy the files below a host's root to a folder that replaces this root, each completely or not at all.
 
-    A file that is not there, or is none that may be copied, is removed from the folder.
+    If a file is missing, or must not be copied, its copy is removed from the folder.
 
     Raises:
         ConfigurationError: the folder cannot be written.
@@ -66,18 +66,18 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
             content = None
         except PermissionError:
             problems.append(
-                f"/{path} cannot be read by everybody, as by this container: `chmod a+r /{path}` on the node"
+                f"cannot read /{path}, because not all users can read it: run `chmod a+r /{path}` on the node"
             )
             continue
         except OSError as exc:
-            # Not readable is not absent: what was copied stays.
-            problems.append(f"/{path} cannot be read: {exc.strerror}")
+            # An unreadable file is not absent, so its copy stays.
+            problems.append(f"cannot read /{path}: {exc.strerror}")
             continue
         try:
             _write(copy, content)
         except OSError as exc:
             raise ConfigurationError(
-                f"{copy} cannot be written: {exc.strerror}", next_step="check the emptyDir volumes of the pod"
+                f"cannot write {copy}: {exc.strerror}", next_step="check the emptyDir volumes of the pod"
             ) from exc
     if problems:
         errors.report("; ".join(problems), f"not copied: {'; '.join(problems)}")
@@ -89,52 +89,52 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
 
 
 async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> None:
-    """Wait until the files of `/etc` have been copied below this root; go on without them after a while."""
+    """Wait until the files of `/etc` have been copied below this root, at most `seconds`."""
     deadline = time.monotonic() + seconds
     while not (root / _MARKER).exists():
         if time.monotonic() > deadline:
             log.warning(
-                "the container host-files has copied nothing of the host's /etc within %.0f s; going on without: cards "
-                "of which no driver knows a number may change their ids when it does",
+                "the container host-files has not copied the host's /etc within %.0f s; starting without these files: "
+                "cards for which no driver reports a UUID may change their IDs when the files are copied",
                 seconds,
             )
             return
         await asyncio.sleep(_POLL_SECONDS)
 
 
-@click.command("host-files", short_help="Copy what the node agent reads of /etc and cgroups.")
+@click.command("host-files", short_help="Copy the files that the node agent reads from /etc and cgroups.")
 @host_root_option
 @click.option(
-    "--to", "target", required=True, type=click.Path(path_type=Path), help="Folder that stands for the host's root."
+    "--to", "target", required=True, type=click.Path(path_type=Path), help="Folder that replaces the host's root."
 )
 def host_files(host_root: Path, target: Path) -> None:
-    """Copy what the node agent reads of the host's /etc and cgroups, again and again until SIGTERM."""
-    ends = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    """Copy the files that the node agent reads from the host's /etc and cgroups, repeatedly until SIGTERM."""
+    stop_signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
     log.info("copying %s", ", ".join(f"/{path}" for path in list_host_files()))
     errors = ErrorReporter(log)
     while True:
         copy_host_files(host_root, target, errors)
-        if signal.sigtimedwait(ends, _AGAIN_SECONDS) is not None:
+        if signal.sigtimedwait(stop_signals, _AGAIN_SECONDS) is not None:
             return
 
 
 def _read(root: Path, path: str) -> bytes | None:
-    """Return a file's content; None where there is no such file.
+    """Return the content of a file; None if it does not exist.
 
     Raises:
-        DevicePluginError: it is none that may be copied.
+        DevicePluginError: the file must not be copied.
     """
-    # Files of cgroups are no links, and none leads to them.
+    # Files of cgroups are not links, and no link is followed on the way to them.
     place = follow_links(root, path) if path.startswith(f"{_ETC}/") else PurePosixPath(path)
     if place is None or place.parts[:1] != PurePosixPath(path).parts[:1]:
         if path == "etc/os-release":
-            # Most hosts have it in /usr, where the agent finds it too.
+            # On most hosts it is a link into /usr, where the agent finds the file too.
             return None
-        raise DevicePluginError(f"/{path} leads out of /etc")
+        raise DevicePluginError(f"/{path} is a link that does not end in /etc")
     try:
         if not stat.S_ISREG((root / place).lstat().st_mode):
-            raise DevicePluginError(f"/{path} is no file")
+            raise DevicePluginError(f"/{path} is not a regular file")
         with (root / place).open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""The option by which commands are told where the files of the host lie, which in a pod is not the root."""
+"""The option of commands for the folder with the host's files, which in a pod is not the root folder."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ host_root_option: Final = click.option(
     default="/",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
+    help="Folder that contains the host's files.",
 )

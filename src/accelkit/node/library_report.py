@@ -1,4 +1,4 @@
-"""Tells which libraries of the vendors a node agent uses: one line when that changes, a metric, and the inventory."""
+"""Report of the vendors' libraries that a node agent uses: a log line after changes, a metric, and the inventory."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from accelkit.node.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-# The inventory has room for many cards, and the dynamic linker may have much to say.
+# The dynamic linker's messages may be long, and the inventory needs its space for cards.
 _MAX_PROBLEM: Final = 500
 
 
 class LibraryReport:
-    """What was told last, and of what it is told.
+    """The libraries that were reported last, and the metric that reports them.
 
     Args:
-        metrics: has the gauge.
+        metrics: the metrics of the agent.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._told: Mapping[str, tuple[Library, ...]] = {}
+        self._reported: Mapping[str, tuple[Library, ...]] = {}
 
     def update(self, libraries: Mapping[str, tuple[Library, ...]]) -> tuple[str, ...]:
-        """Tell of the libraries by vendor, where they are not as they were; return what is wrong with them."""
+        """Report the libraries by vendor, if they have changed; return their problems."""
         problems = tuple(
             f"library {each.name} of {vendor} is {each.state}: {each.reason}"[:_MAX_PROBLEM]
             for vendor, found in sorted(libraries.items())
             for each in found
             if each.reason
         )
-        if libraries == self._told:
+        if libraries == self._reported:
             return problems
         self._metrics.libraries.clear()
         for vendor, found in libraries.items():
@@ -42,9 +42,9 @@ class LibraryReport:
                 self._metrics.libraries.labels(vendor, each.name, each.state, each.path or "", each.version or "").set(
                     1
                 )
-                if each not in self._told.get(vendor, ()):
+                if each not in self._reported.get(vendor, ()):
                     log.log(logging.WARNING if each.reason else logging.INFO, "%s", _describe(vendor, each))
-        self._told = dict(libraries)
+        self._reported = dict(libraries)
         return problems
 
 

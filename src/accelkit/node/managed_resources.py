@@ -1,4 +1,4 @@
-"""A watch of the record of managed resources, which says which resources the agent may offer to new pods.
+"""Watch of the record of managed resources, which lists the resources that the agent may offer to new pods.
 
 - If the ConfigMap does not exist, or does not list a resource, the agent does not offer the resource.
 - If the ConfigMap is invalid, or the API server does not answer, the agent keeps the last valid record. An agent that

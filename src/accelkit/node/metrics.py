@@ -1,4 +1,4 @@
-"""Metrics of the node agent, in a registry of its own."""
+"""Metrics of the node agent, in a separate registry."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _CONNECTIONS: Final = 16
 
 
 class Metrics:
-    """What the node agent counts."""
+    """The metrics of the node agent."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.corrections = Counter(
             "accelkit_assignment_corrections",
-            "Assignments that were changed to what the kubelet had given.",
+            "Assignments that were corrected to the devices that the kubelet allocated.",
             registry=self.registry,
         )
         self.disbelieved = Counter(
             "accelkit_disbelieved_assignments",
-            "Assignments that were corrected because something in them could not be believed.",
+            "Assignments that were corrected because a part of them was not valid.",
             registry=self.registry,
         )
         self.recorded = Counter(
             "accelkit_assignments_recorded",
-            "Pods without an assignment that got one from what the kubelet had given.",
+            "Pods without an assignment that got one from the devices that the kubelet allocated.",
             registry=self.registry,
         )
         self.failures = Counter(
@@ -43,12 +43,12 @@ class Metrics:
         )
         self.divergent = Gauge(
             "accelkit_divergent_pods",
-            "Pods whose assignment was not what the kubelet gave, after all that could be corrected was.",
+            "Pods whose assignment differs from the devices that the kubelet allocated, after all corrections.",
             registry=self.registry,
         )
         self.checkpoint_readable = Gauge(
             "accelkit_kubelet_checkpoint_readable",
-            "1 where the kubelet's checkpoint, which alone tells of init containers' devices, could be read.",
+            "1 if the kubelet's checkpoint, the only source for the devices of init containers, could be read, else 0.",
             registry=self.registry,
         )
         self.allocations = Counter(
@@ -57,29 +57,29 @@ class Metrics:
 
         self.over_use = Gauge(
             "accelkit_over_use_bytes",
-            "Memory of a card that a pod holds beyond its share.",
+            "Memory of a card that a pod uses beyond its share.",
             ["namespace", "pod", "card"],
             registry=self.registry,
         )
 
         self.libraries = Gauge(
             "accelkit_vendor_library",
-            "1 for each library of a vendor that has cards here, and what became of it.",
+            "1 for each library of a vendor with cards on this node, with its state.",
             ["vendor", "library", "state", "path", "version"],
             registry=self.registry,
         )
 
         self.xids = Counter(
             "accelkit_xids",
-            "Errors of cards that NVIDIA's driver reported, with what they ask for.",
+            "Errors of cards that NVIDIA's driver reported, with the required action.",
             ["card", "xid", "action"],
             registry=self.registry,
         )
-        # Shown with what else is known of the card.
+        # The collector of card metrics reports the last XID of each card.
         self.last_xids: dict[str, int] = {}
 
     def build_allocation_counter(self, resource: str) -> Callable[[str], None]:
-        """Return what counts the results of a resource's allocations."""
+        """Return a function that counts the results of a resource's allocations."""
         return lambda result: self.allocations.labels(resource, result).inc()
 
     def serve(self, port: int, stop: asyncio.Event) -> None:
@@ -94,7 +94,7 @@ class Metrics:
             server = HeadServer(Listen("0.0.0.0", port), self._answer, connections=_CONNECTIONS)  # noqa: S104 - scraped
         except ConfigurationError as exc:
             raise ConfigurationError(
-                f"metrics cannot be served on port {port}: {exc.__cause__}",
+                f"cannot serve metrics on port {port}: {exc.__cause__}",
                 next_step="choose another port with --metrics-port, or 0 for none",
             ) from exc
         self._serving = asyncio.create_task(server.run(stop))

@@ -1,4 +1,4 @@
-"""The cards of this node as they are shown to its kubelet."""
+"""The cards of this node as they are advertised to its kubelet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.placement.topology.links import CardLinks, find_links
 
 @dataclass(frozen=True)
 class NodeCards:
-    """The node's cards by id, what a unit of memory is worth in bytes, and what it was worth before.
+    """The node's cards by ID, the unit of memory in bytes, and the former units.
 
-    `topology` is how near the cards are to each other, as the inventory has it.
+    `topology` is the connections between the cards, in the form of the inventory.
     """
 
     cards: Mapping[str, Card]
@@ -31,5 +31,5 @@ class NodeCards:
 
     @cached_property
     def links(self) -> CardLinks | None:
-        """How the cards are connected, in their order; None where nobody knows."""
+        """The connections of the cards, in their order; None if they are unknown."""
         return find_links(tuple(self.cards.values()), self.topology)

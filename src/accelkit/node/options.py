@@ -14,13 +14,13 @@ class AgentOptions:
     """Options of `accelkit node-agent`.
 
     Attributes:
-        steering: whether the kubelet is told which devices to choose.
-        health: what is asked for the health of cards; with less than all, nothing keeps NVIDIA's cards open.
-        await_host_files: whether files of the host are copied below the root by another container.
-        gas_slots: how many times each card can be given by GAS's resources; 0 where they are not served.
-        cgroup_limits: whether pods are held to their memory by limits of their cgroups.
-        memory_factor: how many times its memory the shares of a card may take together.
-        managed_resources: name of the ConfigMap that lists the resources which may be offered; empty for all.
+        steering: whether the plugins offer the kubelet preferred devices.
+        health: the sources of the health of cards; with less than all, the agent does not keep NVIDIA's cards open.
+        await_host_files: whether to wait for another container that copies files of the host below the root.
+        gas_slots: the number of slots of each card that GAS's resources offer; 0 if they are not served.
+        cgroup_limits: whether the memory of pods is limited in their cgroups.
+        memory_factor: the factor of a card's memory that its shares may use together.
+        managed_resources: the name of the ConfigMap that lists the resources which may be offered; empty for all.
     """
 
     node: str

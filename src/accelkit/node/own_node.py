@@ -1,4 +1,4 @@
-"""Reads and writes this agent's own Node object: the inventory that it publishes and the cards that are cordoned."""
+"""The Node object of this agent's node, with the inventory that the agent publishes and the cordon of its cards."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from accelkit.model.pod import Node
 
 log = logging.getLogger(__name__)
 
-# The extender follows the node itself; here it matters for the list of devices alone.
+# The extender watches the node. In the agent, the cordon affects only the list of devices.
 _READ_SECONDS = 30.0
 
 _node = msgspec.json.Decoder(Node)
 
 
 class OwnNode:
-    """The Node object, read now and then.
+    """The Node object, which is read again after `_READ_SECONDS`.
 
     Args:
         api: an open client.
-        name: the node's name.
-        clock: seconds, never backwards.
+        name: the name of the node.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,23 +40,23 @@ class OwnNode:
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None
-        # Whether the node has one, be it one that cannot be read.
+        # Whether the node has an inventory, also one that cannot be decoded.
         self.published = False
         self.cordon: frozenset[str] = frozenset()
-        # Words by which somebody says that cards are mended.
+        # The words in the annotation with which an administrator declares cards as repaired.
         self.mended: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
-        """Read the node where that was some time ago; False where it was never read."""
+        """Read the node, unless it was read a short time ago; return False if it has never been read."""
         if self._read_at is None or self._clock() - self._read_at >= _READ_SECONDS:
             try:
                 self._take(_node.decode(await self._api.get(self._path)))
             except ApiError as exc:
-                log.warning("this node cannot be read: %s", exc)
+                log.warning("cannot read this node: %s", exc)
         return self._read_at is not None
 
     async def publish(self, inventory: Inventory) -> None:
-        """Write the inventory where it is another one; what cannot be written is tried again at the next call."""
+        """Write the inventory if it has changed; after a failure, the next call tries again."""
         if inventory == self.inventory:
             return
         try:
@@ -64,15 +64,15 @@ class OwnNode:
             self._take(_node.decode(await self._api.patch(self._path, {"metadata": {"annotations": annotations}})))
             log.info("published the inventory of %d cards", len(inventory.cards))
         except (ApiError, InventoryError) as exc:
-            log.warning("the inventory could not be published: %s", exc)
+            log.warning("cannot publish the inventory: %s", exc)
 
     async def clear_mended(self) -> bool:
-        """Take the annotation away, which is believed once; False where it could not be written."""
+        """Remove the annotation for repaired cards, which applies once; return False if it could not be removed."""
         try:
             gone = {"metadata": {"annotations": {REPAIRED_ANNOTATION: None}}}
             self._take(_node.decode(await self._api.patch(self._path, gone)))
         except ApiError as exc:
-            log.warning("annotation %s cannot be taken away, so it is not followed: %s", REPAIRED_ANNOTATION, exc)
+            log.warning("cannot remove the annotation %s, so it is ignored: %s", REPAIRED_ANNOTATION, exc)
             return False
         return True
 
@@ -86,5 +86,5 @@ class OwnNode:
         try:
             self.inventory = None if text is None else decode_inventory(text)
         except InventoryError as exc:
-            log.warning("%s; it is written anew", exc)
+            log.warning("%s; the agent writes it again", exc)
             self.inventory = None

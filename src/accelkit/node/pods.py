@@ -41,7 +41,7 @@ class NodePod:
         running: the container ID of each running container, by container name.
         unit_bytes: the unit of memory at the time when the kubelet gave it devices; before, the current unit.
         assigned: the valid part of its assignment; None if it has no assignment, or no part of it is valid.
-        disbelieved: why its assignment, or a part of it, is not valid; empty if all of it is.
+        rejection: why its assignment, or a part of it, is not valid; empty if all of it is valid.
     """
 
     pod: CardPod
@@ -49,7 +49,7 @@ class NodePod:
     unit_bytes: int
     assigned: AssignedPod | None
     running: Mapping[str, str] = field(default_factory=dict)
-    disbelieved: str = ""
+    rejection: str = ""
 
     @property
     def admitted(self) -> bool:
@@ -105,10 +105,10 @@ class NodePods:
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
         self._versions = ObservedVersions()
-        # The newest pod that the present kubelet found in its first list; 0 where it was started before this process.
+        # The newest pod that the present kubelet found in its first list; 0 if it was started before this process.
         self._listed_version = 0
         self._unreadable = OnceReporter(log, logging.ERROR)
-        self._disbelieved = OnceReporter(log)
+        self._rejections = OnceReporter(log)
         self.reflector = Reflector(
             api, PODS, Pod, query=self._query, trim=self._trim, on_replace=self._replace, on_event=self._event
         )
@@ -153,9 +153,9 @@ class NodePods:
         if cards != self._cards:
             self._cards, self._readings.node_pods = cards, None
 
-    def confirm(self, shown: Collection[tuple[str, str]]) -> None:
+    def confirm(self, reported: Collection[tuple[str, str]]) -> None:
         """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
-        if self._static.confirm(shown):
+        if self._static.confirm(reported):
             self._readings.node_pods = None
 
     def note_new_kubelet(self) -> None:
@@ -235,7 +235,7 @@ class NodePods:
         try:
             found = self._reader.read(pod)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
-            self._unreadable.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
+            self._unreadable.report(pod.metadata.uid, f"cannot read pod {pod.ref}", error=exc)
             return None
         return found if found is not None and found.asks else None
 
@@ -252,7 +252,7 @@ class NodePods:
         try:
             return self._check(pod)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
-            self._unreadable.report(pod.ref.uid, f"pod {pod.ref} cannot be read", error=exc)
+            self._unreadable.report(pod.ref.uid, f"cannot read pod {pod.ref}", error=exc)
             return None
 
     def _check(self, pod: CardPod) -> NodePod:
@@ -266,45 +266,45 @@ class NodePods:
             return self._reject(pod, cgroup_uid, unit_bytes, written)
         try:
             capacities = {name: card.capacity_bytes for name, card in self._cards.cards.items()} or None
-            believed = check_assignment(pod, written, capacities, unit_bytes, self._readings.compute.get(uid))
+            valid = check_assignment(pod, written, capacities, unit_bytes, self._readings.compute.get(uid))
         except AssignmentError as exc:
             return self._reject(pod, cgroup_uid, unit_bytes, exc)
-        difference = describe_difference(written, believed)
+        difference = describe_difference(written, valid)
         # Before the pod is admitted, the unit may still change between its Binding and its devices.
         if difference and pod.admitted:
-            self._report_disbelieved(pod, f"is not believed in all: {difference}")
-        self._readings.compute.setdefault(uid, list_compute(believed))
+            self._report_rejection(pod, f"is rejected in part: {difference}")
+        self._readings.compute.setdefault(uid, list_compute(valid))
         return NodePod(
             pod,
             cgroup_uid,
             unit_bytes,
-            _build_assigned(pod, written, believed, unit_bytes, self._find_order(pod)),
-            disbelieved=difference,
+            _build_assigned(pod, written, valid, unit_bytes, self._find_order(pod)),
+            rejection=difference,
         )
 
     def _find_order(self, pod: CardPod) -> tuple[int, str, str]:
-        """Return what sorts a pod as the kubelet admits: by arrival, and after a restart by age what it listed then."""
+        """Return the sort key of the order of admission: by arrival; after a restart, by age for listed pods."""
         arrived = self._readings.first_versions.get(pod.ref.uid, 0)
         return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 
     def _reject(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
-        self._report_disbelieved(pod, f"is not believed: {error}")
-        return NodePod(pod, cgroup_uid, unit_bytes, None, disbelieved=str(error))
+        self._report_rejection(pod, f"is rejected: {error}")
+        return NodePod(pod, cgroup_uid, unit_bytes, None, rejection=str(error))
 
-    def _report_disbelieved(self, pod: CardPod, what: str) -> None:
-        # An agent that starts does not know the unit of memory yet.
+    def _report_rejection(self, pod: CardPod, message: str) -> None:
+        # While the agent starts, the unit of memory is unknown.
         if self._cards.cards:
-            self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} {what}")
+            self._rejections.report(pod.ref.uid, f"the assignment of pod {pod.ref} {message}")
 
 
 def _build_assigned(
-    pod: CardPod, written: Assignment, believed: Assignment, unit_bytes: int, order: tuple[int, str, str]
+    pod: CardPod, written: Assignment, valid: Assignment, unit_bytes: int, order: tuple[int, str, str]
 ) -> AssignedPod | None:
-    if not believed.containers:
+    if not valid.containers:
         return None
     written_bytes = {
         name: sum(share.memory_bytes for share in written.containers.get(name, ()) if not share.whole)
-        for name in believed.containers
+        for name in valid.containers
     }
     return AssignedPod(
         pod.ref.uid,
@@ -312,7 +312,7 @@ def _build_assigned(
         pod.ref.name,
         order,
         tuple(container.name for container in pod.containers),
-        believed,
+        valid,
         units=pod.read_memory_units(),
         unit_bytes=unit_bytes,
         written_bytes=written_bytes,

@@ -1,8 +1,8 @@
-"""Tells by which UID a pod's cgroup is named: for a static pod by the kubelet's own, which the API server's is not.
+"""UIDs in the names of pods' cgroups. For a static pod, this is the kubelet's UID, not that of the API server.
 
-The mirror of a static pod carries that UID in an annotation, and anybody can write it on a pod of his, to be taken for
-another pod. It is believed of a mirror pod that the kubelet shows, where nobody else has the UID: a kubelet does not
-run a mirror pod that it has not made.
+The mirror pod of a static pod has the kubelet's UID in an annotation. A user could write this annotation on another pod
+to claim the cgroup of the static pod. So it is accepted only from a mirror pod that the kubelet reports, and only if no
+other pod has or claims the UID. A kubelet does not run a mirror pod that it has not created.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class StaticPods:
     """All pods of a node with the UIDs that mirror pods claim.
 
     Args:
-        shown: namespaces and names of all pods that the kubelet shows.
+        reported: the namespaces and names of all pods that the kubelet reports.
     """
 
-    def __init__(self, shown: Collection[tuple[str, str]] = ()) -> None:
-        self.shown = frozenset(shown)
+    def __init__(self, reported: Collection[tuple[str, str]] = ()) -> None:
+        self._reported = frozenset(reported)
         self._names: dict[str, tuple[str, str]] = {}
         self._claims: dict[str, str] = {}
 
     def put(self, pod: Pod) -> None:
-        """Take over a pod."""
+        """Add or replace a pod."""
         uid = pod.metadata.uid
         self._names[uid] = pod.metadata.namespace, pod.metadata.name
         claim = pod.find_annotation(_STATIC_UID) or ""
@@ -43,23 +43,23 @@ class StaticPods:
             self._claims.pop(uid, None)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Forget a pod that does not exist any more."""
         self._names.pop(uid, None)
         self._claims.pop(uid, None)
 
-    def confirm(self, shown: Collection[tuple[str, str]]) -> bool:
-        """Take over which pods the kubelet shows; False where nothing has changed."""
-        before, self.shown = self.shown, frozenset(shown)
-        return before != self.shown
+    def confirm(self, reported: Collection[tuple[str, str]]) -> bool:
+        """Replace the pods that the kubelet reports; return whether they have changed."""
+        before, self._reported = self._reported, frozenset(reported)
+        return before != self._reported
 
     def find_cgroup_uid(self, uid: str) -> str:
-        """Return the UID by which a pod's cgroup is named."""
-        shown = {each: claim for each, claim in self._claims.items() if self._names[each] in self.shown}
-        claim = shown.get(uid)
+        """Return the UID in the name of a pod's cgroup."""
+        confirmed = {each: claim for each, claim in self._claims.items() if self._names[each] in self._reported}
+        claim = confirmed.get(uid)
         if claim is None or claim in self._names:
             return uid
-        return claim if Counter(shown.values())[claim] == 1 else uid
+        return claim if Counter(confirmed.values())[claim] == 1 else uid
 
     def list_cgroup_uids(self) -> frozenset[str]:
-        """Return the UIDs by which the cgroups of all pods may be named."""
+        """Return the UIDs that the names of the pods' cgroups may contain."""
         return frozenset((*self._names, *map(self.find_cgroup_uid, self._claims)))

@@ -1,1 +1,1 @@
-"""Reconciles assignments with what the kubelet gave."""
+"""Reconciliation of assignments with the devices that the kubelet allocated."""

@@ -1,4 +1,4 @@
-"""Compares what the kubelet shows with what is written, again and again, and has everybody told who needs it."""
+"""Loop that compares the devices of containers with their assignments, and passes the result on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# The kubelet tells nobody when devices change hands: asked after each allocation and each change of a pod, and now and
-# then for what neither shows.
+# The kubelet reports no changes of devices. So the agent asks it after each allocation and each change of a pod, and at
+# this interval for all other changes.
 _RECONCILE_SECONDS = 15.0
 _UNSETTLED_SECONDS = 1.0
 _GATHER_SECONDS = 0.2
-# What the watch shows of the pods may lack an event; then they are read anew, at most so often.
+# The watch of pods may have lost an event. Then the pods are listed, at most once in this time.
 _READ_SECONDS = 5.0
 
 
@@ -49,21 +49,21 @@ async def compare_with_kubelet(
     plugins: Sequence[DevicePlugin],
     wake: asyncio.Event,
 ) -> None:
-    """Ask the kubelet what containers hold, correct the assignments, and write what it shows for audits.
+    """Read from the kubelet which devices containers hold, correct the assignments, and write the result for audits.
 
     Args:
         root: the host's root folder.
-        node: the node's name.
-        dialect: whose resource names the node advertises.
-        pods: this node's pods.
-        checkpoint: the kubelet's own record of devices.
-        reconciler: corrects their assignments.
-        monitor: looks at the processes on the cards.
-        enforcer: holds pods to their memory.
-        advertising: the cards as they are shown.
-        writer: passes on what the kubelet shows.
-        plugins: told what the kubelet shows; a pod that came and went between two allocations keeps no card.
-        wake: set where there may be something new.
+        node: the name of the node.
+        dialect: the dialect whose resources the node offers.
+        pods: the pods of this node.
+        checkpoint: the kubelet's checkpoint of devices.
+        reconciler: corrects the assignments.
+        monitor: observes the processes on the cards.
+        enforcer: limits the pods to their memory.
+        advertising: the cards that the plugins serve.
+        writer: writes the observed allocations.
+        plugins: the device plugins, which forget pods that started and ended between two allocations.
+        wake: set when there may be a change.
     """
     errors = ErrorReporter(log)
     reader = _DoubtfulPods(pods)
@@ -72,7 +72,7 @@ async def compare_with_kubelet(
         try:
             answer = await list_pod_resources(root)
         except DevicePluginError as exc:
-            # Not answered is not empty: nothing is corrected.
+            # Without an answer, the devices are unknown. They are not empty, so nothing is corrected.
             errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
             errors.clear()
@@ -83,7 +83,7 @@ async def compare_with_kubelet(
             settled = await reconciler.reconcile(held, await asyncio.to_thread(checkpoint.read))
             await enforcer.enforce(advertising.list_found_cards())
             await monitor.observe(advertising.list_found_cards())
-            # Which cards the devices are of is known by the cards that are shown.
+            # The device IDs name the cards that are advertised now.
             if (cards := advertising.list_node_cards()) is not None:
                 observed = build_allocations(node, cards.ids, held, monitor.strange_processes, enforcer.enforced)
                 await writer.write(observed)
@@ -95,17 +95,17 @@ async def compare_with_kubelet(
                 await wake.wait()
         except TimeoutError:
             continue
-        # Pods come in groups; one look does for all of them.
+        # Pods often change in groups, so one comparison covers the whole group.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
 
 
 class _DoubtfulPods:
-    """Reads this node's pods anew, at most every `_READ_SECONDS`.
+    """Reader that lists this node's pods again, at most every `_READ_SECONDS`.
 
     Args:
-        pods: this node's pods.
-        clock: seconds, never backwards.
+        pods: the pods of this node.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,7 +114,7 @@ class _DoubtfulPods:
         self._read_at = -math.inf
 
     async def read(self) -> None:
-        """Read them, unless they were read just now."""
+        """List the pods, unless they were listed a short time ago."""
         if self._clock() - self._read_at >= _READ_SECONDS:
             await self._pods.refresh()
             self._read_at = self._clock()

@@ -1,8 +1,9 @@
-"""Plans the order in which assignments are corrected, so that no card ever seems to have capacity it does not have.
+"""Order in which assignments are corrected, so that the ledger never counts capacity that a card does not have.
 
-The ledger reads each pod by itself, and between two writes it must not give away what is only changing hands. So a pod
-that leaves a card for another pod to come stays charged there (`MOVING`) until that one has been written: for a moment
-the ledger counts too much, never too little. Where the other one cannot be written, it stays charged for as long.
+The ledger reads each pod separately. Between two writes it must not allocate cards that only change from one pod to
+another. So a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod has been
+written. During this time the ledger counts too much, never too little. If the other pod cannot be written, the charge
+stays until it can.
 """
 
 from __future__ import annotations
@@ -13,32 +14,32 @@ from dataclasses import dataclass
 
 from accelkit.model.assignment import MOVING, Assignment, Share, is_equal
 
-# Whether a pod holds a card whole, bytes, thousandths of compute.
+# Whether a pod holds a whole card, the bytes of memory, the thousandths of compute.
 _Amount = tuple[bool, int, int]
 _NOTHING: _Amount = (False, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod with what the ledger believes of its assignment, and the one that its kubelet shows.
+    """A pod with the valid part of its assignment, which the ledger counts, and with what its kubelet reports.
 
-    `disbelieved` is whether more is written than the ledger believes.
+    `rejected` is whether a part of the written assignment is not valid.
     """
 
     uid: str
     written: Assignment | None
     observed: Assignment
-    disbelieved: bool = False
+    rejected: bool = False
 
     @property
     def wrong(self) -> bool:
-        """Whether the assignment has to be written anew."""
-        return self.written is None or self.disbelieved or not is_equal(self.written, self.observed)
+        """Whether the assignment must be written again."""
+        return self.written is None or self.rejected or not is_equal(self.written, self.observed)
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One write. `first` is whether it tells something new; the others only drop what was moving."""
+    """One write. `first` is whether it corrects the assignment; the other writes only remove `MOVING`."""
 
     uid: str
     assignment: Assignment
@@ -46,19 +47,20 @@ class Correction:
 
 
 def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[list[Correction]]:
-    """Return the writes in waves; empty where every assignment is as observed.
+    """Return the writes in waves; empty if every assignment is as observed.
 
     The writes of a wave may be done at once. A wave begins when all writes of the wave before it are done.
 
-    A pod that took a card on which another one still waits for its devices is left alone: that one will take its place,
-    and until then the cards add up as they are written. A pod without an assignment is written after all others, since
-    the ledger counts it on every card until then, and so covers what the others hold elsewhere than it is written. For
-    those that cannot be written it goes on covering that.
+    A pod that took a card on which another pod still waits for its devices is not written. The other pod will take the
+    card that this pod left, and until then the sums of the assignments are right for each card. A pod without an
+    assignment is written after all others. Until then the ledger counts it on every card, and this charge covers the
+    amounts that other pods hold on cards other than those of their assignments. If one of these pods cannot be written,
+    the charge on the cards that it took stays.
 
     Args:
-        pods: those whose kubelet shows their devices.
-        awaited: cards on which pods of this node wait for devices that they were assigned.
-        refused: pods that cannot be written now, by UID.
+        pods: the pods whose devices the kubelet reports.
+        awaited: the cards on which pods of this node wait for devices that they were assigned.
+        refused: the UIDs of the pods that cannot be written now.
     """
     ordered = sorted(pods, key=lambda pod: (pod.written is None, pod.uid))
     wrong = [pod for pod in ordered if pod.wrong]
@@ -68,7 +70,7 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collectio
         later += [pod for pod in wrong if pod.written is None]
     later += [pod for pod in wrong if pod.uid in refused and pod not in later]
     now = [pod for pod in wrong if pod not in later]
-    # One without an assignment is counted everywhere as long as it is not written.
+    # The ledger counts a pod without an assignment on every card until it is written.
     still = {card for pod in later if pod.written is not None for card in _find_entered(pod)}
     entered = Counter(card for pod in now for card in _find_entered(pod))
     assigned, unassigned = list[Correction](), list[Correction]()
@@ -81,7 +83,7 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collectio
         by_others = entered - Counter(_find_entered(pod)) if pod.written is not None else ()
         staying = tuple(_find_left(pod, still.union(by_others)))
         if pod.written is None and len(staying) > 1:
-            # An assignment says no more than the pod asks for; on every card it covers more.
+            # An assignment cannot state more than the pod requests. Without one, the charge on every card covers more.
             continue
         assignment = pod.observed
         if staying:
@@ -107,13 +109,13 @@ def _add_moving(assignment: Assignment, staying: tuple[Share, ...]) -> Assignmen
 
 
 def _find_entered(pod: ObservedPod) -> set[str]:
-    """Return the cards of which the pod holds more than was written."""
+    """Return the cards of which the pod holds more than its assignment states."""
     was = _sum_amounts(pod.written)
     return {card for card, amount in _sum_amounts(pod.observed).items() if amount > was.get(card, _NOTHING)}
 
 
 def _find_left(pod: ObservedPod, cards: Collection[str]) -> Iterator[Share]:
-    """Yield what the ledger counts of these cards over what the pod holds."""
+    """Yield the amounts of these cards that the ledger counts in excess of what the pod holds."""
     now = _sum_amounts(pod.observed)
     for card, (whole, memory_bytes, compute) in sorted(_sum_counted(pod, cards).items()):
         still_whole, still_bytes, still_compute = now.get(card, _NOTHING)

@@ -1,8 +1,8 @@
-"""Reads the kubelet's own record of devices, which alone tells what plain init containers hold.
+"""The kubelet's checkpoint of devices, the only source for the devices of plain init containers.
 
-The pod resources API leaves them out. A kubelet's device manager keeps what it gave each container in a file beside the
-plugins' sockets, and renames every new version into place. Its checksum is over Go's own print of the content, so it is
-not compared.
+The pod resources API omits these. A kubelet's device manager keeps the devices of each container in a file in the
+folder of the plugins' sockets, and renames every new version into place. Its checksum is computed from Go's printed
+form of the content, so it is not compared.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from accelkit.vendors.dialect import Dialect
 log = logging.getLogger(__name__)
 
 CHECKPOINT: Final = PLUGIN_FOLDER / "kubelet_internal_checkpoint"
-# Twice what the finest units of all resources make of a kubelet's lists, which have limits of their own.
+# Twice the size at which the lists of all resources, in the finest units, reach the kubelet's limits for lists.
 _MOST_BYTES: Final = 64 * 2**20
 
-# By the UID under which the kubelet runs a pod, by container.
+# By the UID under which the kubelet runs a pod, then by container.
 RecordedDevices = Mapping[str, Mapping[str, ContainerDevices]]
 
 
@@ -39,7 +39,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     pod_uid: str = msgspec.field(name="PodUID")
     container: str = msgspec.field(name="ContainerName")
     resource: str = msgspec.field(name="ResourceName")
-    # By NUMA node; read for our resources alone.
+    # By NUMA node. Only the IDs of accelkit's resources are decoded.
     device_ids: msgspec.Raw = msgspec.field(name="DeviceIDs")
 
 
@@ -56,12 +56,12 @@ _device_ids = msgspec.json.Decoder(dict[str, list[str]])
 
 
 class KubeletCheckpoint:
-    """The file of one kubelet, read where it has changed.
+    """The checkpoint file of one kubelet, which is read again when it has changed.
 
     Args:
         root: the host's root folder.
-        dialect: whose resource names the node advertises; devices of all others count too.
-        readable: 1 where it could be read the last time, else 0.
+        dialect: the dialect whose resources the node offers; devices of all other dialects count too.
+        readable: the metric that is 1 if the last reading succeeded, else 0.
     """
 
     def __init__(self, root: Path, dialect: Dialect, readable: Gauge) -> None:
@@ -69,23 +69,24 @@ class KubeletCheckpoint:
         self._resources = list_device_resources(dialect)
         self._readable = readable
         self._errors = ErrorReporter(log)
-        self._seen: tuple[int, ...] | None = None
+        self._file_version: tuple[int, ...] | None = None
         self._devices: RecordedDevices = {}
 
     def read(self) -> RecordedDevices:
-        """Return what containers hold of our resources, those of ended pods too.
+        """Return the devices of accelkit's resources that containers hold, also those of ended pods.
 
-        Nothing where it cannot be read, which is told once: what is planned for init containers then stays.
+        If the file cannot be read, log the error once and return nothing. The assigned cards of init containers are
+        then kept.
         """
         try:
             self._update()
         except FileNotFoundError:
-            # A kubelet that has given nobody devices yet.
+            # The kubelet has not allocated any device yet.
             self._forget()
         except (OSError, DevicePluginError, msgspec.MsgspecError, UnicodeDecodeError) as exc:
             self._forget()
             self._errors.report(
-                str(exc), f"/{CHECKPOINT} cannot be read: {exc}; cards of init containers are taken as they are written"
+                str(exc), f"cannot read /{CHECKPOINT}: {exc}; init containers count as assigned, not as allocated"
             )
         else:
             self._errors.clear()
@@ -93,27 +94,27 @@ class KubeletCheckpoint:
         return self._devices
 
     def _forget(self) -> None:
-        self._seen, self._devices = None, {}
+        self._file_version, self._devices = None, {}
         self._readable.set(0)
 
     def _update(self) -> None:
         with open_here(self._path) as file:
             status = os.fstat(file.fileno())
-            seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-            if seen == self._seen:
+            version = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            if version == self._file_version:
                 return
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise DevicePluginError(f"it has more than {_MOST_BYTES} bytes")
-        self._devices, self._seen = self._decode(content), seen
+        self._devices, self._file_version = self._decode(content), version
 
     def _decode(self, content: bytes) -> RecordedDevices:
         found: dict[str, dict[str, ContainerDevices]] = defaultdict(dict)
         for entry in _checkpoint.decode(content).data.entries or ():
             if entry.resource in self._resources.memory or entry.resource in self._resources.cards:
-                # A device of several NUMA nodes is named with each.
+                # A device of several NUMA nodes is listed with each of them.
                 ids = sorted({each for group in _device_ids.decode(entry.device_ids).values() for each in group})
                 of_pod = found[entry.pod_uid]
-                had = of_pod.get(entry.container, ContainerDevices())
-                of_pod[entry.container] = had.add(ids, whole=entry.resource in self._resources.cards)
+                before = of_pod.get(entry.container, ContainerDevices())
+                of_pod[entry.container] = before.add(ids, whole=entry.resource in self._resources.cards)
         return dict(found)

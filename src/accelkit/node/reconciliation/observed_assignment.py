@@ -1,7 +1,8 @@
-"""Observed assignments: what a pod holds as its kubelet shows it, whatever was planned.
+"""Observed assignments: the cards that a pod holds according to its kubelet, regardless of its assignment.
 
-The kubelet shows the device IDs of app containers and sidecars, and each of our IDs names its card. Of a plain init
-container it shows nothing, but it hands its devices on to the containers after it: where those are, it was.
+The kubelet reports the device IDs of app containers and sidecars, and each ID of accelkit identifies its card. The
+kubelet does not report plain init containers. It passes their devices on to the containers after them, so an init
+container had the cards of those containers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ContainerDevices:
     whole: Sequence[str] = ()
 
     def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
-        """Return these devices and those of a further resource, of whole cards or of memory."""
+        """Return these devices and the devices of a further resource, of whole cards or of memory."""
         if whole:
             return ContainerDevices(self.memory, [*self.whole, *device_ids])
         return ContainerDevices([*self.memory, *device_ids], self.whole)
@@ -32,17 +33,18 @@ class ContainerDevices:
 
 @dataclass(slots=True)
 class _Moves:
-    """Where containers after an init container are instead of where they were assigned: {card: other card}."""
+    """Cards that containers after an init container hold instead of the cards that they were assigned."""
 
+    # By assigned card, the held cards.
     to: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, was: Sequence[Share], now: Sequence[Share]) -> None:
-        """Note a container's cards; only one that has one card says where another one's went."""
+        """Note the cards of a container. Only a container with one card indicates the card of another container."""
         if len(was) == len(now) == 1:
             self.to.setdefault(was[0].card, set()).add(now[0].card)
 
     def follow(self, share: Share) -> Share:
-        """Return the share on the card to which all containers of its card went."""
+        """Return the share on the card that all containers of its card hold instead; else the share itself."""
         cards = self.to.get(share.card, set())
         return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
 
@@ -54,17 +56,17 @@ def observe_assignment(
     node: NodeCards,
     unit_bytes: int,
 ) -> Assignment | None:
-    """Return what the pod holds, None where its kubelet shows nothing of our cards.
+    """Return the assignment that matches the pod's devices; None if it has neither an assignment nor devices.
 
-    Containers that the kubelet does not show keep what they were assigned. So do those whose devices are not ours:
-    another system's plugin gave them.
+    Containers that the kubelet does not report keep their assignment. So do containers with devices that are not
+    accelkit's, because another system's plugin allocated them.
 
     Args:
-        assignment: what was planned; None where nothing was.
+        assignment: the valid part of the written assignment; None if there is none.
         order: the pod's containers and their kinds.
-        held: what the kubelet shows, by container.
+        held: the devices that the kubelet reports, by container.
         node: the node's cards.
-        unit_bytes: what a unit of memory was worth when the pod was given its devices.
+        unit_bytes: the unit of memory at the time when the pod got its devices.
     """
     planned = {} if assignment is None else {k: v for k, v in assignment.containers.items() if k != MOVING}
     containers = dict(planned)

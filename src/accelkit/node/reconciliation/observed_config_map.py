@@ -1,4 +1,4 @@
-"""Writes the observed allocations of this node to a ConfigMap, for audits."""
+"""ConfigMap with the observed allocations of this node, for audits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
 
-# How often they are written though nothing has changed: another writer may have damaged the ConfigMap.
+# The interval of writes without a change, because another writer may have damaged the ConfigMap.
 REWRITE_SECONDS: Final = 120.0
 
 
@@ -39,9 +39,9 @@ def build_allocations(
     processes: tuple[StrangeProcess, ...] | None,
     enforced: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Allocations:
-    """Return what the kubelet shows, by the cards that its devices are of, sorted, with what enforces their memory.
+    """Return the amounts by card that the kubelet reports, sorted, with the mechanism that enforces each pod's memory.
 
-    What a ConfigMap has no room for is left out.
+    Entries for which a ConfigMap has no space are left out.
     """
     pods = [
         HeldPod(
@@ -61,13 +61,13 @@ def build_allocations(
 
 
 class AllocationsWriter:
-    """Writes one node's allocations where they have changed, and every two minutes.
+    """Writer of one node's observed allocations, after each change and every two minutes.
 
     Args:
         api: an open client.
-        namespace: where the ConfigMap lies; None where nothing is to be passed on.
-        node: the node's name, which is the ConfigMap's.
-        clock: seconds, never backwards.
+        namespace: the namespace of the ConfigMap; None to write none.
+        node: the name of the node, which is the name of the ConfigMap too.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class AllocationsWriter:
         self._errors = ErrorReporter(log)
 
     async def write(self, allocations: Allocations) -> None:
-        """Write them; what cannot be written is tried again at the next call."""
+        """Write the allocations; after a failure, the next call tries again."""
         now = self._clock()
         if self._folder is None or (allocations == self._written and now - self._written_at < REWRITE_SECONDS):
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
-        # The same key in `binaryData` would have the API server refuse it in `data`.
+        # The API server refuses a key in `data` that `binaryData` has too.
         patch = {"metadata": {"labels": ALLOCATIONS_LABELS}, "data": data, "binaryData": None}
-        # A request whose answer is lost may have been done, so nothing is known until one is answered.
+        # A request whose answer is lost may have succeeded, so the content is unknown until a request is answered.
         self._written = None
         try:
             await patch_or_create(self._api, self._folder, self._node, patch, self._config_map(data))
         except ApiError as exc:
-            self._errors.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
+            self._errors.report(str(exc), f"cannot write the observed allocations for audits: {exc}")
             return
         self._errors.clear()
         self._written, self._written_at = allocations, now

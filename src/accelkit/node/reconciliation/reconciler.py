@@ -1,4 +1,4 @@
-"""Corrects the assignments of this node's pods to what the kubelet shows that containers hold."""
+"""Correction of the assignments of this node's pods to the devices that their containers hold."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from accelkit.vendors.annotations import Granted
 
 log = logging.getLogger(__name__)
 
-# Requests to the API server: one after the other, a node full of small pods would take more than 20 s to correct.
+# Concurrent requests. With one at a time, corrections on a node full of small pods would take more than 20 s.
 _AT_ONCE: Final = 8
 
 _pod = msgspec.json.Decoder(Pod)
 
 
 class Reconciler:
-    """Corrects assignments to what the kubelet shows, with an event and a count for each.
+    """Corrects assignments to the devices that the kubelet reports, and emits an event and counts each correction.
 
     Attributes:
-        uncounted: what containers hold and no assignment could be made to say; None before the kubelet was asked.
-        doubtful: whether the kubelet shows other pods than are known here, so that they have to be read again.
+        uncounted: the amounts that containers hold and that are in no assignment; None before the first comparison.
+        doubtful: whether the kubelet reports other pods than are known here, so that they must be listed again.
 
     Args:
         api: an open client.
-        pods: this node's pods.
-        cards: the node's cards as they are shown to the kubelet; None before they are.
-        events: where corrections are told.
-        metrics: where they are counted.
-        clock: seconds, never backwards.
+        pods: the pods of this node.
+        cards: returns the node's cards as the plugins serve them; None before they do.
+        events: emits the events of corrections.
+        metrics: counts the corrections.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reconciler:
         self._refusals = Refusals(clock)
         self._repeats = RepeatLog(log)
         self._partial = OnceReporter(log)
-        # Pods of the present look whose writes were not answered.
+        # The UIDs of pods whose writes in the present call were not answered.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
         self.doubtful = False
@@ -85,66 +85,67 @@ class Reconciler:
         held: Mapping[PodName, Mapping[str, ContainerDevices]],
         recorded: RecordedDevices = MappingProxyType({}),
     ) -> bool:
-        """Correct what is wrong; False where something is left that a later look may put right soon.
+        """Correct the assignments; return False if a call in a short time may correct more.
 
-        A pod that the API server refuses to have written, or of whose write nothing is heard, is left alone for a
-        while; the others are corrected.
+        If the API server refuses or does not answer the write of a pod, the pod is left out for some time. The other
+        pods are corrected.
 
         Args:
-            held: what the kubelet shows.
-            recorded: what its checkpoint says; of that, plain init containers count, which the kubelet does not show.
+            held: the devices that the kubelet reports.
+            recorded: the devices in its checkpoint, of which only those of plain init containers are used.
         """
         node = self._cards()
         if node is None:
             return False
-        shown = KubeletView(held, recorded)
+        view = KubeletView(held, recorded)
         self._unanswered.clear()
         try:
-            look = await self._correct(shown, node)
-            await _run_few_at_once(partial(self._settle, each, look, node) for each in look.observed)
+            snapshot = await self._correct(view, node)
+            await _run_few_at_once(partial(self._settle, each, snapshot, node) for each in snapshot.observed)
         except ApiError as exc:
-            # Two pods were not answered: the others would not be either.
-            self._errors.report(str(exc), f"assignments cannot be corrected: {exc}")
-            self._note(take_snapshot(self._pods.list_pods(), shown, node))
+            # Writes of two pods were not answered, so no further write would be answered.
+            self._errors.report(str(exc), f"cannot correct assignments: {exc}")
+            self._note(take_snapshot(self._pods.list_pods(), view, node))
             return False
         self._errors.clear()
-        self._note(look)
-        return all(each.admitted for each in look.pods.values())
+        self._note(snapshot)
+        return all(each.admitted for each in snapshot.pods.values())
 
-    def _note(self, look: Snapshot) -> None:
-        wrong = sum(each.wrong for each in look.observed)
-        self.uncounted = look.count_uncounted()
-        # What is wrong and was not refused was written to a pod that is not as it is known here, or was not answered.
-        self.doubtful = look.doubtful or bool(wrong and not look.partial and not self._refusals.list_refused())
+    def _note(self, snapshot: Snapshot) -> None:
+        wrong = sum(each.wrong for each in snapshot.observed)
+        self.uncounted = snapshot.count_uncounted()
+        # If a pod is still wrong and was not refused, its known state is outdated, or its write was not answered.
+        refused = self._refusals.list_refused()
+        self.doubtful = snapshot.doubtful or bool(wrong and not snapshot.partial and not refused)
         self._metrics.divergent.set(wrong)
 
-    async def _correct(self, shown: KubeletView, node: NodeCards) -> Snapshot:
-        """Write what can be written, and return what is so.
+    async def _correct(self, view: KubeletView, node: NodeCards) -> Snapshot:
+        """Write all corrections that can be written; return the resulting snapshot.
 
         Raises:
             ApiError: the API server does not answer.
         """
-        look = take_snapshot(self._pods.list_pods(), shown, node)
-        self._refusals.keep(look.pods)
-        for part, error in look.partial.items():
-            pod = look.pods[part].pod.ref
-            self._partial.report(part, f"not all that pod {pod} holds is known, so it is not written: {error}")
-        refused = {*self._refusals.list_waiting(), *look.partial}
-        # What was to follow a refused write counted on it, so the rest is planned anew.
-        while waves := plan(look.observed, look.awaited, refused):
-            newly_refused = await self._write_all(look, waves)
-            look = take_snapshot(self._pods.list_pods(), shown, node)
+        snapshot = take_snapshot(self._pods.list_pods(), view, node)
+        self._refusals.keep(snapshot.pods)
+        for uid, error in snapshot.partial.items():
+            pod = snapshot.pods[uid].pod.ref
+            self._partial.report(uid, f"cannot correct pod {pod}, because its devices are partly unknown: {error}")
+        refused = {*self._refusals.list_waiting(), *snapshot.partial}
+        # The writes after a refused write depend on it, so the rest is planned again.
+        while waves := plan(snapshot.observed, snapshot.awaited, refused):
+            newly_refused = await self._write_all(snapshot, waves)
+            snapshot = take_snapshot(self._pods.list_pods(), view, node)
             if not newly_refused:
                 break
             refused |= newly_refused
-        return look
+        return snapshot
 
-    async def _write_all(self, look: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
+    async def _write_all(self, snapshot: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
         """Write until a wave has refused pods; return their UIDs."""
         refused = set[str]()
 
         async def write(correction: Correction) -> None:
-            if not await self._write(look, correction):
+            if not await self._write(snapshot, correction):
                 refused.add(correction.uid)
 
         for wave in waves:
@@ -153,8 +154,8 @@ class Reconciler:
                 break
         return refused
 
-    async def _write(self, look: Snapshot, correction: Correction) -> bool:
-        each = look.pods[correction.uid]
+    async def _write(self, snapshot: Snapshot, correction: Correction) -> bool:
+        each = snapshot.pods[correction.uid]
         try:
             assignment = _mark_recorded(correction.assignment, each.pod.assignment)
             await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)})
@@ -163,18 +164,18 @@ class Reconciler:
                 return True
             self._metrics.failures.labels(name_reason(exc)).inc()
             self._note_unanswered(correction.uid, exc)
-            await self._tell_refusal(each, exc)
+            await self._report_refusal(each, exc)
             return False
         self._refusals.clear(correction.uid)
         if correction.first:
-            await self._tell(each, correction.assignment)
+            await self._report_correction(each, correction.assignment)
         return True
 
     def _note_unanswered(self, uid: str, error: ApiError) -> None:
-        """Go on after a write that was not answered, which may be for the pod's sake.
+        """Note a write that was not answered. The cause may be the pod, so one of them does not end the call.
 
         Raises:
-            ApiError: it was the second pod of this look, so the API server is away.
+            ApiError: it is the second pod of this call, so the API server is unreachable.
         """
         if error.status == 0:
             self._unanswered.add(uid)
@@ -182,26 +183,26 @@ class Reconciler:
                 self._refusals.note(uid, name_reason(error))
                 raise error
 
-    async def _tell_refusal(self, each: NodePod, error: ApiError) -> None:
+    async def _report_refusal(self, each: NodePod, error: ApiError) -> None:
         ref = each.pod.ref
         if self._refusals.note(ref.uid, name_reason(error)):
             log.warning(Facts("assignment not corrected", pod=str(ref), uid=ref.uid, reason=str(error)))
             if error.status == 0:
                 return
-            message = f"its assignment cannot be corrected to what the kubelet gave: {error}"
+            message = f"cannot correct its assignment to what the kubelet gave: {error}"
             await self._events.record(_refer_to(ref), "AssignmentNotCorrected", message, warning=True)
 
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        # The UID is a precondition: another pod of this name is left alone.
+        # The UID is a precondition, so that the request does not change another pod of this name.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
-    async def _settle(self, observed: ObservedPod, look: Snapshot, node: NodeCards) -> None:
-        """Write the annotations by which its dialect says that the pod has its cards, and which."""
-        each = look.pods[observed.uid]
+    async def _settle(self, observed: ObservedPod, snapshot: Snapshot, node: NodeCards) -> None:
+        """Write the annotations with which its dialect marks the pod as allocated and names its cards."""
+        each = snapshot.pods[observed.uid]
         codec = each.pod.dialect.annotations
-        if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in look.partial:
+        if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in snapshot.partial:
             return
         granted = Granted(observed.observed, each.pod.app_containers, node.cards, each.unit_bytes)
         try:
@@ -222,18 +223,18 @@ class Reconciler:
             ref, dialect = each.pod.ref, each.pod.dialect.name
             log.info(Facts("annotations not settled", pod=str(ref), uid=ref.uid, dialect=dialect, reason=str(error)))
 
-    async def _tell(self, each: NodePod, observed: Assignment) -> None:
+    async def _report_correction(self, each: NodePod, observed: Assignment) -> None:
         ref = each.pod.ref
         subject = _refer_to(ref)
         written = each.assigned.assignment if each.assigned else Assignment({})
         reason = "AssignmentCorrected"
-        if each.disbelieved:
+        if each.rejection:
             self._metrics.corrections.inc()
             self._metrics.disbelieved.inc()
-            message = f"its assignment is not believed: {each.disbelieved}; the kubelet gave {_describe(observed)}"
+            message = f"its assignment is rejected: {each.rejection}; the kubelet gave {_describe(observed)}"
         elif each.assigned is None:
             self._metrics.recorded.inc()
-            reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"
+            reason, message = "AssignmentRecorded", f"bound past the extender; the kubelet gave {_describe(observed)}"
         else:
             self._metrics.corrections.inc()
             message = f"assigned {_describe(written)}; the kubelet gave {_describe(observed)}"
@@ -244,16 +245,16 @@ class Reconciler:
             uid=ref.uid,
             assigned=_list_amounts(written),
             cards=_list_amounts(observed),
-            disbelieved=each.disbelieved,
+            disbelieved=each.rejection,
         )
         self._repeats.info(ref.uid, lambda: facts)
-        await self._events.record(subject, reason, message, warning=bool(each.disbelieved))
+        await self._events.record(subject, reason, message, warning=bool(each.rejection))
         if observed.broken:
             await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
 
 
 async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Run jobs, a few of them at once. After an error no further job begins, and it is raised when all have ended.
+    """Run jobs, `_AT_ONCE` at a time. After an error, start no further job, and raise it when the others have ended.
 
     Raises:
         ApiError: a job raised it.
@@ -273,10 +274,7 @@ async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> Non
 
 
 def _mark_recorded(assignment: Assignment, written: Assignment | AssignmentError | None) -> Assignment:
-    """Return the assignment with the mark of a pod that the extender did not bind.
-
-    The mark stays in each later correction.
-    """
+    """Return the assignment, marked `recorded` if the extender did not bind the pod. Later corrections keep it."""
     recorded = written is None or (isinstance(written, Assignment) and written.recorded is True)
     return msgspec.structs.replace(assignment, recorded=True) if recorded else assignment
 
@@ -291,7 +289,7 @@ def _describe(assignment: Assignment) -> str:
 
 
 def _list_amounts(assignment: Assignment) -> dict[str, dict[str, int]]:
-    """Return the bytes of each card that each container has."""
+    """Return the memory of each card that each container holds, in bytes."""
     held = ((name, shares) for name, shares in sorted(assignment.containers.items()) if name != MOVING)
     return {name: {share.card: share.memory_bytes for share in shares} for name, shares in held}
 

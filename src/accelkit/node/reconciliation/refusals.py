@@ -1,4 +1,4 @@
-"""Remembers the pods whose assignment could not be written, so that one of them neither stops nor slows the others."""
+"""Pods whose assignment could not be written, which are retried later and do not block or delay other pods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from accelkit.errors import ApiError
 
 _FIRST_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 300.0
-# The API server is the cause, not the pod.
+# If the API server is the cause, and not the pod.
 _PASSING_SECONDS: Final = 5.0
 _PASSING: Final = frozenset({"unanswered", "server_error", "throttled"})
-# The words of a metric: an API server may answer anything.
+# The values of a metric's label. An API server may answer with any status.
 _REASONS: Final[Mapping[int, str]] = {
     HTTPStatus.BAD_REQUEST: "invalid",
     HTTPStatus.FORBIDDEN: "forbidden",
@@ -26,7 +26,7 @@ _REASONS: Final[Mapping[int, str]] = {
 
 
 def name_reason(error: ApiError) -> str:
-    """Return one of a few words for why the API server did not write."""
+    """Return the reason of a failed write, one of a few words."""
     if error.status == 0:
         return "unanswered"
     return "server_error" if error.unanswered else _REASONS.get(error.status, "other")
@@ -37,17 +37,17 @@ class _Refusal:
     seconds: float = 0.0
     until: float = 0.0
     passing: bool = False
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
 
 class Refusals:
-    """Pods that are left alone for a while after a refused write, each for twice as long as the time before.
+    """Pods that are left out for some time after a refused write. The time doubles with each refusal of a pod.
 
-    Where the API server is the cause, and not the pod, the wait is short and does not grow.
-    No change of a pod shortens that: its owner may change it as often as he likes.
+    If the API server is the cause, and not the pod, the time is short and does not grow. A change of the pod does not
+    shorten the time, because its owner could change it often.
 
     Args:
-        clock: seconds, never backwards.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,25 +59,25 @@ class Refusals:
         self._by_uid = {uid: refusal for uid, refusal in self._by_uid.items() if uid in uids}
 
     def list_waiting(self) -> frozenset[str]:
-        """Return the pods that are left alone now."""
+        """Return the UIDs of the pods that are left out now."""
         now = self._clock()
         return frozenset(uid for uid, refusal in self._by_uid.items() if now < refusal.until)
 
     def list_refused(self) -> frozenset[str]:
-        """Return those of them that the API server refuses, and not those of which the API server is the cause."""
+        """Return the UIDs of the waiting pods whose writes the API server refuses for a reason that lies in the pod."""
         return frozenset(uid for uid in self.list_waiting() if not self._by_uid[uid].passing)
 
     def note(self, uid: str, reason: str) -> bool:
-        """Leave a pod alone for a while; return whether it was not refused for this reason before."""
+        """Leave out a pod for some time; return whether this is its first refusal for this reason."""
         refusal = self._by_uid.setdefault(uid, _Refusal())
         refusal.passing = reason in _PASSING
         if not refusal.passing:
             refusal.seconds = min(_LONGEST_SECONDS, 2 * refusal.seconds or _FIRST_SECONDS)
         refusal.until = self._clock() + (_PASSING_SECONDS if refusal.passing else refusal.seconds)
-        known = reason in refusal.told
-        refusal.told.add(reason)
+        known = reason in refusal.reported
+        refusal.reported.add(reason)
         return not known
 
     def clear(self, uid: str) -> None:
-        """Note that a pod was written."""
+        """Forget the refusals of a pod that was written."""
         self._by_uid.pop(uid, None)

@@ -1,4 +1,4 @@
-"""One look at this node's pods: what is written on them, and what their kubelet shows that they hold."""
+"""Snapshot of this node's pods: their assignments, and the devices that their kubelet reports."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def group_devices_by_pod(
     assigned: Collection[PodName] = (),
     ids: DeviceIds | None = None,
 ) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return what the kubelet shows of our devices: by pod, by container; those without any are left out.
+    """Return accelkit's devices that the kubelet reports, by pod and container; pods without devices are left out.
 
     Args:
-        answer: the kubelet's.
-        dialect: that is served; resources of all others count too.
-        assigned: pods that count where another device plugin may have given them their devices.
-        ids: the device IDs of the node's cards, by which devices of others are known; None where they are not known.
+        answer: the answer of the kubelet's pod resources API.
+        dialect: the dialect that the node offers; resources of all other dialects count too.
+        assigned: pods that count even if another device plugin may have allocated their devices.
+        ids: the device IDs of the node's cards, which exclude devices of other plugins; None if they are unknown.
     """
     resources = list_device_resources(dialect)
 
@@ -58,40 +58,40 @@ def group_devices_by_pod(
         for name in names:
             for (namespace, pod, container), held in sorted(list_held_devices(answer, name).items()):
                 if is_ours(name, (namespace, pod), held, whole=whole):
-                    had = found[namespace, pod].get(container, ContainerDevices([], []))
-                    found[namespace, pod][container] = had.add(held, whole=whole)
+                    before = found[namespace, pod].get(container, ContainerDevices([], []))
+                    found[namespace, pod][container] = before.add(held, whole=whole)
     return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletView:
-    """What the kubelet shows of containers' devices.
+    """The devices of containers according to the kubelet.
 
     Attributes:
-        by_name: by its pod resources API, which leaves out plain init containers.
-        recorded: by its checkpoint; empty where that cannot be read.
+        by_name: from its pod resources API, which omits plain init containers.
+        recorded: from its checkpoint; empty if the checkpoint cannot be read.
     """
 
     by_name: Mapping[PodName, Mapping[str, ContainerDevices]]
     recorded: RecordedDevices
 
     def find_devices(self, each: NodePod, ids: DeviceIds) -> Mapping[str, ContainerDevices]:
-        """Return what the containers of a pod hold, as far as the kubelet says it."""
-        shown = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
+        """Return the devices of a pod's containers, as far as the kubelet reports them or they can be inferred."""
+        reported = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
         recorded = self.recorded.get(each.cgroup_uid, {})
         init = {name: recorded[name] for name, kind in each.pod.order if kind is Kind.INIT and name in recorded}
-        return {**_infer_init(each.pod, shown, ids), **init, **shown}
+        return {**_infer_init(each.pod, reported, ids), **init, **reported}
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The pods of this node by UID, and those of them whose kubelet shows what they hold."""
+    """The pods of this node by UID, and those of them whose devices the kubelet reports."""
 
     pods: Mapping[str, NodePod]
     observed: Sequence[ObservedPod]
-    # By UID, what of them cannot be written since the kubelet shows only a part: nobody would believe it.
+    # By UID, why a pod is not written: the kubelet reports only a part of its devices, so the ledger would reject it.
     partial: Mapping[str, AssignmentError]
-    # Whether the kubelet shows other pods than are known, as after a lost event.
+    # Whether the kubelet reports other pods than are known, for example after a lost event.
     doubtful: bool = False
 
     @property
@@ -101,7 +101,7 @@ class Snapshot:
         return {share.card for assignment in waiting for shares in assignment.containers.values() for share in shares}
 
     def count_uncounted(self) -> tuple[Share, ...]:
-        """Return what pods hold of cards and no assignment says."""
+        """Return the amounts of cards that pods hold and that are in no assignment."""
         observed = {each.uid: each.observed for each in self.observed}
         return count_uncounted(
             Account(each.pod.order, each.assigned.assignment if each.assigned else None, self._find_held(uid, observed))
@@ -110,46 +110,46 @@ class Snapshot:
 
     def _find_held(self, uid: str, observed: Mapping[str, Assignment]) -> Assignment | None:
         each = self.pods[uid]
-        # A kubelet that shows nothing of an admitted pod has nothing else to say of it.
+        # If the kubelet reports no devices of an admitted pod, its assignment counts.
         known = each.assigned.assignment if each.assigned and each.admitted else None
         return observed.get(uid, known)
 
 
-def take_snapshot(pods: Iterable[NodePod], shown: KubeletView, node: NodeCards) -> Snapshot:
-    """Compare what is written on the pods with what their kubelet shows."""
+def take_snapshot(pods: Iterable[NodePod], view: KubeletView, node: NodeCards) -> Snapshot:
+    """Compare the assignments of the pods with the devices that their kubelet reports."""
     by_uid = {each.pod.ref.uid: each for each in pods}
-    observed = [found for each in by_uid.values() if (found := _observe(each, shown, node))]
+    observed = [found for each in by_uid.values() if (found := _observe(each, view, node))]
     refused = ((each.uid, _check(by_uid[each.uid], each.observed, node)) for each in observed)
     partial = {uid: error for uid, error in refused if error}
-    return Snapshot(by_uid, observed, partial, _is_doubtful(by_uid.values(), shown.by_name.keys()))
+    return Snapshot(by_uid, observed, partial, _is_doubtful(by_uid.values(), view.by_name.keys()))
 
 
-def _is_doubtful(pods: Collection[NodePod], shown: Collection[PodName]) -> bool:
-    expected = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods if _is_shown(each)}
+def _is_doubtful(pods: Collection[NodePod], reported: Collection[PodName]) -> bool:
+    expected = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods if _is_reported(each)}
     known = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods}
-    return any(name not in shown for name in expected) or any(name not in known for name in shown)
+    return any(name not in reported for name in expected) or any(name not in known for name in reported)
 
 
-def _is_shown(each: NodePod) -> bool:
-    """Return whether the kubelet shows devices of a pod, as it does not for plain init containers."""
+def _is_reported(each: NodePod) -> bool:
+    """Return whether the kubelet reports devices of a pod, which it does not for plain init containers."""
     if not each.admitted or each.assigned is None:
         return False
     containers = each.assigned.assignment.containers
     return any(containers.get(name) for name, kind in each.pod.order if kind is not Kind.INIT)
 
 
-def _observe(each: NodePod, shown: KubeletView, node: NodeCards) -> ObservedPod | None:
-    # Before its admission a pod may be taken for the one of the same name that has just ended.
+def _observe(each: NodePod, view: KubeletView, node: NodeCards) -> ObservedPod | None:
+    # Before its admission, the devices of a pod of the same name that has just ended may be taken for its own.
     if not each.admitted:
         return None
-    devices = shown.find_devices(each, node.ids)
+    devices = view.find_devices(each, node.ids)
     if not devices:
         return None
     written = each.assigned.assignment if each.assigned else None
     observed = observe_assignment(written, each.pod.order, devices, node, each.unit_bytes)
     if observed is None:
         return None
-    return ObservedPod(each.pod.ref.uid, written, _with_broken(each.pod, observed, node), bool(each.disbelieved))
+    return ObservedPod(each.pod.ref.uid, written, _with_broken(each.pod, observed, node), bool(each.rejection))
 
 
 def _with_broken(pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
@@ -171,17 +171,20 @@ def _check(each: NodePod, observed: Assignment, node: NodeCards) -> AssignmentEr
     return None
 
 
-def _infer_init(pod: CardPod, shown: Mapping[str, ContainerDevices], ids: DeviceIds) -> Mapping[str, ContainerDevices]:
-    """Return what plain init containers held where the app containers leave one answer.
+def _infer_init(
+    pod: CardPod, reported: Mapping[str, ContainerDevices], ids: DeviceIds
+) -> Mapping[str, ContainerDevices]:
+    """Return the devices of plain init containers, if the devices of the app containers determine them.
 
-    A kubelet gives these the devices of those first: where they ask for as much, they hold all of them.
+    A kubelet gives app containers the devices of init containers first. If app containers request at least as much as
+    the init containers, they hold all of these devices.
     """
     if Kind.SIDECAR in dict(pod.order).values():
         return {}
     resources = pod.dialect.resources
     of_apps = (
-        (resources.memory, [each for name in pod.app_containers if name in shown for each in shown[name].memory]),
-        (resources.cards, [each for name in pod.app_containers if name in shown for each in shown[name].whole]),
+        (resources.memory, [each for name in pod.app_containers if name in reported for each in reported[name].memory]),
+        (resources.cards, [each for name in pod.app_containers if name in reported for each in reported[name].whole]),
     )
     found: dict[str, list[list[str]]] = {}
     for resource, pool in of_apps:

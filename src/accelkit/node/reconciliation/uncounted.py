@@ -1,4 +1,4 @@
-"""Finds what containers hold of cards and no assignment of the node says: what a ledger would not count."""
+"""Amounts of cards that containers hold and that are in no assignment of the node, so a ledger would not count them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.placement.charges import count_charges
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A pod as the ledger counts it, and as it is.
+    """The amounts of a pod that the ledger counts, and those that it holds.
 
     Attributes:
         order: its containers and their kinds.
-        written: its assignment; None where it has none, which the ledger counts on every card.
-        observed: what its kubelet shows; None where it does not show its devices yet.
+        written: its assignment; None if it has none, and then the ledger counts it on every card.
+        observed: the assignment that its kubelet reports; None if the kubelet does not report its devices yet.
     """
 
     order: Sequence[tuple[str, Kind]]
@@ -26,9 +26,10 @@ class Account:
 
 
 def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
-    """Return what is held of each card over what the assignments say together, sorted by card.
+    """Return the amounts of each card that pods hold in excess of all assignments together, sorted by card.
 
-    A pod that waits for its devices counts as it is written: where another one has its card it will take that one's.
+    A pod that waits for its devices counts with its assignment: if another pod has its card, it will get the other
+    pod's card.
     """
     rest: dict[str, list[int]] = {}
     for account in accounts:
@@ -49,7 +50,7 @@ def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
 def _list_held(account: Account) -> Mapping[str, tuple[Share, ...]]:
     if account.observed is None:
         return {}
-    # What is the same may be written with other amounts of a whole card or of compute, which the kubelet cannot show.
+    # An equal assignment may state other amounts of a whole card or of compute, which the kubelet does not report.
     same = account.written is not None and is_equal(account.written, account.observed)
     held = account.written if same and account.written else account.observed
     return {name: shares for name, shares in held.containers.items() if name != MOVING}

@@ -52,22 +52,22 @@ class Node:
     def __init__(self, tmp_path, monkeypatch):
         self.api = FakeApi()
         self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
-        self.shown = []
+        self.advertised = []
         self.pods = []
         self.learnt = []
-        # Almost a whole second: its rest is waited for.
+        # Almost a whole second, so the agent waits for the rest of it.
         self.now = NOW + 0.99
         self.after_refresh = None
         self.root = tmp_path
         monkeypatch.setattr(advertising, "list_pod_resources", self._held)
 
-    def agent(self, told, *, former=None):
-        # Each look at the node is a long time after the one before.
+    def agent(self, unit, *, former=None):
+        # A long time passes between two readings of the node.
         node = OwnNode(self.api, "n", clock=iter(range(0, 10**6, 1000)).__next__)
         return Advertising(
             node,
             self.root,
-            told_unit_bytes=told,
+            cluster_unit_bytes=unit,
             resources=[MEMORY],
             pods=self,
             plugins=[self],
@@ -91,9 +91,9 @@ class Node:
         return len(self.api.writes)
 
     async def show(self, cards, unit_bytes, in_use):
-        shown = [each.card.id for each in cards], unit_bytes
-        if not self.shown or self.shown[-1] != shown or in_use:
-            self.shown.append(shown)
+        advertised = [each.card.id for each in cards], unit_bytes
+        if not self.advertised or self.advertised[-1] != advertised or in_use:
+            self.advertised.append(advertised)
 
     def list_sharing(self):
         return self.pods
@@ -119,59 +119,59 @@ def node(tmp_path, monkeypatch):
     return Node(tmp_path, monkeypatch)
 
 
-async def test_cards_are_shown_and_published_in_the_unit_that_was_told(node):
+async def test_cards_are_advertised_and_published_in_the_clusters_unit(node):
     assert await node.agent(4).update([found("a", 16)])
-    assert node.shown == [(["a"], 4)]
+    assert node.advertised == [(["a"], 4)]
     assert node.published == Inventory(4, (Card("a", "v", "m", 16),))
 
 
-async def test_nothing_is_written_again_that_did_not_change(node):
+async def test_an_unchanged_inventory_is_not_written_again(node):
     agent = node.agent(4)
     for _ in range(2):
         assert await agent.update([found("a", 16)])
-    assert (len(node.shown), node.writes) == (1, 1)
+    assert (len(node.advertised), node.writes) == (1, 1)
 
 
-async def test_a_card_that_changed_is_shown_while_the_api_server_is_away(node):
+async def test_a_changed_card_is_advertised_while_the_api_server_is_unreachable(node):
     agent = node.agent(4)
     await agent.update([found("a", 16)])
     node.api.fail(ApiError("away"), "GET", times=None)
     await agent.update([found("a", 16), found("b", 16)])
-    assert node.shown[-1] == (["a", "b"], 4)
+    assert node.advertised[-1] == (["a", "b"], 4)
 
 
-async def test_before_the_node_was_read_nothing_is_shown(node):
+async def test_nothing_is_advertised_before_the_node_was_read(node):
     node.api.fail(ApiError("away"), "GET", times=None)
     agent = node.agent(4)
     assert not await agent.update([found("a", 16)])
-    assert not agent.shown
+    assert not agent.started
 
 
-async def test_a_coarser_unit_waits_and_says_what_it_waits_for(node):
+async def test_a_coarser_unit_waits_and_is_published_as_the_next_unit(node):
     node.publish(Inventory(1, (Card("a", "v", "m", 16),)))
     node.pods = [pod(1)]
     agent = node.agent(4)
     assert not await agent.update([found("a", 16)])
-    assert node.shown == [(["a"], 1)]
+    assert node.advertised == [(["a"], 1)]
     assert (node.published.unit_bytes, node.published.next_unit_bytes, node.published.problem) == (1, 4, "")
     node.pods = []
     assert await agent.update([found("a", 16)])
-    assert node.shown[-1] == (["a"], 4)
+    assert node.advertised[-1] == (["a"], 4)
     assert (node.published.unit_bytes, node.published.next_unit_bytes) == (4, 0)
 
 
-async def test_a_binding_that_the_watch_has_not_shown_holds_a_finer_unit_up(node):
+async def test_a_finer_unit_waits_for_a_binding_that_the_watch_has_not_delivered(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.after_refresh = [pod(4, admitted=False)]
     agent = node.agent(1)
     assert not await agent.update([found("a", 16)])
-    assert node.shown == [(["a"], 4)]
+    assert node.advertised == [(["a"], 4)]
     node.pods = node.after_refresh = [pod(4)]
     assert await agent.update([found("a", 16)])
-    assert node.shown[-1] == (["a"], 1)
+    assert node.advertised[-1] == (["a"], 1)
 
 
-async def test_a_kubelet_that_cannot_be_asked_keeps_the_unit(node, monkeypatch):
+async def test_the_unit_stays_while_the_kubelet_does_not_answer(node, monkeypatch):
     async def away(_root):
         raise DevicePluginError("no answer")
 
@@ -181,20 +181,20 @@ async def test_a_kubelet_that_cannot_be_asked_keeps_the_unit(node, monkeypatch):
     assert node.published.unit_bytes == 4
 
 
-async def test_too_many_devices_are_not_shown_at_all_and_the_reason_is_published(node):
+async def test_too_many_devices_are_not_advertised_and_the_reason_is_published(node):
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
-    assert not agent.shown
+    assert not agent.started
     assert (node.published.unit_bytes, node.published.told_unit_bytes) == (1, 1)
     assert "1,000,000,000 devices" in node.published.problem
     assert "the smallest unit that works here is " in node.published.problem
 
 
-async def test_too_many_devices_leave_a_node_that_has_a_unit_as_it_is(node):
+async def test_a_node_with_a_unit_keeps_it_if_there_are_too_many_devices(node):
     node.publish(Inventory(10**6, (Card("a", "v", "m", 10**9),)))
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
-    assert node.shown == [(["a"], 10**6)]
+    assert node.advertised == [(["a"], 10**6)]
     assert (node.published.unit_bytes, node.published.told_unit_bytes) == (10**6, 1)
     assert "devices" in node.published.problem
 
@@ -206,14 +206,14 @@ async def test_topology_and_libraries_are_published_with_the_cards(node, memory)
     assert (published.topology, published.library_problems, published.cdi) == (("X",), ("it is silent",), ("v/c",))
 
 
-async def test_those_who_ask_for_the_cards_learn_how_they_are_connected(node):
+async def test_the_advertised_cards_have_their_connections(node):
     agent = node.agent(4)
     await agent.update([found("a", 16), found("b", 16)], topology=("XS", "SX"))
     for cards in (agent.list_node_cards(), node.learnt[-1]):
         assert cards.links.names[0][1] == "PCI switch"
 
 
-async def test_what_no_assignment_says_is_published_and_stays_until_the_kubelet_was_asked(node):
+async def test_uncounted_amounts_are_published_and_stay_until_the_kubelet_has_answered(node):
     held = (Share("a", 2),)
     await node.agent(4).update([found("a", 16)], uncounted=held)
     assert node.published.uncounted == held
@@ -224,7 +224,7 @@ async def test_what_no_assignment_says_is_published_and_stays_until_the_kubelet_
     assert node.published.uncounted == ()
 
 
-async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
+async def test_a_deleted_inventory_is_written_again(node):
     agent = node.agent(4)
     await agent.update([found("a", 16)])
     node.annotations.clear()
@@ -245,7 +245,7 @@ UNITS = {
     "finer waits for a pod between binding and admission": (MIB, GIB, [sharing(GIB, admitted=False)], NOBODY, GIB),
     "coarser waits for the pods of the finer": (GIB, MIB, [sharing(MIB)], HOLDS, MIB),
     "coarser does not wait for its own pods": (GIB, MIB, [sharing(GIB)], HOLDS, GIB),
-    "a unit that nobody remembers": (GIB, None, [sharing(GIB)], HOLDS, GIB),
+    "a unit in no history": (GIB, None, [sharing(GIB)], HOLDS, GIB),
     "a pod in a finer unit than the node ever had": (256 * MIB, GIB, [sharing(MIB)], HOLDS, 256 * MIB),
     "devices of an unknown amount, finer": (MIB, GIB, NOBODY, HOLDS, GIB),
     "devices of an unknown amount, coarser": (GIB, MIB, NOBODY, HOLDS, MIB),
@@ -254,12 +254,12 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize(("told", "present", "pods", "holders", "chosen"), UNITS.values(), ids=UNITS)
-def test_a_unit_changes_where_no_pod_would_be_read_in_a_wrong_one(told, present, pods, holders, chosen):
-    assert choose_unit(told, present, pods, holders) == chosen
+@pytest.mark.parametrize(("unit", "present", "pods", "holders", "chosen"), UNITS.values(), ids=UNITS)
+def test_a_unit_changes_if_no_pod_would_be_read_in_a_wrong_unit(unit, present, pods, holders, chosen):
+    assert choose_unit(unit, present, pods, holders) == chosen
 
 
-async def test_the_unit_before_is_published_with_the_second_of_the_change(node):
+async def test_the_former_unit_is_published_with_the_second_of_the_change(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.pods = [pod(4)]
     assert await node.agent(1).update([found("a", 16)])
@@ -267,7 +267,7 @@ async def test_the_unit_before_is_published_with_the_second_of_the_change(node):
     assert (node.learnt[-1].unit_bytes, node.learnt[-1].former_units) == (1, (FormerUnit(4, NOW),))
 
 
-async def test_a_unit_in_which_no_pod_holds_devices_any_more_is_forgotten(node):
+async def test_a_unit_without_pods_is_removed_from_the_history(node):
     history = (FormerUnit(4, NOW - 20), FormerUnit(2, NOW - 10), FormerUnit(8, NOW + 10))
     node.publish(Inventory(1, (Card("a", "v", "m", 16),), former_units=history))
     node.pods = [SharingPod("d", "p", 2, "2025-12-31T23:59:45Z")]
@@ -279,7 +279,7 @@ async def test_a_unit_in_which_no_pod_holds_devices_any_more_is_forgotten(node):
     assert node.published.former_units == ()
 
 
-async def test_a_clock_that_was_put_back_leaves_the_history_in_order(node):
+async def test_the_history_stays_in_order_after_the_clock_was_set_back(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=(FormerUnit(8, NOW + 60),)))
     node.pods = [SharingPod("d", "p", 8, STARTED)]
     assert await node.agent(1).update([found("a", 16)])
@@ -287,7 +287,7 @@ async def test_a_clock_that_was_put_back_leaves_the_history_in_order(node):
 
 
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-async def test_pods_are_read_in_their_unit_whatever_the_clock_of_their_node_shows(node, ahead):
+async def test_pods_are_read_in_their_unit_with_any_clock_of_their_node(node, ahead):
     """The kubelet writes starts by the clock of the node, which is also the clock of the agent."""
     node.now += ahead
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
@@ -308,7 +308,7 @@ async def test_a_node_of_another_release_has_its_unit_as_history(node):
     assert (node.published.unit_bytes, node.published.former_units) == (4, (FormerUnit(2, NOW),))
 
 
-async def test_a_node_that_had_an_inventory_knows_its_own_history(node):
+async def test_a_node_with_an_inventory_keeps_its_history(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.pods = [pod(4)]
     assert await node.agent(4, former=2).update([found("a", 16)])
@@ -318,7 +318,7 @@ async def test_a_node_that_had_an_inventory_knows_its_own_history(node):
     assert node.published.former_units == ()
 
 
-async def test_a_unit_stays_while_pods_hold_devices_in_as_many_as_can_be_remembered(node):
+async def test_the_unit_stays_while_pods_hold_devices_in_the_largest_number_of_units(node):
     history = tuple(FormerUnit(2, NOW + number) for number in range(MAX_FORMER_UNITS))
     node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=history))
     node.pods = [SharingPod("d", f"p{n}", 4, f"2026-01-01T00:00:0{n}Z") for n in range(MAX_FORMER_UNITS)]

@@ -11,7 +11,7 @@ from accelkit.node.agent import run_until
 
 
 class Loop:
-    """Runs until it is cancelled, and remembers that it was."""
+    """Loop that runs until it is cancelled, and records the cancellation."""
 
     def __init__(self):
         self.running = asyncio.Event()
@@ -40,7 +40,7 @@ async def test_a_signal_to_stop_ends_all_loops_without_an_error():
     assert [each.cancelled for each in loops] == [True, True]
 
 
-async def test_the_error_of_one_loop_ends_the_others_and_is_raised_as_it_is():
+async def test_the_error_of_one_loop_stops_the_others_and_is_raised():
     other = Loop()
 
     async def failing():
@@ -54,7 +54,7 @@ async def test_the_error_of_one_loop_ends_the_others_and_is_raised_as_it_is():
 
 
 @pytest.mark.parametrize("folder", ["/dev/shm", "/dev/shm/"])
-def test_pods_are_never_given_the_hosts_shared_memory(folder):
+def test_the_hosts_shared_memory_is_refused(folder):
     done = CliRunner().invoke(main, ["node-agent", "--node-name", "n", "--mps-shared-memory", folder])
     assert done.exit_code == 1
-    assert "pods are not given the host's /dev/shm" in done.output
+    assert "pods cannot get the host's /dev/shm" in done.output

@@ -19,11 +19,11 @@ CARD_IDS = st.text(st.characters(codec="utf-8", exclude_characters=":"), min_siz
 
 @pytest.fixture
 def colliding(monkeypatch):
-    """Every card whose id begins alike has the same alias."""
+    """Give cards the same alias if their IDs begin with the same character."""
     monkeypatch.setattr(devices, "_build_alias", lambda card: f"{card[0]:2>5}")
 
 
-def test_an_id_is_short_and_its_cards_alone():
+def test_an_id_is_short_and_depends_only_on_its_card():
     assert unit(UUID, 35) == DeviceIds([UUID, "b", "c"]).build_memory_id(UUID, 35) == "6zr4q::z"
 
 
@@ -32,7 +32,7 @@ def test_a_card_has_an_id_for_every_whole_unit():
     assert IDS.list_memory_ids(Card("a", "v", "m", None), 4) == []
 
 
-def test_a_card_whose_id_is_no_text_has_ids_too():
+def test_a_card_with_an_id_of_invalid_text_has_device_ids():
     ids = DeviceIds(["\udc80"])
     assert ids.find_card(ids.build_memory_id("\udc80", 1)) == "\udc80"
 
@@ -45,13 +45,13 @@ def test_numbers_are_counted_in_36_digits():
     assert len(set(ids)) == 1300
 
 
-def test_what_names_no_card_of_the_node_is_no_card():
+def test_an_id_of_no_card_of_the_node_matches_no_card():
     assert [IDS.find_card(each) for each in (unit("b", 7), "b", "0000:3b:00.0-20b2", unit("z", 7))] == [
         *("b", "b", "0000:3b:00.0-20b2", unit("z", 7)),
     ]
 
 
-def test_cards_of_the_same_alias_go_by_their_whole_ids(colliding):
+def test_cards_with_the_same_alias_use_their_full_ids(colliding):
     ids = DeviceIds(["a1", "a2", "b"])
     assert [ids.build_memory_id(card, 1) for card in ("a1", "a2", "b")] == ["=a1::1", "=a2::1", "2222b::1"]
     assert [ids.find_card(each) for each in ("=a1::1", "=a2::1", "2222a::1")] == ["a1", "a2", "2222a::1"]
@@ -59,13 +59,13 @@ def test_cards_of_the_same_alias_go_by_their_whole_ids(colliding):
     assert DeviceIds(["a1", "b"]).build_memory_id("a1", 1) == "2222a::1"
 
 
-def test_the_longest_id_is_one_that_a_kubelet_takes(colliding):
+def test_a_kubelet_accepts_the_longest_id(colliding):
     ids = DeviceIds(["x" * MAX_CARD_ID, "xy"])
     assert len(ids.build_memory_id("x" * MAX_CARD_ID, 2**45)) <= 63
 
 
 @given(st.lists(CARD_IDS, min_size=1, max_size=8, unique=True), st.integers(0, 2**45))
-def test_every_id_names_its_card_and_no_other(cards, number):
+def test_every_id_names_only_its_card(cards, number):
     ids = DeviceIds(cards)
     memory = {card: ids.build_memory_id(card, number) for card in cards}
     assert len({*memory.values(), *cards}) == 2 * len(cards)
@@ -77,7 +77,7 @@ def test_every_id_names_its_card_and_no_other(cards, number):
 
 
 @given(st.text(max_size=20))
-def test_what_is_ours_is_written_in_one_way(device_id):
+def test_only_one_form_of_an_id_is_accepted(device_id):
     if IDS.owns(device_id, whole=False):
         card, _, number = device_id.partition("::")
         assert IDS.build_memory_id(IDS.find_card(device_id), int(number, 36)) == device_id, card
@@ -89,11 +89,11 @@ def test_taken_ids_come_first_and_others_are_picked_in_the_order_of_their_number
     assert chosen == [unit("a", 12), unit("a", 9), unit("a", 35), unit("b", 0)]
 
 
-def test_what_is_not_available_is_not_picked():
+def test_only_available_ids_are_picked():
     assert IDS.pick([unit("a", 0)], [], Counter(a=2)) == [unit("a", 0)]
 
 
 @pytest.mark.parametrize("taken", [[unit("b", 0)], [unit("a", 0), unit("a", 1)]])
-def test_taken_ids_beyond_what_is_wanted_are_refused(taken):
+def test_more_taken_ids_than_wanted_are_refused(taken):
     with pytest.raises(DevicePluginError, match="must be included"):
         IDS.pick([unit("a", 5)], taken, Counter(a=1))

@@ -1,4 +1,4 @@
-"""Of a host's `/etc` and cgroups, an agent sees the files that discovery reads, and nothing else."""
+"""Copies of a host's `/etc` and cgroups for an agent: the files that discovery reads, and no others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def copy(host, target):
     return lambda: copy_host_files(host.root, target, errors)
 
 
-def seen(target):
+def list_copies(target):
     return {str(file.relative_to(target)) for file in target.rglob("*") if file.is_file()} - {"etc/.copied"}
 
 
@@ -62,11 +62,11 @@ def test_all_that_discovery_reads_is_copied():
     )
 
 
-def test_discovery_finds_the_same_by_the_copies_and_sees_no_secret(host, target, copy):
+def test_discovery_finds_the_same_in_the_copies_without_secrets(host, target, copy):
     host.write("etc/accelkit/cards.yaml", 'cards: {"1e36:c035": {memory: 20GiB}}')
     host.write("etc/topscloud/topscloud.json", json.dumps({"mainDevice": ["/dev/acme"]}))
     copy()
-    assert seen(target) == {"etc/accelkit/cards.yaml", "etc/machine-id", "etc/topscloud/topscloud.json"}
+    assert list_copies(target) == {"etc/accelkit/cards.yaml", "etc/machine-id", "etc/topscloud/topscloud.json"}
     own = discover(host.root, load_profiles().values())
     assert own[0].card.memory_bytes == 20 * 2**30
     pod = target.parent / "pod"
@@ -78,7 +78,7 @@ def test_discovery_finds_the_same_by_the_copies_and_sees_no_secret(host, target,
     assert found.profile.card_nodes == ("/dev/acme{minor}",)
 
 
-def test_a_file_that_changes_or_goes_does_so_in_the_copy(host, target, copy):
+def test_a_change_or_removal_of_a_file_is_copied(host, target, copy):
     host.write("etc/accelkit/cards.yaml", "one")
     copy()
     before = (target / "etc/machine-id").stat()
@@ -87,8 +87,8 @@ def test_a_file_that_changes_or_goes_does_so_in_the_copy(host, target, copy):
     assert (target / "etc/accelkit/cards.yaml").read_text() == "two\n"
     (host.root / "etc/accelkit/cards.yaml").unlink()
     copy()
-    assert seen(target) == {"etc/machine-id"}
-    # What has not changed is not written again.
+    assert list_copies(target) == {"etc/machine-id"}
+    # An unchanged file is not written again.
     assert (target / "etc/machine-id").stat().st_ino == before.st_ino
 
 
@@ -103,16 +103,16 @@ def test_a_link_within_etc_is_followed_as_the_host_does(host, target, copy, link
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda path: path.symlink_to("/root/.ssh/id"), "leads out of /etc"),
-        (lambda path: path.symlink_to("../../../../root/id"), "leads out of /etc"),
-        (lambda path: path.symlink_to("cards.yaml"), "leads out of /etc"),
-        (os.mkfifo, "is no file"),
-        (lambda path: path.mkdir(), "is no file"),
+        (lambda path: path.symlink_to("/root/.ssh/id"), "is a link that does not end in /etc"),
+        (lambda path: path.symlink_to("../../../../root/id"), "is a link that does not end in /etc"),
+        (lambda path: path.symlink_to("cards.yaml"), "is a link that does not end in /etc"),
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.mkdir(), "is not a regular file"),
         (lambda path: path.write_bytes(b"x" * (2**20 + 1)), "has more than 1048576 bytes"),
     ],
     ids=["absolute link", "relative link", "circle", "pipe", "folder", "large"],
 )
-def test_what_may_not_be_copied_is_told_once_and_costs_no_other_file(host, copy, caplog, make, problem):
+def test_a_file_that_must_not_be_copied_is_logged_once_and_blocks_no_other_file(host, copy, caplog, make, problem):
     target = host.root.parent / "copies"
     host.write("root/id", "secret")
     host.write("etc/accelkit/cards.yaml", "before")
@@ -122,15 +122,15 @@ def test_what_may_not_be_copied_is_told_once_and_costs_no_other_file(host, copy,
     make(path)
     copy()
     copy()
-    assert seen(target) == {"etc/machine-id"}
+    assert list_copies(target) == {"etc/machine-id"}
     assert [problem in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_the_systems_name_is_usually_a_link_out_of_etc_and_no_problem(host, target, copy, caplog):
+def test_os_release_may_be_a_link_out_of_etc(host, target, copy, caplog):
     host.write("usr/lib/os-release", "ID=debian")
     (host.root / "etc/os-release").symlink_to("../usr/lib/os-release")
     copy()
-    assert seen(target) == {"etc/machine-id"}
+    assert list_copies(target) == {"etc/machine-id"}
     assert caplog.records == []
 
 
@@ -142,17 +142,17 @@ def test_a_file_that_cannot_be_read_leaves_its_copy(host, target, copy, caplog, 
 
     monkeypatch.setattr(host_files.Path, "open", fail)
     copy()
-    assert seen(target) == {"etc/machine-id"}
-    assert "cannot be read: Input/output error" in caplog.text
+    assert list_copies(target) == {"etc/machine-id"}
+    assert "cannot read /etc/machine-id: Input/output error" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(host, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be written"):
+    with pytest.raises(ConfigurationError, match="cannot write"):
         copy_host_files(host.root, tmp_path / "file", ErrorReporter(log))
 
 
-def test_what_only_root_may_read_is_told_with_what_to_do(host, target, copy, caplog, monkeypatch):
+def test_a_file_that_only_root_can_read_is_logged_with_a_next_step(host, target, copy, caplog, monkeypatch):
     host.write("etc/accelkit/cards.yaml", "one")
     copy()
     host.write("etc/accelkit/cards.yaml", "two")
@@ -166,19 +166,19 @@ def test_what_only_root_may_read_is_told_with_what_to_do(host, target, copy, cap
     monkeypatch.setattr(host_files.Path, "open", refuse)
     copy()
     copy()
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "`chmod a+r /etc/accelkit/cards.yaml` on the node" in told
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "`chmod a+r /etc/accelkit/cards.yaml` on the node" in message
     monkeypatch.undo()
     assert (target / "etc/accelkit/cards.yaml").read_text() == "one\n"
 
 
-def test_what_the_kernel_counts_of_cards_is_copied_from_where_cgroups_are_shown(host, target, tmp_path):
+def test_the_dmem_capacity_of_cards_is_copied_from_cgroups(host, target, tmp_path):
     host.write("sys/fs/cgroup/dmem.capacity", "drm/0000:03:00.0/vram0 1024")
     (tmp_path / "pod/sys/fs").mkdir(parents=True)
     (tmp_path / "pod/etc").symlink_to(host.root / "etc")
     (tmp_path / "pod/sys/fs/cgroup").symlink_to(host.root / "sys/fs/cgroup")
     copy_host_files(tmp_path / "pod", target, ErrorReporter(log))
-    assert seen(target) == {"etc/machine-id", "sys/fs/cgroup/dmem.capacity"}
+    assert list_copies(target) == {"etc/machine-id", "sys/fs/cgroup/dmem.capacity"}
     assert read_host(target, None).dmem == {"0000:03:00.0": 1024}
 
 
@@ -192,9 +192,9 @@ async def test_the_agent_waits_for_the_first_copies(host, tmp_path):
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_it_goes_on_without_them_after_a_while_and_says_so(tmp_path, caplog):
+async def test_the_agent_starts_without_the_files_after_a_time_and_logs_it(tmp_path, caplog):
     await wait_for_host_files(tmp_path, seconds=0.01)
-    assert "going on without" in caplog.text
+    assert "starting without these files" in caplog.text
 
 
 def test_the_command_copies_until_it_is_ended(host, target):
@@ -203,4 +203,4 @@ def test_the_command_copies_until_it_is_ended(host, target):
         poll_until((target / "etc/.copied").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-    assert seen(target) == {"etc/machine-id"}
+    assert list_copies(target) == {"etc/machine-id"}

@@ -12,7 +12,7 @@ SILENT = Library(NVML, LibraryState.SILENT, "/usr/lib64/libnvidia-ml.so.550.54.1
 NONE = Library("libefml.so", LibraryState.MISSING, reason="it is nowhere")
 
 
-def test_each_change_is_told_once(caplog):
+def test_each_change_is_logged_once(caplog):
     caplog.set_level(logging.INFO)
     report = LibraryReport(Metrics())
     for found in (WORKS, WORKS, SILENT, SILENT):
@@ -24,7 +24,7 @@ def test_each_change_is_told_once(caplog):
     ]
 
 
-def test_the_metric_has_what_is_there_now_and_nothing_of_before():
+def test_the_metric_has_only_the_present_libraries():
     metrics = Metrics()
     report = LibraryReport(metrics)
     report.update({"nvidia": (WORKS,)})
@@ -38,7 +38,7 @@ def test_the_metric_has_what_is_there_now_and_nothing_of_before():
     ]
 
 
-def test_what_is_wrong_is_said_each_time_and_no_longer_than_an_inventory_bears():
+def test_problems_are_returned_each_time_and_cut_for_the_inventory():
     report = LibraryReport(Metrics())
     talkative = Library("libx.so", LibraryState.BROKEN, reason="no " * 1000)
     found = {"nvidia": (SILENT, WORKS), "enflame": (NONE,), "x": (talkative,)}

@@ -64,7 +64,7 @@ def test_missing_record_withdraws_all(watch, lose):
     ],
     ids=["no data", "no key", "not JSON", "newer", "not a list", "too long"],
 )
-def test_unreadable_record_keeps_what_was_and_is_logged_once(watch, changes, caplog, data):
+def test_unreadable_record_keeps_the_former_one_and_is_logged_once(watch, changes, caplog, data):
     watch._replace([record(MEMORY)])
     with caplog.at_level(logging.WARNING):
         for _ in range(2):

@@ -30,12 +30,12 @@ async def test_metrics_are_served_until_the_agent_ends_and_nothing_else_is():
         await ask(port, "/metrics")
 
 
-async def test_port_0_serves_nothing_and_a_port_that_is_taken_is_an_error_that_says_what_to_do():
+async def test_port_0_serves_nothing_and_a_taken_port_is_an_error_with_a_next_step():
     stop, port = asyncio.Event(), free_port()
     Metrics().serve(0, stop)
     first = Metrics()
     first.serve(port, stop)
-    with pytest.raises(ConfigurationError, match=f"metrics cannot be served on port {port}: .*in use") as raised:
+    with pytest.raises(ConfigurationError, match=f"cannot serve metrics on port {port}: .*in use") as raised:
         Metrics().serve(port, stop)
     assert "--metrics-port" in raised.value.next_step
     stop.set()

@@ -16,30 +16,30 @@ from accelkit.node import command
     ],
 )
 def test_former_unit_and_factor_reach_the_agent(monkeypatch, tmp_path, given, unit_bytes, factor):
-    told = record_options(monkeypatch, command)
+    options = record_options(monkeypatch, command)
     done = CliRunner().invoke(command.node_agent, ["--node-name", "n", "--host-root", str(tmp_path), *given])
     assert done.exit_code == 0, done.output
-    assert [(each.former_unit_bytes, each.memory_factor) for each in told] == [(unit_bytes, factor)]
+    assert [(each.former_unit_bytes, each.memory_factor) for each in options] == [(unit_bytes, factor)]
 
 
 @pytest.mark.parametrize("given", ["0.9", "17", "nan", "x"])
-def test_a_factor_that_cannot_be_is_refused(tmp_path, given):
+def test_an_invalid_factor_is_refused(tmp_path, given):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--memory-factor", given]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert done.exit_code == 2
     assert "'--memory-factor'" in done.output
 
 
-def test_a_former_unit_that_is_none_is_refused(tmp_path):
+def test_an_invalid_former_unit_is_refused(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--former-unit", "7"]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert "'7' is not a unit of memory" in str(done.exception)
 
 
-def test_a_dialect_that_another_device_plugin_serves_is_refused_with_those_that_we_serve(tmp_path):
+def test_a_dialect_of_another_device_plugin_is_refused_with_the_supported_dialects(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--dialect", "gas"]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert done.exit_code == 2
-    said = " ".join(done.output.split())
-    assert "the dialect gas is served by another system's device plugin" in said
-    assert "choose one of aliyun, gcushare, kubegpu, native" in said
+    output = " ".join(done.output.split())
+    assert "the dialect gas is served by another system's device plugin" in output
+    assert "choose one of aliyun, gcushare, kubegpu, native" in output

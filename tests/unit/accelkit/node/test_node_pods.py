@@ -31,7 +31,7 @@ def pod(name, *, text=None, phase="Running", created="2024-01-01T00:00:00Z", nod
     return build_pod(name, container, metadata=metadata, status={"phase": phase}, **spec)
 
 
-def show(api, *pods):
+def store(api, *pods):
     """Have the API server list these pods of the node, and another node's."""
     api.objects.clear()
     for each in (*pods, pod("elsewhere", node="m")):
@@ -39,7 +39,7 @@ def show(api, *pods):
 
 
 async def read(api, pods, *listed):
-    show(api, *listed)
+    store(api, *listed)
     await pods.refresh()
 
 
@@ -68,8 +68,8 @@ async def test_pods_without_a_readable_assignment_or_ended_are_left_out(api, pod
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
-async def test_a_list_that_fails_leaves_what_the_watch_has_shown(api, pods, unreadable):
-    show(api, pod("p"))
+async def test_a_failed_list_keeps_the_pods_of_the_watch(api, pods, unreadable):
+    store(api, pod("p"))
     assert await pods.refresh()
     if unreadable:
         api.documents[PODS] = {"items": [{"metadata": 1}]}
@@ -79,7 +79,7 @@ async def test_a_list_that_fails_leaves_what_the_watch_has_shown(api, pods, unre
     assert names(pods) == ["p"]
 
 
-async def test_pods_without_assignment_are_told_until_the_kubelet_has_taken_them(api, pods):
+async def test_pods_without_assignment_are_listed_until_the_kubelet_has_admitted_them(api, pods):
     taken = pod("taken", text="garbage")
     taken["status"]["startTime"] = "2024-01-01T00:00:00Z"
     await read(
@@ -89,7 +89,7 @@ async def test_pods_without_assignment_are_told_until_the_kubelet_has_taken_them
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("DELETED", {}), ("MODIFIED", {"phase": "Succeeded"})])
-async def test_a_pod_that_is_gone_or_has_ended_waits_for_nothing(api, pods, kind, changes):
+async def test_a_deleted_or_ended_pod_waits_for_nothing(api, pods, kind, changes):
     await read(api, pods, pod("p"), pod("q"))
     pods._event(kind, msgspec.convert(pod("p", **changes), Pod))
     assert names(pods) == ["q"]
@@ -97,7 +97,7 @@ async def test_a_pod_that_is_gone_or_has_ended_waits_for_nothing(api, pods, kind
 
 async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api):
     pods._event("ADDED", msgspec.convert(pod("p"), Pod))
-    show(api, pod("p"), pod("q"))
+    store(api, pod("p"), pod("q"))
     api.after.append(lambda _: pods._event("DELETED", msgspec.convert(pod("p"), Pod)))
     await pods.refresh()
     assert names(pods) == ["q"]
@@ -115,19 +115,19 @@ def forged(*shares, **containers):
     return encode_assignment(Assignment({"c": shares, **containers}))
 
 
-async def test_an_assignment_is_believed_in_the_amounts_of_the_limits(api, pods):
+async def test_an_assignment_is_accepted_in_the_amounts_of_the_limits(api, pods):
     await read(api, pods, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
     (found,) = pods.list_pods()
     assert found.assigned.assignment == ASSIGNMENT
-    assert found.disbelieved == "it gives cards to container ghost, which asks for none"
+    assert found.rejection == "it gives cards to container ghost, which asks for none"
 
 
-async def test_what_cannot_be_believed_is_no_assignment(api, pods, caplog):
-    show(api, pod("p", text=forged(Share("z", 4))))
+async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
+    store(api, pod("p", text=forged(Share("z", 4))))
     for _ in range(3):
         await pods.refresh()
         (found,) = pods.list_pods()
-    assert (found.assigned, found.disbelieved) == (None, "container c was given card z, which its node does not have")
+    assert (found.assigned, found.rejection) == (None, "container c was given card z, which its node does not have")
     assert len(caplog.records) == 1
     pods.learn_cards(NodeCards({"z": Card("z", "v", "m", 16)}, 1))
     assert names(pods) == ["p"]
@@ -137,17 +137,19 @@ async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_know
     pods = NodePods(api, "n", load_dialect("native"))
     found = pod("p", text=encode_assignment(Assignment({"c": (Share("a", 8),)})))
     found["status"]["startTime"] = "2024-01-01T00:00:00Z"
-    show(api, found)
+    store(api, found)
     await pods.refresh()
     assert names(pods) == ["p"]
-    assert "believed" not in caplog.text
+    assert "rejected" not in caplog.text
     pods.learn_cards(NodeCards({"a": Card("a", "v", "m", 16)}, 2))
     assert names(pods) == ["p"]
-    assert "believed" not in caplog.text
+    assert "rejected" not in caplog.text
     pods.learn_cards(NODE)
     assert names(pods) == ["p"]
-    words = "d/p is not believed in all: it gives container c 8 B, but the pod's limits give it 4 B"
-    assert words in caplog.text
+    message = (
+        "the assignment of pod d/p is rejected in part: it gives container c 8 B, but the pod's limits give it 4 B"
+    )
+    assert message in caplog.text
 
 
 async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch, caplog):
@@ -173,9 +175,9 @@ async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):
     assert (names(pods), pods.list_sharing()) == ([], [])
 
 
-async def test_compute_is_what_was_seen_first_also_after_a_new_list(api, pods):
+async def test_the_first_compute_that_was_read_stays_after_a_new_list(api, pods):
     for compute in (250, 900, 0):
-        show(api, pod("p", text=forged(Share("a", 4, compute))))
+        store(api, pod("p", text=forged(Share("a", 4, compute))))
         await pods.refresh()
         pods._replace([msgspec.convert(pod("p", text=forged(Share("a", 4, compute))), Pod)])
         (found,) = pods.list_assigned()
@@ -193,19 +195,19 @@ async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(ap
         "new": 8,
         "waiting": 8,
     }
-    # What was written tells that one was assigned in another unit than it would be given.
+    # The written amount indicates that the pod was assigned in another unit than it would get.
     assert [each.find_other_unit("c", 2) for each in pods.list_assigned() if each.name == "waiting"] == [1]
 
 
-async def test_only_a_mirror_pod_that_the_kubelet_shows_has_another_cgroup(api, pods):
+async def test_only_a_mirror_pod_that_the_kubelet_reports_has_another_cgroup(api, pods):
     taken = {"kubernetes.io/config.hash": "uid-q", "kubernetes.io/config.mirror": "uid-q"}
     static = {"kubernetes.io/config.hash": "abc", "kubernetes.io/config.mirror": "abc"}
     thief, victim, mirror = pod("p"), pod("q"), pod("m")
     thief["metadata"]["annotations"] |= taken
     mirror["metadata"]["annotations"] |= static
     await read(api, pods, thief, victim, mirror)
-    for shown, expected in ((set(), "uid-m"), ({("d", "p"), ("d", "q"), ("d", "m")}, "abc")):
-        pods.confirm(shown)
+    for reported, expected in ((set(), "uid-m"), ({("d", "p"), ("d", "q"), ("d", "m")}, "abc")):
+        pods.confirm(reported)
         cgroups = {each.pod.ref.name: each.cgroup_uid for each in pods.list_pods()}
         assert cgroups == {"p": "uid-p", "q": "uid-q", "m": expected}
         assert pods.list_uids() == {"uid-p", "uid-q", "uid-m", expected}
@@ -213,7 +215,7 @@ async def test_only_a_mirror_pod_that_the_kubelet_shows_has_another_cgroup(api, 
 
 @pytest.mark.parametrize("reads", [(PodReader, "read"), (NodePods, "_check")])
 async def test_a_pod_that_cannot_be_read_is_left_out_and_logged_once(api, pods, monkeypatch, caplog, reads):
-    show(api, pod("bad"), pod("q"))
+    store(api, pod("bad"), pod("q"))
     read = getattr(*reads)
     monkeypatch.setattr(*reads, lambda self, each: read(self, each) if each.ref.name == "q" else 1 / 0)
     for _ in range(3):
@@ -233,7 +235,7 @@ def receive(pods, kind, body):
     pods._event(kind, msgspec.convert(body, Pod))
 
 
-def seen(pods):
+def describe(pods):
     return {
         each.name: (each.admitted, [s.card for s in each.assignment.containers["c"]]) for each in pods.list_assigned()
     }
@@ -245,27 +247,27 @@ def two_cards(pods):
     return pods
 
 
-async def test_what_the_watch_shows_while_a_list_is_read_is_not_overwritten_by_it(api, two_cards):
-    show(api, versioned("p", 7), versioned("q", 8))
+async def test_a_list_does_not_overwrite_events_of_the_watch_during_its_request(api, two_cards):
+    store(api, versioned("p", 7), versioned("q", 8))
     api.after.append(lambda _: receive(two_cards, "MODIFIED", versioned("p", 9, card="b", admitted=True)))
     assert await two_cards.refresh()
-    assert seen(two_cards) == {"p": (True, ["b"]), "q": (False, ["a"])}
+    assert describe(two_cards) == {"p": (True, ["b"]), "q": (False, ["a"])}
 
 
-async def test_the_answer_to_a_write_does_not_overwrite_what_the_watch_has_shown_since(two_cards):
+async def test_the_answer_to_a_write_does_not_overwrite_a_later_event_of_the_watch(two_cards):
     receive(two_cards, "ADDED", versioned("p", 7))
     receive(two_cards, "MODIFIED", versioned("p", 10, card="b", admitted=True))
     two_cards.take(msgspec.convert(versioned("p", 9, card="b"), Pod))
-    assert seen(two_cards) == {"p": (True, ["b"])}
+    assert describe(two_cards) == {"p": (True, ["b"])}
     two_cards.take(msgspec.convert(versioned("p", 11, card="a", admitted=True), Pod))
     receive(two_cards, "MODIFIED", versioned("p", 10, card="b", admitted=True))
-    assert seen(two_cards) == {"p": (True, ["a"])}
+    assert describe(two_cards) == {"p": (True, ["a"])}
 
 
 @pytest.mark.parametrize("late", ["event", "list"])
 async def test_a_deleted_pod_does_not_come_back(api, pods, late):
     receive(pods, "ADDED", versioned("p", 7))
-    show(api, versioned("p", 7))
+    store(api, versioned("p", 7))
 
     def delete(*_):
         receive(pods, "DELETED", versioned("p", 9))
@@ -280,20 +282,20 @@ async def test_a_deleted_pod_does_not_come_back(api, pods, late):
     assert pods.list_uids() == set()
 
 
-async def test_a_new_list_of_the_watch_does_not_overwrite_what_was_read_in_a_newer_version(two_cards):
+async def test_a_new_list_of_the_watch_does_not_overwrite_a_newer_version(two_cards):
     receive(two_cards, "ADDED", versioned("old", 3))
     receive(two_cards, "ADDED", versioned("p", 12, card="b", admitted=True))
     receive(two_cards, "ADDED", versioned("young", 13))
     two_cards.reflector._version = "10"
     two_cards._replace([msgspec.convert(versioned("p", 7), Pod)])
-    assert seen(two_cards) == {"p": (True, ["b"]), "young": (False, ["a"])}
+    assert describe(two_cards) == {"p": (True, ["b"]), "young": (False, ["a"])}
 
 
-async def test_a_pod_whose_deletion_the_watch_has_not_shown_is_found_missing(api, pods):
+async def test_a_pod_whose_deletion_the_watch_has_not_delivered_is_found_missing(api, pods):
     for name in "pq":
         receive(pods, "ADDED", versioned(name, 1))
     receive(pods, "ADDED", versioned("young", 10**6))
-    show(api, versioned("q", 1))
+    store(api, versioned("q", 1))
     assert await pods.refresh()
     assert sorted(names(pods)) == ["q", "young"]
 
@@ -316,11 +318,11 @@ def bound(name, version, *, created="2024-01-01T00:00:00Z"):
 
 
 async def test_pods_wait_in_the_order_in_which_they_were_bound(api, pods):
-    """The kubelet admits each pod that its watch shows at once, so neither age nor name counts."""
+    """The kubelet admits each pod when its watch delivers it, so neither age nor name counts."""
     receive(pods, "ADDED", bound("young-9", 7, created="2024-01-01T00:00:05Z"))
     receive(pods, "ADDED", bound("old-10", 9))
     receive(pods, "MODIFIED", bound("young-9", 30, created="2024-01-01T00:00:05Z"))
-    show(api, bound("young-9", 30, created="2024-01-01T00:00:05Z"), bound("old-10", 9), bound("old-1", 8))
+    store(api, bound("young-9", 30, created="2024-01-01T00:00:05Z"), bound("old-10", 9), bound("old-1", 8))
     assert await pods.refresh()
     assert read_order(pods) == ["young-9", "old-1", "old-10"]
 

@@ -14,7 +14,7 @@ PLAIN = FoundCard(Card("a", "simulated", "m", 20, reserved_bytes=4), 0, 0, load_
 FOUND = PLAIN.oversubscribe(1.5)
 
 
-def test_without_a_factor_a_card_stays_the_very_same():
+def test_without_a_factor_a_card_does_not_change():
     assert PLAIN.oversubscribe(1.0) is PLAIN
 
 
@@ -26,6 +26,6 @@ def test_the_devices_of_the_factor_are_advertised_and_given():
         check_capacity(ids, [PLAIN.card], {}, unit_bytes=1)
 
 
-def test_who_has_a_whole_card_is_told_what_it_has(tmp_path):
+def test_a_container_with_a_whole_card_gets_its_real_memory(tmp_path):
     given = build_container_response(["a"], [FOUND], tmp_path, unit_bytes=None)
     assert given.envs[MEMORY_VARIABLE] == "16"

@@ -1,4 +1,4 @@
-"""Whose cgroup a pod's is: nobody takes another one's by an annotation."""
+"""UIDs in the names of cgroups: a pod cannot claim the cgroup of another pod with an annotation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def pod(name, **annotations):
     )
 
 
-def uid(*pods, shown=("p",)):
+def uid(*pods, reported=("p",)):
     static = StaticPods()
     for each in pods:
         static.put(each)
-    static.confirm({("d", name) for name in shown})
+    static.confirm({("d", name) for name in reported})
     assert static.find_cgroup_uid("uid-p") in static.list_cgroup_uids()
     return static.find_cgroup_uid("uid-p")
 
@@ -31,9 +31,9 @@ def uid(*pods, shown=("p",)):
 STATIC = pod("p", hash_="abc123", mirror="abc123")
 
 
-def test_a_mirror_pod_that_the_kubelet_shows_has_the_kubelets_uid():
+def test_a_mirror_pod_that_the_kubelet_reports_has_the_kubelets_uid():
     assert uid(STATIC) == "abc123"
-    assert uid(STATIC, shown=()) == "uid-p"
+    assert uid(STATIC, reported=()) == "uid-p"
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_a_mirror_pod_that_the_kubelet_shows_has_the_kubelets_uid():
         {"hash_": "", "mirror": ""},
     ],
 )
-def test_what_is_no_mirror_pod_is_its_own(annotations):
+def test_a_pod_that_is_not_a_mirror_pod_has_its_own_uid(annotations):
     assert uid(pod("p", **annotations)) == "uid-p"
 
 
-def test_a_uid_that_two_pods_claim_is_neithers():
-    assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123"), shown=("p", "q")) == "uid-p"
+def test_a_uid_that_two_pods_claim_is_given_to_neither():
+    assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123"), reported=("p", "q")) == "uid-p"
 
 
-def test_a_claim_of_a_pod_that_the_kubelet_does_not_show_counts_for_nothing():
+def test_a_claim_of_a_pod_that_the_kubelet_does_not_report_is_ignored():
     assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123")) == "abc123"
 
 
-def test_a_pod_that_is_gone_claims_nothing():
+def test_a_deleted_pod_claims_nothing():
     static = StaticPods([("d", "p"), ("d", "q")])
     static.put(STATIC)
     other = pod("q", hash_="abc123", mirror="abc123")
@@ -69,6 +69,6 @@ def test_a_pod_that_is_gone_claims_nothing():
     assert static.list_cgroup_uids() == {"uid-p"}
 
 
-def test_it_is_told_whether_the_kubelet_shows_others_than_before():
+def test_confirm_returns_whether_the_reported_pods_have_changed():
     static = StaticPods()
     assert [static.confirm({("d", "p")}), static.confirm([("d", "p")]), static.confirm(())] == [True, False, True]

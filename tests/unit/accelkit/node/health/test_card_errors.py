@@ -112,4 +112,4 @@ async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):
     node.api.fail(ApiError("forbidden", status=403), "PATCH", times=None)
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
-    assert "cannot be taken away, so it is not followed" in caplog.text
+    assert "so it is ignored" in caplog.text

@@ -19,11 +19,11 @@ NATIVE = load_dialect("native")
 
 
 async def nothing(*_):
-    """Look at nothing."""
+    """Observe nothing."""
 
 
 class World(ReconciledNode):
-    """A node whose watch shows nothing by itself; the kubelet and the API server are asked."""
+    """A node whose watch delivers no events; the kubelet and the API server answer requests."""
 
     def __init__(self, folder):
         super().__init__()
@@ -81,12 +81,12 @@ def world(tmp_path, monkeypatch):
     return world
 
 
-@pytest.mark.parametrize("shown", ["nothing", "not admitted", "another pod"])
-async def test_what_the_watch_has_not_shown_is_read_and_corrected(world, shown):
-    if shown == "not admitted":
+@pytest.mark.parametrize("outdated", ["nothing", "not admitted", "another pod"])
+async def test_pods_that_the_watch_has_not_delivered_are_listed_and_corrected(world, outdated):
+    if outdated == "not admitted":
         world.pod("p", "a", None, admitted=False)
         await world.pods.refresh()
-    elif shown == "another pod":
+    elif outdated == "another pod":
         world.pod("gone", "b", None)
         await world.pods.refresh()
         world.api.objects.clear()
@@ -96,14 +96,14 @@ async def test_what_the_watch_has_not_shown_is_read_and_corrected(world, shown):
     assert {each.pod.ref.name for each in world.pods.list_pods()} == {"p", "q"}
 
 
-async def test_pods_that_are_as_the_kubelet_shows_them_are_not_read_again(world):
+async def test_pods_that_match_the_kubelets_report_are_not_listed_again(world):
     world.pod("p", "a", "a")
     await world.pods.refresh()
     await world.run_until(lambda: world.looks == 5)
     assert world.lists == 1
 
 
-async def test_doubtful_pods_are_not_read_again_and_again(world, monkeypatch):
+async def test_doubtful_pods_are_listed_at_most_once_in_an_interval(world, monkeypatch):
     monkeypatch.setattr(module, "_READ_SECONDS", 3600.0)
     world.pod("p", "a", None, admitted=False)
     await world.pods.refresh()

@@ -21,7 +21,7 @@ def observed(uid, was, now):
     return ObservedPod(uid, None if was is None else on(was), on(now))
 
 
-def shown(waves):
+def describe(waves):
     return [[(write.uid, charged(write.assignment), write.first) for write in wave] for wave in waves]
 
 
@@ -76,8 +76,8 @@ PLANS = {
 
 
 @pytest.mark.parametrize(("pods", "awaited", "writes"), PLANS.values(), ids=PLANS)
-def test_corrections_leave_no_card_uncharged_that_somebody_holds(pods, awaited, writes):
-    assert shown(plan(pods, awaited)) == writes
+def test_corrections_leave_no_held_card_uncharged(pods, awaited, writes):
+    assert describe(plan(pods, awaited)) == writes
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_corrections_leave_no_card_uncharged_that_somebody_holds(pods, awaited, 
     ],
     ids=["both", "memory", "whole"],
 )
-def test_what_a_pod_gives_up_of_a_card_stays_charged_until_the_other_is_written(was, now, staying):
+def test_an_amount_that_a_pod_leaves_stays_charged_until_the_other_is_written(was, now, staying):
     leaving = ObservedPod("p", Assignment({"c": (was,)}), Assignment({"c": (now,)}))
     coming = observed("q", "b", "a")
     (first, second), (last,) = plan([leaving, coming], ())
@@ -105,7 +105,7 @@ def test_containers_of_one_pod_that_swap_are_written_at_once():
 
 
 class Container(NamedTuple):
-    """What the only container of a pod asks for, on which cards it was put, and on which it is."""
+    """The request of a pod's only container, the cards that it was assigned, and the cards that it holds."""
 
     memory: int
     compute: int
@@ -136,12 +136,12 @@ def containers(draw):
     return found
 
 
-# A card that is held whole: more than any number of shares come to.
+# The amount of a whole card, which is more than any sum of shares.
 ALL = (10**6, 10**6)
 
 
 class Node:
-    """What the pods of a node really hold, and what a ledger counts that reads each pod by itself.
+    """The amounts that the pods of a node hold, and the amounts of a ledger that reads each pod separately.
 
     Pods from `waiting` on are without devices: the ledger counts them, and they hold nothing.
     """
@@ -152,13 +152,13 @@ class Node:
         self.written = {uid: None if pod.put is None else pod.shares(pod.put) for uid, pod in self.pods.items()}
 
     def plan(self, refused=()):
-        seen = [
+        admitted = [
             ObservedPod(uid, self.written[uid], pod.shares(pod.on))
             for uid, pod in self.pods.items()
             if uid not in self.waiting
         ]
         awaited = {card for uid in self.waiting if self.written[uid] for card in self.pods[uid].put}
-        return plan(seen, awaited, refused)
+        return plan(admitted, awaited, refused)
 
     def held(self, card):
         pods = [pod for uid, pod in self.pods.items() if uid not in self.waiting and card in pod.on]
@@ -166,10 +166,10 @@ class Node:
 
     def counted(self, card):
         """Add up what the pods with devices are charged with on a card."""
-        seen = [(uid, self.written[uid]) for uid in self.pods if uid not in self.waiting]
-        shares = [share for _, written in seen if written for each in written.containers.values() for share in each]
+        admitted = [(uid, self.written[uid]) for uid in self.pods if uid not in self.waiting]
+        shares = [share for _, written in admitted if written for each in written.containers.values() for share in each]
         shares = [share for share in shares if share.card == card]
-        strays = [self.pods[uid] for uid, written in seen if written is None]
+        strays = [self.pods[uid] for uid, written in admitted if written is None]
         if any(share.whole for share in shares):
             return ALL
         return (
@@ -194,7 +194,7 @@ def shuffle(waves, data):
 def test_no_correction_frees_what_a_pod_really_holds(pods, data):
     node = Node(pods, data.draw(st.integers(0, len(pods)), label="the first pod that waits"))
     while node.waiting:
-        # An agent may be cut off after any write; pods get their devices meanwhile.
+        # An agent may stop after any write, and pods get their devices in the meantime.
         writes = shuffle(node.plan(), data)
         for write in writes[: data.draw(st.integers(0, len(writes)), label="writes")]:
             node.write(write)
@@ -206,7 +206,7 @@ def test_no_correction_frees_what_a_pod_really_holds(pods, data):
 
 
 @given(containers(), st.data())
-def test_refused_corrections_stop_no_other_and_free_nothing(pods, data):
+def test_refused_corrections_do_not_stop_others_and_free_nothing(pods, data):
     node = Node(pods, len(pods))
     refusing, refused = data.draw(st.sets(st.sampled_from(sorted(node.pods)))) if pods else set(), set()
     while waves := node.plan(refused):
@@ -230,11 +230,11 @@ def test_refused_corrections_stop_no_other_and_free_nothing(pods, data):
 
 def test_a_pod_without_assignment_covers_what_a_refused_one_holds():
     pods = [observed("p", "a", "b"), observed("q", None, "a")]
-    assert shown(plan(pods, [], ["p"])) == [[("q", {"a": 2, "b": 2}, True)]]
+    assert describe(plan(pods, [], ["p"])) == [[("q", {"a": 2, "b": 2}, True)]]
 
 
 @given(containers(), st.integers(0, 6), st.data())
-def test_what_can_be_corrected_while_pods_wait_is_corrected_at_once(pods, waiting, data):
+def test_corrections_that_are_possible_while_pods_wait_are_written_at_once(pods, waiting, data):
     node = Node(pods, waiting)
     for write in shuffle(node.plan(), data):
         node.write(write)

@@ -1,4 +1,4 @@
-"""What plain init containers hold, which the kubelet's pod resources do not show."""
+"""Devices of plain init containers, which the kubelet's pod resources API does not report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world():
     return World("abcd")
 
 
-async def test_a_pod_whose_init_container_alone_asks_and_nobody_assigned_is_recorded(world):
+async def test_an_unassigned_pod_whose_init_container_alone_requests_cards_is_recorded(world):
     world.pod("p", None, init=2, app=0)
     world.recorded["uid-p"] = {"i": memory("ab")}
     await world.look()
@@ -56,7 +56,7 @@ async def test_pods_that_swapped_are_both_corrected(world):
     assert world.reconciler.uncounted == ()
 
 
-async def test_what_is_recorded_of_other_containers_and_other_pods_says_nothing(world):
+async def test_checkpoint_entries_of_other_containers_and_pods_are_ignored(world):
     world.pod("p", {"i": (Share("b", 2),), "c": (Share("b", 2),)}, init=2, app=2)
     world.held["d", "p"] = {"c": memory("bb")}
     world.recorded |= {"uid-p": {"c": memory("aa"), "ghost": memory("cc")}, "uid-gone": {"i": memory("aa")}}
@@ -64,7 +64,7 @@ async def test_what_is_recorded_of_other_containers_and_other_pods_says_nothing(
     assert world.written == []
 
 
-async def test_init_and_app_that_were_bound_past_us_are_written_once_where_the_kubelet_tells(world):
+async def test_init_and_app_bound_past_the_extender_are_written_if_the_kubelet_reports_both(world):
     world.pod("p", None, init=8, app=4)
     world.held["d", "p"] = {"c": memory("aaaa")}
     world.recorded["uid-p"] = {"i": memory("aaaabbbb")}
@@ -73,20 +73,20 @@ async def test_init_and_app_that_were_bound_past_us_are_written_once_where_the_k
     assert len(world.written) == 1
 
 
-async def test_what_is_known_in_part_is_not_written_and_told_once(world, caplog):
+async def test_a_partly_known_pod_is_not_written_and_logged_once(world, caplog):
     world.pod("p", None, init=8, app=4)
     world.held["d", "p"] = {"c": memory("aaaa")}
     await world.look(10)
     assert (world.find_shares("p"), world.api.writes) == (None, [])
-    (told,) = [each.message for each in caplog.records if "not all that pod d/p holds is known" in each.message]
-    assert "its assignment gives container i no accelkit.io/memory" in told
+    (message,) = [each.message for each in caplog.records if "cannot correct pod d/p" in each.message]
+    assert "its assignment gives container i no accelkit.io/memory" in message
     world.recorded["uid-p"] = {"i": memory("aaaabbbb")}
     await world.look(1)
     assert world.find_shares("p") == {"i": (Share("a", 4), Share("b", 4)), "c": (Share("a", 4),)}
 
 
 @pytest.mark.parametrize(
-    ("init", "shown", "inferred"),
+    ("init", "held", "inferred"),
     [
         (2, "aaaa", (Share("a", 2),)),
         (4, "aabb", (Share("a", 2), Share("b", 2))),
@@ -94,10 +94,10 @@ async def test_what_is_known_in_part_is_not_written_and_told_once(world, caplog)
     ],
 )
 async def test_an_init_container_held_what_the_app_containers_took_over_where_only_one_answer_is_left(
-    world, init, shown, inferred
+    world, init, held, inferred
 ):
     world.pod("p", None, init=init, app=4)
-    world.held["d", "p"] = {"c": memory(shown)}
+    world.held["d", "p"] = {"c": memory(held)}
     await world.look()
     assert (world.find_shares("p") or {}).get("i") == inferred
 

@@ -85,7 +85,7 @@ def test_a_kubelet_that_gave_nothing_yet_has_none(folder, caplog):
     assert caplog.records == []
 
 
-def test_what_changes_is_read_again_and_nothing_else_is(folder):
+def test_only_a_changed_file_is_read_again(folder):
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     first = folder.read()
     assert folder.read() is first
@@ -108,18 +108,18 @@ def test_what_changes_is_read_again_and_nothing_else_is(folder):
         b'{"Data": {"PodDeviceEntries": ' + b"[" * 100_000,
     ],
 )
-def test_what_cannot_be_read_says_nothing_and_is_told_once(folder, caplog, content):
+def test_an_unreadable_file_has_no_devices_and_is_logged_once(folder, caplog, content):
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert folder.read()
     folder.put(content)
     for _ in range(3):
         assert (folder.read(), folder.readable) == ({}, 0)
-    assert len([each for each in caplog.records if "cards of init containers" in each.message]) == 1
+    assert len([each for each in caplog.records if "init containers count as assigned" in each.message]) == 1
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert (folder.read(), folder.readable) == ({"u": {"i": ContainerDevices(["a.1"])}}, 1)
 
 
-def test_a_file_without_end_is_left(folder, monkeypatch):
+def test_a_file_without_end_is_not_read(folder, monkeypatch):
     monkeypatch.setattr(kubelet_checkpoint, "_MOST_BYTES", 100)
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert (folder.read(), folder.readable) == ({}, 0)

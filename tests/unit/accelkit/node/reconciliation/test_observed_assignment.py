@@ -50,25 +50,25 @@ def test_a_pod_without_assignment_is_charged_what_it_holds():
     assert observe(None) is None
 
 
-def test_devices_are_worth_the_unit_of_the_pods_day_whatever_was_assigned():
+def test_devices_are_worth_the_unit_of_their_allocation_whatever_was_assigned():
     for assigned in (shares("aa", 4), (Share("a", 7),)):
         assert observe({"c": assigned}, unit_bytes=4, c=ids("bb")) == {"c": shares("bb", 4)}
 
 
-def test_a_container_that_the_kubelet_does_not_show_keeps_its_assignment():
+def test_a_container_that_the_kubelet_does_not_report_keeps_its_assignment():
     assert observe({"c": shares("a"), "d": shares("b")}, c=ids("b")) == {"c": shares("b"), "d": shares("b")}
 
 
 @pytest.mark.parametrize(
     "device", ["GPU-1-_-3", unit("z", 1), "a", "a::1", unit("a", 1) + "A", unit("a", 1)[:-1], unit("a", 0) + "1"]
 )
-def test_devices_of_another_plugin_say_nothing(device):
+def test_devices_of_another_plugin_are_ignored(device):
     held = ContainerDevices(memory=[device])
     assert observe({"c": shares("a")}, c=held) == {"c": shares("a")}
     assert observe(None, c=held) is None
 
 
-def test_an_init_container_was_where_the_container_after_it_is():
+def test_an_init_container_has_the_cards_of_the_container_after_it():
     order = (("i", Kind.INIT), ("c", Kind.APP))
     assert observe({"i": shares("aaa"), "c": shares("aa")}, order=order, c=ids("bb")) == {
         "i": shares("bbb"),
@@ -76,20 +76,20 @@ def test_an_init_container_was_where_the_container_after_it_is():
     }
 
 
-def test_an_init_container_stays_where_those_after_it_went_different_ways():
+def test_an_init_container_keeps_its_cards_if_later_containers_have_different_ones():
     order = (("i", Kind.INIT), ("c", Kind.APP), ("d", Kind.APP))
     planned = {"i": shares("aa"), "c": shares("a"), "d": shares("a")}
     assert observe(planned, order=order, c=ids("b"), d=ids("c"))["i"] == shares("aa")
 
 
-def test_an_init_container_that_the_kubelet_shows_is_where_it_says():
+def test_an_init_container_that_the_kubelet_reports_holds_the_reported_devices():
     order = (("i", Kind.INIT), ("c", Kind.APP))
     planned = {"i": shares("a"), "c": shares("a")}
     assert observe(planned, order=order, i=ids("c"), c=ids("b")) == {"i": shares("c"), "c": shares("b")}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.INIT])
-def test_only_an_init_container_hands_its_devices_on(kind):
+def test_only_an_init_container_passes_its_devices_on(kind):
     planned = {"d": shares("a"), "c": shares("a")}
     assert observe(planned, order=(("d", kind), ("c", Kind.APP)), c=ids("b")) == {"d": shares("a"), "c": shares("b")}
 
@@ -99,5 +99,5 @@ def test_an_init_container_without_devices_gets_none():
     assert observe({"c": shares("a")}, order=order, c=ids("b")) == {"c": shares("b")}
 
 
-def test_what_is_moving_is_no_part_of_what_is_observed():
+def test_moving_shares_are_not_part_of_the_observed_assignment():
     assert observe({"c": shares("a"), MOVING: shares("b")}, c=ids("a")) == {"c": shares("a")}

@@ -1,4 +1,4 @@
-"""When the ConfigMap of observed allocations is written, and that it is mended, on an API server in memory."""
+"""Writes and repairs of the ConfigMap of observed allocations, on an API server in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_allocations_that_change_are_written_at_once(api, writer):
         {"data": {ALLOCATIONS_KEY: None}, "binaryData": {ALLOCATIONS_KEY: "AAAA"}},
     ],
 )
-async def test_a_damaged_config_map_is_mended_though_nothing_changed(api, now, writer, damage):
+async def test_a_damaged_config_map_is_repaired_though_nothing_changed(api, now, writer, damage):
     await writer.write(EMPTY)
     await api.patch(PATH, damage)
     now[0] += REWRITE_SECONDS
@@ -69,7 +69,7 @@ async def test_a_damaged_config_map_is_mended_though_nothing_changed(api, now, w
     assert not api.objects[PATH].get("binaryData")
 
 
-async def test_a_deleted_config_map_is_made_again(api, now, writer):
+async def test_a_deleted_config_map_is_created_again(api, now, writer):
     await writer.write(EMPTY)
     del api.objects[PATH]
     now[0] += REWRITE_SECONDS

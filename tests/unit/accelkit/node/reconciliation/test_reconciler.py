@@ -42,7 +42,7 @@ class World(ReconciledNode):
             self.held["d", name] = {"c": ContainerDevices(memory=[unit(held, 2 * number), unit(held, 2 * number + 1)])}
 
     def count_patches(self, name=""):
-        """Count the requests that were to change a pod, refused ones too."""
+        """Count the requests to change a pod, including refused ones."""
         return sum(each.method == "PATCH" and each.path.endswith(name) for each in self.api.writes)
 
     def count(self, name, **labels):
@@ -58,7 +58,7 @@ def world():
     return World()
 
 
-async def test_the_kubelets_choice_is_written_in_one_patch_told_and_counted(world):
+async def test_the_kubelets_choice_is_written_in_one_patch_reported_and_counted(world):
     world.pod("p", "a", "b")
     assert await world.reconcile()
     assert [name for name, _ in world.written] == ["p"]
@@ -69,15 +69,15 @@ async def test_the_kubelets_choice_is_written_in_one_patch_told_and_counted(worl
     assert len(world.written) == 1
 
 
-async def test_a_pod_bound_past_us_gets_the_assignment_it_holds(world):
+async def test_a_pod_bound_past_the_extender_gets_the_assignment_it_holds(world):
     world.pod("p", None, "b")
     assert await world.reconcile()
     assert world.find_cards("p") == {"c": ["b"]}
-    assert world.events == [("p", "AssignmentRecorded", "bound past the scheduler; the kubelet gave c 2 B of card b")]
+    assert world.events == [("p", "AssignmentRecorded", "bound past the extender; the kubelet gave c 2 B of card b")]
     assert (world.count("assignments_recorded"), world.count("assignment_corrections")) == (1, 0)
 
 
-async def test_the_mark_of_a_pod_bound_past_us_stays_in_later_corrections(world):
+async def test_the_mark_of_a_pod_bound_past_the_extender_stays_in_later_corrections(world):
     world.pod("past-us", None, "a")
     world.pod("bound-by-us", "a", "b")
     assert await world.reconcile()
@@ -112,7 +112,7 @@ async def test_the_swap_waits_for_the_pod_that_waits(world):
     assert (world.find_cards("p"), world.find_cards("q")) == ({"c": ["a"]}, {"c": ["b"]})
 
 
-async def test_pods_that_are_not_as_the_kubelet_shows_them_are_doubtful(world):
+async def test_pods_that_differ_from_the_kubelets_report_are_doubtful(world):
     world.pod("p", "a", "a")
     assert await world.reconcile()
     assert not world.reconciler.doubtful
@@ -125,7 +125,7 @@ async def test_pods_that_are_not_as_the_kubelet_shows_them_are_doubtful(world):
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_pod_that_is_not_as_it_is_known_is_doubtful(world, status):
+async def test_a_pod_that_has_changed_since_it_was_read_is_doubtful(world, status):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("not it", status=status), "PATCH")
     assert await world.reconcile()
@@ -143,14 +143,14 @@ async def test_a_constraint_that_the_kubelet_broke_stays_visible(world):
     assert ("p", "ConstraintBroken", sentence) in world.events
 
 
-async def test_another_pod_of_the_same_name_is_left_alone(world):
+async def test_another_pod_of_the_same_name_is_not_changed(world):
     world.pod("p", "a", "b")
     world.find("p")["metadata"]["uid"] = "another"
     assert await world.reconcile()
     assert (world.written, world.events) == ([], [])
 
 
-async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a_second_pod(world):
+async def test_no_more_requests_are_sent_after_two_pods_without_answers(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.api.fail(ApiError("away"), "PATCH", times=None)
@@ -166,7 +166,7 @@ async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a
     assert ([world.find_cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
 
 
-async def test_one_pod_that_is_not_answered_stops_no_other_one(world):
+async def test_one_pod_without_an_answer_does_not_stop_the_others(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
@@ -176,7 +176,7 @@ async def test_one_pod_that_is_not_answered_stops_no_other_one(world):
     assert world.count_patches("/p") == 1
 
 
-async def test_two_pods_that_are_never_answered_stop_the_others_for_one_look(world):
+async def test_two_pods_without_answers_stop_the_others_for_one_comparison(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     for name in "pq":
@@ -186,7 +186,7 @@ async def test_two_pods_that_are_never_answered_stop_the_others_for_one_look(wor
     assert world.find_cards("r") == {"c": ["b"]}
 
 
-async def test_a_dialects_annotations_that_are_not_answered_stop_those_of_no_other_pod(world):
+async def test_a_dialects_annotations_without_an_answer_do_not_stop_other_pods(world):
     world.use("gcushare")
     for name in "pq":
         world.pod(name, "a", "a")
@@ -206,7 +206,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("error", "reason"), REFUSALS, ids=[reason for _, reason in REFUSALS])
-async def test_a_refused_correction_stops_no_other_one(world, error, reason):
+async def test_a_refused_correction_does_not_stop_the_others(world, error, reason):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.pod("stray", None, "b")
@@ -218,7 +218,7 @@ async def test_a_refused_correction_stops_no_other_one(world, error, reason):
     assert world.count("assignment_correction_failures", reason=reason) == 1
 
 
-async def test_a_refused_pod_is_left_alone_for_twice_as_long_each_time_and_told_of_once(world, caplog):
+async def test_a_refused_pod_waits_twice_as_long_each_time_and_is_logged_once(world, caplog):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
     tries = []
@@ -236,7 +236,7 @@ async def test_a_refused_pod_is_left_alone_for_twice_as_long_each_time_and_told_
     assert (world.find_cards("p"), world.reconciler.uncounted) == ({"c": ["b"]}, ())
 
 
-async def test_who_changes_a_refused_pod_again_and_again_keeps_no_agent_busy(world):
+async def test_repeated_changes_of_a_refused_pod_do_not_shorten_its_wait(world):
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
     tries = []
     for second in range(500):
@@ -248,12 +248,12 @@ async def test_who_changes_a_refused_pod_again_and_again_keeps_no_agent_busy(wor
     assert tries == [0, 15, 45, 105, 225, 465]
 
 
-async def test_what_a_refused_pod_holds_stays_counted(world):
+async def test_the_amounts_of_a_refused_pod_stay_counted(world):
     world.pod("p", "a", "b")
     world.pod("q", "b", "a")
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", "/pods/p", times=None)
     assert await world.reconcile()
-    # On card b by the one that left it, as long as there is one.
+    # On card b it counts through the pod that left this card, while this pod exists.
     assert (world.find_cards("q"), world.reconciler.uncounted) == ({"c": ["a"], MOVING: ["b"]}, ())
     world.pods.take(msgspec.convert({**world.find("q"), "status": {"phase": "Succeeded"}}, Pod))
     del world.held["d", "q"]
@@ -261,7 +261,7 @@ async def test_what_a_refused_pod_holds_stays_counted(world):
     assert world.reconciler.uncounted == (Share("b", 2),)
 
 
-async def test_without_the_right_every_difference_is_told_once_and_counted(world):
+async def test_without_the_right_every_difference_is_logged_once_and_counted(world):
     world.pod("p", "a", "b")
     world.pod("q", "a", "b")
     world.api.fail(ApiError("pods is forbidden", status=403), "PATCH", times=None)
@@ -280,7 +280,7 @@ async def test_nothing_is_corrected_before_the_cards_are_known(world):
     assert world.written == []
 
 
-async def test_a_dialects_annotations_are_not_asked_for_again_at_once_where_they_are_refused(world, caplog):
+async def test_refused_annotations_of_a_dialect_are_not_retried_at_once(world, caplog):
     world.use("gcushare")
     world.pod("p", "a", "a")
     world.pod("q", "a", "a")
@@ -294,7 +294,7 @@ async def test_a_dialects_annotations_are_not_asked_for_again_at_once_where_they
     assert (patched, len(caplog.records)) == (["p", "q"], 1)
 
 
-async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
+async def test_a_dialects_annotations_are_written_after_the_allocation(world):
     world.use("gcushare")
     world.pod("p", "a", "a")
     world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
@@ -308,25 +308,25 @@ async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
 
 
 @pytest.mark.parametrize(
-    ("assigned", "forged", "told"),
+    ("assigned", "forged", "reason"),
     [
         ("a", {"amount": 16}, "it gives container c 16 B, but the pod's limits give it 2 B"),
         ("a", {"ghost": (Share("b", 16),)}, "it gives cards to container ghost, which asks for none"),
         ("z", {}, "container c was given card z, which its node does not have"),
     ],
 )
-async def test_what_is_not_believed_is_corrected_told_and_counted_once(world, assigned, forged, told):
+async def test_a_rejected_assignment_is_corrected_reported_and_counted_once(world, assigned, forged, reason):
     world.pod("p", assigned, "a", **forged)
     for _ in range(2):
         assert await world.reconcile()
     ((_, written),) = world.written
     assert written == Assignment({"c": (Share("a", 2),)})
-    message = f"its assignment is not believed: {told}; the kubelet gave c 2 B of card a"
+    message = f"its assignment is rejected: {reason}; the kubelet gave c 2 B of card a"
     assert world.events == [("p", "AssignmentCorrected", message)]
     assert (world.count("disbelieved_assignments"), world.count("assignment_corrections")) == (1, 1)
 
 
-async def test_compute_that_was_changed_is_put_back(world):
+async def test_changed_compute_is_restored(world):
     world.pod("p", "a", "a")
     assert await world.reconcile()
     world.pod("p", "a", "a", c=(Share("a", 2, 1000),))
@@ -336,7 +336,7 @@ async def test_compute_that_was_changed_is_put_back(world):
     assert len(world.written) == 1
 
 
-async def test_a_pod_from_the_time_of_another_unit_holds_what_its_devices_were_worth(world):
+async def test_a_pod_from_the_time_of_another_unit_holds_its_devices_in_that_unit(world):
     world.pod("p", "a", "b", amount=16)
     world.pods.learn_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
     assert await world.reconcile()
@@ -344,7 +344,7 @@ async def test_a_pod_from_the_time_of_another_unit_holds_what_its_devices_were_w
     assert written == Assignment({"c": (Share("b", 16),)})
 
 
-async def test_a_pod_of_a_dialect_that_is_not_served_any_more_is_corrected_in_its_own_words(world):
+async def test_a_pod_of_a_former_dialect_is_corrected_in_its_dialect(world):
     world.resource = "enflame.com/gcu-memory"
     world.pod("p", "a", "b")
     world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
@@ -353,7 +353,7 @@ async def test_a_pod_of_a_dialect_that_is_not_served_any_more_is_corrected_in_it
     assert world.find("p")["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
 
 
-def test_devices_of_all_dialects_are_shown():
+def test_devices_of_all_dialects_are_grouped():
     answer = resources.ListPodResourcesResponse()
     given = {
         "p": (("enflame.com/gcu-memory", unit("a", 1)), ("enflame.com/gcu-memory", unit("a", 2)), ("x.com/nic", "n")),
@@ -375,7 +375,7 @@ def test_devices_of_all_dialects_are_shown():
 
 
 class Meeting:
-    """Lets requests go on as soon as so many of them are under way at once."""
+    """Barrier that releases requests when this number of them is in flight."""
 
     def __init__(self, most):
         self._most, self._enough, self.under_way = most, asyncio.Event(), 0

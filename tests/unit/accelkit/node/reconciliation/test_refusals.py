@@ -5,7 +5,7 @@ import pytest
 from accelkit.node.reconciliation.refusals import Refusals
 
 
-def test_a_pod_that_is_gone_is_forgotten():
+def test_a_deleted_pod_is_forgotten():
     refusals = Refusals(lambda: 0.0)
     assert [refusals.note(uid, "forbidden") for uid in "aba"] == [True, True, False]
     refusals.keep({"b"})
@@ -14,7 +14,7 @@ def test_a_pod_that_is_gone_is_forgotten():
 
 
 @pytest.mark.parametrize("reason", ["unanswered", "server_error", "throttled"])
-def test_a_pod_is_not_left_alone_for_long_because_the_api_server_was_away(reason):
+def test_a_pod_waits_a_short_time_if_the_api_server_was_unreachable(reason):
     now = 0.0
     refusals = Refusals(lambda: now)
     for _ in range(10):

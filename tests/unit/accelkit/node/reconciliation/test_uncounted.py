@@ -15,11 +15,11 @@ def account(written, observed):
     return Account([("c", Kind.APP)], written, observed)
 
 
-def test_what_is_written_counts():
+def test_assigned_amounts_are_counted():
     assert count_uncounted([account(on("a"), on("a"))]) == ()
 
 
-def test_what_is_held_elsewhere_than_written_does_not():
+def test_amounts_on_other_cards_than_assigned_are_uncounted():
     assert count_uncounted([account(on("a"), on("b", 3)), account(on("c"), on("b", 4))]) == (Share("b", 7),)
 
 
@@ -31,7 +31,7 @@ def test_a_pod_that_waits_will_take_the_place_of_the_one_that_took_its_own():
     assert count_uncounted([account(on("a"), on("b")), account(on("b"), None)]) == ()
 
 
-def test_what_is_kept_for_another_pod_counts():
+def test_amounts_kept_for_another_pod_are_counted():
     assert count_uncounted([account(on("a"), on("b")), account(on("a", **{MOVING: (Share("b", 2),)}), on("a"))]) == ()
 
 
@@ -46,7 +46,7 @@ def test_a_whole_card_and_compute_count():
     assert count_uncounted([account(other, whole)]) == ()
 
 
-def test_what_an_init_container_passes_on_counts_once():
+def test_amounts_that_an_init_container_passes_on_count_once():
     written = Assignment({"init": (Share("a", 8),), "c": (Share("a", 4),)})
     observed = Assignment({"init": (Share("b", 8),), "c": (Share("b", 4),)})
     assert count_uncounted([Account(INIT_AND_APP, written, observed)]) == (Share("b", 8),)
