@@ -1,36 +1,36 @@
-"""Errors of accelkit, one tree.
+"""Errors of accelkit, in one tree.
 
 AccelkitError
   QuantityError        a Kubernetes quantity or amount that cannot be read
-  RequestError         a pod asks for something that can never be granted as written
+  RequestError         a pod's request can never be granted as written
   InventoryError       a node's inventory annotation cannot be used
   AssignmentError      an assignment annotation cannot be used
-  ProfileError         a vendor profile or dialect is wrong
+  ProfileError         a vendor profile or dialect is invalid
   PluginError          a plug-in of another distribution cannot be used
-  ApiError             the Kubernetes API server refused or could not be reached
-  DevicePluginError    the device plugin or the kubelet's side of it failed
-  ConfigurationError   a file or option we were given is wrong
+  ApiError             the Kubernetes API server refused a request or could not be reached
+  DevicePluginError    the device plugin, or the kubelet in its calls, failed
+  ConfigurationError   a file or option of the user is invalid
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
-  ServiceError         one of our own services answered with an error or not at all
-    WaitError            what was waited for has not come in time
+  ServiceError         a service of accelkit returned an error, or no response
+    WaitError            a state was not reached before the timeout
     NoExtenderError      the cluster has no extender that can be reached through its API server
   NotReadyError        the extender cannot decide now
-  NotLeadingError      another replica of the extender answers
-  AccessError          a reader of the extender is not known, or has no right
+  NotLeadingError      another replica of the extender is the leader
+  AccessError          a client of the extender is not authenticated or not authorized
   BadArgsError         kube-scheduler's arguments lack what the verb needs
-  BindingError         a pod cannot be bound to the node asked for
-    PodGoneError       it does not exist any more
+  BindingError         a pod cannot be bound to the requested node
+    PodGoneError       the pod does not exist any more
   MisfitError          a pod does not fit its node any more (in accelkit.placement.misfit)
-  CacheError           a kernel cache, its image or its folder is not what it should be
-  RegistryError        an image registry refused, lied or could not be reached
-  SignatureError       an image's signature does not satisfy the signer policy, or cannot be judged
+  CacheError           a kernel cache, its image or its folder is invalid
+  RegistryError        an image registry refused a request, sent invalid data, or could not be reached
+  SignatureError       an image's signatures do not satisfy the signer policy, or cannot be verified
     RejectedError      one signature does not satisfy one signer (accelkit.kernelcache.signatures.findings)
     UnverifiedError    no signature of an image satisfies a policy (the same module)
-  ExampleError         an example cannot be generated as asked
-  WorkError            a check in a pod did not go well (in accelkit.enablement.work.share_check.evidence)
+  ExampleError         the requested example cannot be generated
+  WorkError            a check in a pod failed (in accelkit.enablement.work.share_check.evidence)
 
-Each carries one sentence for the person who reads it and, where we know it, the next step.
+Each error has one sentence for the user and, if accelkit knows it, the next step.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from http import HTTPStatus
 
 
 class AccelkitError(Exception):
-    """The root: everything accelkit raises on purpose.
+    """The base class of all errors that accelkit raises on purpose.
 
     Args:
-        message: one sentence that says what is wrong.
-        next_step: what the reader can do about it; empty where we do not know.
+        message: one sentence that states the problem.
+        next_step: what the user can do about it; empty if that is unknown.
     """
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
@@ -62,7 +62,7 @@ class QuantityError(AccelkitError):
 
 
 class RequestError(AccelkitError):
-    """A pod asks for something that can never be granted as written."""
+    """A pod's request can never be granted as written."""
 
 
 class InventoryError(AccelkitError):
@@ -70,7 +70,7 @@ class InventoryError(AccelkitError):
 
 
 class ManagedResourcesError(AccelkitError):
-    """The record of managed resources cannot be used; what it lists is unknown."""
+    """The record of managed resources cannot be used; the managed resources are unknown."""
 
 
 class AssignmentError(AccelkitError):
@@ -78,7 +78,7 @@ class AssignmentError(AccelkitError):
 
 
 class ProfileError(AccelkitError):
-    """A vendor profile or dialect is wrong."""
+    """A vendor profile or dialect is invalid."""
 
 
 class PluginError(AccelkitError):
@@ -86,11 +86,11 @@ class PluginError(AccelkitError):
 
 
 class DevicePluginError(AccelkitError):
-    """The device plugin or the kubelet's side of it failed."""
+    """The device plugin, or the kubelet in its calls, failed."""
 
 
 class ConfigurationError(AccelkitError):
-    """A file or option we were given is wrong."""
+    """A file or option of the user is invalid."""
 
 
 class CertificateError(AccelkitError):
@@ -102,17 +102,17 @@ class SandboxError(AccelkitError):
 
 
 class ServiceError(AccelkitError):
-    """One of our own services answered with an error or not at all."""
+    """A service of accelkit returned an error, or no response."""
 
 
 class WaitError(ServiceError):
-    """What was waited for has not come in time.
+    """A state was not reached before the timeout.
 
     Args:
-        seconds: how long it was waited for.
-        waiting: what is still waited for, as `3 of 5 nodes: a, b, c`.
-        sentence: what is wrong.
-        next_step: what the reader can do about it.
+        seconds: the timeout.
+        waiting: what has not reached the state, such as `3 of 5 nodes: a, b, c`.
+        sentence: the problem.
+        next_step: what the user can do about it.
     """
 
     def __init__(self, seconds: float, waiting: str, sentence: str, *, next_step: str) -> None:
@@ -126,19 +126,19 @@ class NoExtenderError(ServiceError):
 
 
 class NotReadyError(AccelkitError):
-    """The extender cannot decide now; the message says what it waits for."""
+    """The extender cannot decide now; the message states what it waits for."""
 
 
 class NotLeadingError(AccelkitError):
-    """Another replica of the extender answers; the message says which."""
+    """Another replica of the extender is the leader; the message names it."""
 
 
 class AccessError(AccelkitError):
-    """A reader of the extender is not known, or has no right.
+    """A client of the extender is not authenticated or not authorized.
 
     Args:
-        message: one sentence that says why.
-        status: the HTTP status that is answered, 401 or 403.
+        message: one sentence with the reason.
+        status: the HTTP status of the response, 401 or 403.
     """
 
     def __init__(self, message: str, *, status: HTTPStatus, next_step: str = "") -> None:
@@ -147,23 +147,23 @@ class AccessError(AccelkitError):
 
 
 class BadArgsError(AccelkitError):
-    """The arguments of a verb lack what it needs; the message says what."""
+    """The arguments of a verb lack what it needs; the message states what."""
 
 
 class BindingError(AccelkitError):
-    """A pod cannot be bound to the node asked for."""
+    """A pod cannot be bound to the requested node."""
 
 
 class PodGoneError(BindingError):
-    """The pod does not exist any more, or another one has its name."""
+    """The pod does not exist any more, or another pod has its name."""
 
 
 class ApiError(AccelkitError):
     """The Kubernetes API server refused a request or could not be reached.
 
     Args:
-        message: the API server's own message where it gave one.
-        status: the HTTP status, or 0 where no answer came (then nothing is known about the effect).
+        message: the API server's message, if it sent one.
+        status: the HTTP status, or 0 without a response (then the effect of the request is unknown).
         reason: the API server's machine-readable reason (`Conflict`, `NotFound`…), or empty.
     """
 
@@ -174,60 +174,60 @@ class ApiError(AccelkitError):
 
     @property
     def unanswered(self) -> bool:
-        """Whether the effect of the request is unknown: no answer, or one that blames the server."""
+        """Whether the effect of the request is unknown: no response, or a status of 500 or more."""
         return self.status == 0 or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def away(self) -> bool:
-        """Whether the server itself is away; a fault (500) may be of one object, as one that is too large to keep."""
+        """Whether the server is unavailable. A status of 500 may concern one object, such as one too large to store."""
         return self.unanswered and self.status != HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def not_found(self) -> bool:
-        """Whether there is no such object, or no such kind."""
+        """Whether the object, or its kind, does not exist."""
         return self.status == HTTPStatus.NOT_FOUND
 
     @property
     def forbidden(self) -> bool:
-        """Whether we lack the right, or an admission plugin refused."""
+        """Whether accelkit is not authorized, or an admission plugin refused the request."""
         return self.status == HTTPStatus.FORBIDDEN
 
     @property
     def conflict(self) -> bool:
-        """Whether the object is not as the request supposed: changed since, of another UID, or there already."""
+        """Whether the object conflicts with the request: it changed, has another UID, or exists already."""
         return self.status == HTTPStatus.CONFLICT
 
     @property
     def already_exists(self) -> bool:
-        """Whether an object of this name is there already."""
+        """Whether an object of this name exists already."""
         return self.conflict and self.reason == "AlreadyExists"
 
     @property
     def expired(self) -> bool:
-        """Whether the resource version, or the page of a list, is too old to go on from."""
+        """Whether the resource version, or the token of a list's next page, has expired."""
         return self.status == HTTPStatus.GONE
 
 
 class PageTooLargeError(ApiError):
-    """A page of a list is larger than can be taken, or takes too long: fewer objects may be asked for."""
+    """A page of a list is too large, or takes too long; a smaller page may succeed."""
 
 
 class CacheError(AccelkitError):
-    """A kernel cache, its image or its folder is not what it should be."""
+    """A kernel cache, its image or its folder is invalid."""
 
 
 class RegistryError(AccelkitError):
-    """An image registry refused a request, sent what it should not, or could not be reached.
+    """An image registry refused a request, sent invalid data, or could not be reached.
 
     Args:
-        message: one sentence that names registry and repository.
-        status: the HTTP status, or 0 where no answer came.
-        retryable: whether the same request may well succeed later, so that nothing was learnt about the image.
-        retry_after_seconds: how long the registry asks to be left alone, in seconds; 0 where it does not ask.
-        unreached: whether no connection came about.
+        message: one sentence that names the registry and the repository.
+        status: the HTTP status, or 0 without a response.
+        retryable: whether the same request may succeed later. Such an error has no information about the image.
+        retry_after_seconds: the registry's `Retry-After` in seconds; 0 without one.
+        unreached: whether no connection was established.
 
     Attributes:
-        beside_mirrors: whether mirrors of the registry, which could not be reached, have answered what was asked.
+        beside_mirrors: whether mirrors answered the request although the registry itself could not be reached.
     """
 
     def __init__(
@@ -249,30 +249,30 @@ class RegistryError(AccelkitError):
 
     @property
     def missing(self) -> bool:
-        """Whether the registry says that there is no such thing, which is an answer."""
+        """Whether the registry responded that the requested object does not exist."""
         return self.status == HTTPStatus.NOT_FOUND
 
 
 class SignatureError(AccelkitError):
-    """An image's signatures do not satisfy the signer policy, or cannot be judged."""
+    """An image's signatures do not satisfy the signer policy, or cannot be verified."""
 
 
 class ExampleError(AccelkitError):
-    """An example cannot be generated as asked."""
+    """The requested example cannot be generated."""
 
 
 def find_first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first exception of a group, however deep it lies."""
+    """Return the first exception of a group, at any depth."""
     first = failures.exceptions[0]
     return find_first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 @contextmanager
 def raise_first(*kinds: type[Exception]) -> Iterator[None]:
-    """Raise the first of several failures as it is, where tasks that are all of these kinds fail together.
+    """Replace a group of exceptions by its first exception, if all of them are of these kinds.
 
-    A person reads one line: what failed along with the first one has the same cause, or is found the next time. Not by
-    `except*`, which some releases of Python leave with a group again.
+    The user reads one error. The other failures have the same cause, or appear at the next attempt. The code does not
+    use `except*`, because some releases of Python raise a group again.
     """
     try:
         yield

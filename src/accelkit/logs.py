@@ -1,4 +1,4 @@
-"""Where the services log: stdout, and files on the host that outlive their pods."""
+"""Logging of the services: to stdout, and to files on the host that outlive the pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s %(filename)s:%(lineno)d %(message)s
 
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
-# A word that needs no quotes in a line of text.
+# Words that need no quotes in a line of text.
 _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 _ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class LogFormat(StrEnum):
-    """How a service writes its log: lines for people, or one JSON object per line."""
+    """The format of a service's log: lines of text, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,13 +40,13 @@ class LogFormat(StrEnum):
 class Facts:
     """A message with named values: `event name=value …` in text, members of the object in JSON.
 
-    It is given to a logger as the message. The same values have the same names everywhere: `pod` (namespace and name),
-    `uid` (of the pod: by it the lines of extender and node agent are brought together), `node`, `container`, `cards`,
-    `seconds`. Values that users write are quoted, so that nobody writes a line of his own.
+    A logger accepts it as the message. The same values have the same names everywhere: `pod` (namespace and name),
+    `uid` (the UID of the pod, which connects the lines of the extender and the node agent), `node`, `container`,
+    `cards`, `seconds`. Values from users are quoted, so that a user cannot forge a line of the log.
 
     Args:
-        event: what happened; always the same words for the same thing.
-        values: what JSON can hold; a mapping or a sequence is written as JSON in text too.
+        event: what happened, always in the same words for the same event.
+        values: values that JSON can represent. A mapping or a sequence is written as JSON in text, too.
     """
 
     def __init__(self, event: str, **values: object) -> None:
@@ -58,13 +58,13 @@ class Facts:
 
 
 class RepeatLog:
-    """Logs what repeats once in an interval, with how often it was left out since (`repeats`).
+    """Logs a repeated message once in an interval, with the number of repeats that were not logged (`repeats`).
 
     Args:
         log: the logger.
         seconds: the interval.
-        keys: how many different things are remembered; the one logged longest ago is forgotten first.
-        clock: seconds on a clock that never jumps.
+        keys: the number of keys to remember; the key that was logged longest ago is forgotten first.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class RepeatLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log, self._seconds, self._keys, self._clock = log, seconds, keys, clock
-        # When each was logged, and how often it was left out since.
-        self._seen: OrderedDict[Hashable, tuple[float | None, int]] = OrderedDict()
+        # When each key was logged, and the number of repeats since.
+        self._logged: OrderedDict[Hashable, tuple[float | None, int]] = OrderedDict()
 
     def info(self, key: Hashable, make: Callable[[], Facts]) -> None:
-        """Log what `make` returns, unless the same key was logged within the interval; then `make` is not called."""
+        """Log the facts that `make` returns. If the same key was logged within the interval, do not call `make`."""
         if (repeats := self._count(key)) is not None and self._log.isEnabledFor(logging.INFO):
             facts = make()
             if repeats:
@@ -97,25 +97,25 @@ class RepeatLog:
             self._log.warning("%s", message, stacklevel=2)
 
     def _count(self, key: Hashable) -> int | None:
-        """Return how often a key was left out since it was logged; None where it is left out again."""
+        """Return the number of repeats since the key was logged; None if it must not be logged now."""
         now = self._clock()
-        logged_at, repeats = self._seen.get(key, (None, 0))
+        logged_at, repeats = self._logged.get(key, (None, 0))
         if logged_at is not None and now - logged_at < self._seconds:
-            self._seen[key] = logged_at, repeats + 1
+            self._logged[key] = logged_at, repeats + 1
             return None
-        self._seen[key] = now, 0
-        self._seen.move_to_end(key)
-        if len(self._seen) > self._keys:
-            self._seen.popitem(last=False)
+        self._logged[key] = now, 0
+        self._logged.move_to_end(key)
+        if len(self._logged) > self._keys:
+            self._logged.popitem(last=False)
         return repeats
 
 
 class ErrorReporter:
-    """Logs an error once for as long as it stays the same.
+    """Logs an error once until it changes.
 
     Args:
         log: the logger.
-        level: the level to log at.
+        level: the level of the messages.
     """
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
@@ -124,26 +124,26 @@ class ErrorReporter:
         self._last: str | None = None
 
     def report(self, error: str, message: str) -> None:
-        """Log `message` unless `error` is the one reported last."""
+        """Log `message` unless `error` equals the last reported error."""
         if error != self._last:
             self._log.log(self._level, "%s", message)
         self._last = error
 
     def clear(self) -> None:
-        """Note that the operation works again, so that the same error is logged anew when it comes back."""
+        """Record that the operation succeeded, so that the same error is logged again when it recurs."""
         self._last = None
 
 
 def set_up_log(level: str) -> None:
-    """Log to stderr from this level on, unless the program logs already."""
+    """Log to stderr at this level and above, unless logging is already configured."""
     logging.basicConfig(level=level, format=FORMAT, handlers=[_LogStream(sys.stderr)])
 
 
 def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Log to stdout, and to `<folder>/<name>.log` where a folder is given, both in this format.
+    """Log to stdout and, if there is a folder, to `<folder>/<name>.log`, both in this format.
 
-    Files are turned over at 10 MiB; the five before are kept. A folder that cannot be written is a warning: no service
-    ends for its log.
+    Files are rotated at 10 MiB, and the last five are kept. If the folder is not writable, log a warning: a service
+    does not exit because of its log.
     """
     root = logging.getLogger()
     formatter = _JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter(FORMAT)
@@ -156,23 +156,27 @@ def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = L
     try:
         file = _LogFile(folder / f"{name}.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
     except OSError as exc:
-        log.warning("no log is kept in %s: %s; make the folder writable for uid of this service", folder, exc.strerror)
+        log.warning(
+            "cannot write a log file in %s: %s. Make the folder writable for the UID of this service.",
+            folder,
+            exc.strerror,
+        )
         return
     file.setFormatter(formatter)
     root.addHandler(file)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """One warning while lines cannot be written, where `logging` prints a traceback for each.
+    """A handler that logs one warning while lines cannot be written. `logging` would print a traceback for each line.
 
-    A log call that is wrong keeps its traceback.
+    A wrong log call still prints a traceback.
     """
 
     _lost = 0
     _warning = ""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Write a line; a warning goes to the other handlers, without this one's lock, which they may wait for."""
+        """Write a line, then log a pending warning to all handlers, after this handler's lock was released."""
         handled = super().handle(record)
         warning, self._warning = self._warning, ""
         if warning:
@@ -180,15 +184,15 @@ class _Handler(logging.StreamHandler[TextIO]):
         return handled
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, and note whether it was written."""
+        """Write a line, and record whether it was written."""
         lost = self._lost
         super().emit(record)
         if lost and lost == self._lost:
-            self._warning = f"{self._describe()} is written again, {lost} lines may be missing"
+            self._warning = f"{self._describe()} is writable again, {lost} lines may be missing"
             self._lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Note a warning for the first line that cannot be written."""
+        """Record a warning for the first line that cannot be written."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError) and not (self.stream and self.stream.closed):
             super().handleError(record)
@@ -197,7 +201,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         if self._lost == 1:
             cause = error.strerror if isinstance(error, OSError) else "it is closed"
             self._warning = (
-                f"cannot write {self._describe()}: {cause}. Free space, or make it writable: log lines are lost"
+                f"cannot write {self._describe()}: {cause}. Log lines are lost. Free space, or make it writable."
             )
 
     def _describe(self) -> str:
@@ -205,7 +209,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _LogStream(_Handler):
-    """Standard error or standard output; a stream that was closed before the start takes nothing."""
+    """Standard error or standard output; without effect if the stream was closed before the start."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None:
@@ -216,7 +220,7 @@ class _LogStream(_Handler):
 
 
 class _LogFile(_Handler, RotatingFileHandler):
-    """A file that is opened again where it could not be turned over."""
+    """A file that is opened again after a failed rotation."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         super().handleError(record)
@@ -228,10 +232,10 @@ class _LogFile(_Handler, RotatingFileHandler):
 
 
 class _TextFormatter(logging.Formatter):
-    """One line of text, then the traceback of an error where there is one."""
+    """Formatter of one line of text, followed by the traceback of an error, if there is one."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        # Names and commands of containers are their users'.
+        # Users choose the names and commands of containers, so these may contain control characters.
         return clean(super().formatMessage(record))
 
     def formatException(self, ei: _ExceptionInfo) -> str:  # noqa: N802 - logging's name
@@ -239,7 +243,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object per line; the members that every line has win over facts of the same name."""
+    """Formatter of one JSON object per line; standard members take precedence over facts of the same name."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = record.msg if isinstance(record.msg, Facts) else None

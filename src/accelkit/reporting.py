@@ -1,33 +1,33 @@
-"""Tells of what is wrong with one object, which is shown again in every event, once."""
+"""Logging of a problem of an object once, although every event of the object contains it."""
 
 from __future__ import annotations
 
 import logging
 
-# All objects of a kind that the largest clusters have; what was not shown for the longest time is forgotten first.
+# The largest clusters have at most this many objects of a kind. The key that was reported longest ago is dropped first.
 _KEYS = 200_000
 
 
 class OnceReporter:
-    """Logs once for each key, such as the UID of an object that comes again in every event, and counts the keys.
+    """Logs once for each key, such as the UID of an object, and counts the keys.
 
     Args:
         log: the logger.
-        level: the level to log at.
+        level: the level of the messages.
     """
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
         self._level = level
-        # In the order in which they were shown; as hashes, since a key may be long.
+        # In the order of the last report. Hashes, because a key may be long.
         self._keys: dict[int, bool] = {}
         self.count = 0
 
     def report(self, key: str, message: str, *, error: BaseException | None = None) -> None:
-        """Log `message`, with the traceback of an error, unless that was done for this key."""
-        known = self._keys.pop(hash(key), False)
+        """Log `message`, with the traceback of an error, unless this key was reported before."""
+        reported = self._keys.pop(hash(key), False)
         self._keys[hash(key)] = True
-        if known:
+        if reported:
             return
         if len(self._keys) > _KEYS:
             del self._keys[next(iter(self._keys))]

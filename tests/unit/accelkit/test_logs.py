@@ -88,7 +88,9 @@ def test_a_folder_that_cannot_be_written_is_a_warning(root, caplog, tmp_path):
     set_up_service_log("service", tmp_path / "missing")
     ((level, message),) = said(caplog)
     assert level == logging.WARNING
-    assert f"no log is kept in {tmp_path}/missing: No such file or directory; make the folder writable" in message
+    assert (
+        f"cannot write a log file in {tmp_path}/missing: No such file or directory. Make the folder writable" in message
+    )
     assert not [each for each in root.handlers if isinstance(each, RotatingFileHandler)]
 
 
@@ -154,7 +156,7 @@ def test_what_is_remembered_of_repeats_is_bounded(caplog):
     for pod in "abcab":
         repeats.info(pod, lambda pod=pod: Facts("filter", pod=pod))
     assert len(caplog.records) == 5
-    assert len(repeats._seen) == 2
+    assert len(repeats._logged) == 2
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
@@ -182,7 +184,7 @@ def test_a_full_log_disk_is_one_warning_and_no_traceback(root, capsys, full_disk
     output, errors = capsys.readouterr()
     lines = output.splitlines()
     (warned,) = (each for each in lines if " WARNING " in each)
-    assert f"cannot write {full_disk}/service.log: No space left on device. Free space" in warned
+    assert f"cannot write {full_disk}/service.log: No space left on device. Log lines are lost. Free space" in warned
     assert [each.rpartition(" ")[2] for each in lines if each is not warned] == ["0", "1", "2"]
     assert errors == ""
 
@@ -199,7 +201,7 @@ def test_a_log_disk_that_has_space_again_is_logged_and_its_next_failure_is_a_war
         os.dup2(space.fileno(), file.stream.fileno())
     log.info("written")
     assert " written\n" in (full_disk / "other").read_text()
-    assert "service.log is written again, 3 lines may be missing" in output.getvalue()
+    assert "service.log is writable again, 3 lines may be missing" in output.getvalue()
     with Path("/dev/full").open("wb") as full:
         os.dup2(full.fileno(), file.stream.fileno())
     log.info("lost")
