@@ -1,4 +1,4 @@
-"""Finds the cards of a host, from files below a root that tests and containers may move."""
+"""Discovery of the cards of a host, from files below a root, which differs in tests and containers."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a host has: its cards, and its vendors' libraries by vendor, of vendors that have cards here."""
+    """The cards of a host, and the libraries of the vendors of these cards, by vendor."""
 
     cards: list[FoundCard]
     libraries: dict[str, tuple[Library, ...]]
 
 
 def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) -> list[FoundCard]:
-    """Return the cards of all profiles, those of PCI numbered by address over all vendors.
+    """Return the cards of all profiles. PCI cards of all vendors are numbered together, by address.
 
     Args:
         root: the host's root folder.
-        profiles: the vendors to look for.
-        nvml: NVIDIA's library where it is open; without it its cards are known by files and table.
+        profiles: the profiles of the vendors to search for.
+        nvml: NVIDIA's library, if it is open. Without it, facts of NVIDIA's cards come from files and the profile.
 
     Raises:
-        DevicePluginError: a file that must be readable is not.
+        DevicePluginError: a required file cannot be read.
     """
     known = list(profiles)
     found = [
@@ -68,17 +68,19 @@ def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) 
 
 
 def survey(root: Path, profiles: Iterable[Profile]) -> Survey:
-    """Return the cards as `discover` does, with the vendors' libraries where they load on this host.
+    """Return the cards as `discover` does, with the state of the vendors' libraries on this host.
 
     Raises:
-        DevicePluginError: a file that must be readable is not.
+        DevicePluginError: a required file cannot be read.
     """
     known = list(profiles)
-    with nvml_session(root) as (nvml, asked):
+    with nvml_session(root) as (nvml, nvml_library):
         cards = discover(root, known, nvml)
     vendors = {each.card.vendor for each in cards}
     libraries = {
-        profile.name: tuple(asked if name == NVML_LIBRARY else find_library(root, name) for name in profile.libraries)
+        profile.name: tuple(
+            nvml_library if name == NVML_LIBRARY else find_library(root, name) for name in profile.libraries
+        )
         for profile in known
         if profile.name in vendors and profile.libraries
     }
@@ -87,5 +89,5 @@ def survey(root: Path, profiles: Iterable[Profile]) -> Survey:
 
 @lru_cache(maxsize=64)
 def _warn_once(problem: str) -> None:
-    # Discovery runs again and again; one mistake is told once.
+    # Discovery runs periodically, and each problem is logged once.
     log.warning("%s", problem)

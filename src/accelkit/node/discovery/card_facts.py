@@ -1,4 +1,4 @@
-"""Reads one card's facts from the sources that its profile names: the first that knows wins."""
+"""Facts of one card, from the sources that its profile names. The first source with a value takes precedence."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from accelkit.vendors.fact_sources import Source
 
 
 def read_identity(device: Device) -> str | None:
-    """Return the name by which the vendor's tools know the card for good; None where no source knows one."""
+    """Return the permanent name of the card in the vendor's tools; None if no source has one."""
     found = ask_card_sources(device.discovery.identity, device, lambda source: source.read_identity(device))
     return next((name for name in found if name and _names_one_card(name)), None)
 
 
 def read_model(device: Device) -> str:
-    """Return the model, or the PCI ids where nobody knows it."""
+    """Return the model, or the PCI IDs if no source has it."""
     suffix = device.partition.suffix if device.partition else ""
     found = ask_card_sources(device.discovery.model, device, lambda source: source.read_model(device))
     return next(filter(None, found), f"{device.discovery.vendor}:{device.device_id}") + suffix
@@ -41,10 +41,10 @@ def read_render(device: Device) -> int | None:
 
 
 def read_memory(device: Device) -> Memory | None:
-    """Return how much memory the card has by the first source that knows; unknown is None, never 0."""
+    """Return the memory of the card from the first source that has it; None, never 0, if it is unknown."""
     part = device.partition.kfd if device.partition else None
     if part is not None:
-        # The driver's files tell of the whole card.
+        # The driver's files contain the memory of the whole card.
         return Memory(part.memory_bytes, "kfd") if part.memory_bytes and part.memory_bytes <= MAX_AMOUNT else None
     found = ask_card_sources(device.discovery.memory, device, lambda source: _read_memory(source, device))
     return next((memory for memory in found if memory and 0 < memory.total_bytes <= MAX_AMOUNT), None)
@@ -58,6 +58,6 @@ def _read_memory(source: CardSource, device: Device) -> Memory | None:
 
 
 def _names_one_card(identity: str) -> bool:
-    # A driver writes question marks before it has asked the card, and zeros where the card has no number.
+    # A driver writes question marks before it has read the number from the card, and zeros if the card has none.
     digits = identity.rpartition("GPU-")[2].replace("-", "")
     return bool(digits.strip("0")) and "?" not in identity

@@ -1,7 +1,7 @@
-"""The table of card sources: who is asked where a profile says `{from: nvml}`, and what each of them knows.
+"""The card sources that a profile can name, such as `{from: nvml}`, and the facts that each of them reads.
 
-Another distribution adds one by an entry point in the group `accelkit.memory_sources` that names a `CardSource` class;
-profiles then name it by the entry point's name, for memory and for whatever else it knows.
+Another distribution adds a source by an entry point in the group `accelkit.memory_sources` that names a `CardSource`
+class. Profiles refer to it by the name of the entry point, for memory and for its other facts.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A PCI device that is a card, `facts` and `nvml` being what its driver and library say of it.
+    """A PCI device that is a card.
 
     Attributes:
-        partition: which part of the device it is; None of a card in one piece.
+        facts: the facts from its driver's file.
+        nvml: the facts from NVIDIA's library.
+        partition: the part of the device that this card is; None for a card without parts.
     """
 
     host: Host
@@ -46,11 +48,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """An amount of memory in bytes and who said it.
+    """An amount of memory in bytes, with its source.
 
     Attributes:
-        reserved_bytes: what driver and firmware keep of it; None when unknown.
-        estimated: whether it is right for the kind of card only.
+        reserved_bytes: the part that driver and firmware reserve; None if unknown.
+        estimated: whether it is the memory of the model, not of this card.
     """
 
     total_bytes: int
@@ -60,7 +62,7 @@ class Memory:
 
 
 class CardSource:
-    """A source of facts of cards. Subclasses override what they know; None is that the source does not know.
+    """A source of facts of cards. Subclasses override the methods of their facts; None means that a fact is unknown.
 
     Args:
         source: the profile's entry.
@@ -70,7 +72,7 @@ class CardSource:
         self.source = source
 
     def read_identity(self, device: Device) -> str | None:
-        """Return the name by which the vendor's tools know the card for good."""
+        """Return the permanent name of the card in the vendor's tools."""
         return self.read_model(device)
 
     def read_model(self, device: Device) -> str | None:
@@ -80,7 +82,7 @@ class CardSource:
         """Return the driver's number of the card."""
 
     def read_memory(self, device: Device) -> Memory | None:
-        """Return how much memory the card has."""
+        """Return the memory of the card."""
 
 
 class _Facts(CardSource):
@@ -109,14 +111,14 @@ class _File(CardSource):
 
 
 class _Entry(CardSource):
-    """The number at the end of the name of an entry below the device's sysfs folder, as of `drm/card*`."""
+    """The number at the end of the name of an entry below the device's sysfs folder, such as `drm/card*`."""
 
     def read_number(self, device: Device) -> int | None:
         return find_trailing_number(device.folder, self.source.path)
 
 
 class _Nvml(CardSource):
-    """NVIDIA's management library, where it loads."""
+    """NVIDIA's management library, if it loads."""
 
     def read_identity(self, device: Device) -> str | None:
         return device.nvml.uuid if device.nvml else None
@@ -151,7 +153,7 @@ class _Kfd(CardSource):
 
 
 class _Table(CardSource):
-    """The profile's own `models`, which know the kind of card and not this one."""
+    """The profile's `models`, which have facts of a model, not of this card."""
 
     def read_model(self, device: Device) -> str | None:
         known = device.discovery.models.get(device.device_id)
@@ -159,7 +161,7 @@ class _Table(CardSource):
 
     def read_memory(self, device: Device) -> Memory | None:
         known = device.discovery.models.get(device.device_id)
-        # A part has less than the whole.
+        # The table has the memory of a whole card, and a part has less.
         if known is None or known.memory_mib is None or device.partition is not None:
             return None
         return Memory(known.memory_mib * _MIB, self.source.name, estimated=True)
@@ -177,7 +179,7 @@ _OURS: Final[Mapping[str, type[CardSource]]] = {
 
 
 def list_card_source_names() -> list[str]:
-    """Return the names of all card sources, sorted: ours, and those of other distributions, which stay unloaded."""
+    """Return the names of all card sources, sorted, including those of other distributions, without loading them."""
     return sorted({*_OURS, *list_plugin_names(MEMORY_SOURCES)})
 
 
@@ -186,8 +188,8 @@ def load_card_source(name: str) -> type[CardSource]:
     """Return the card source of this name.
 
     Raises:
-        ProfileError: no distribution here has one.
-        PluginError: it is another distribution's, and cannot be used.
+        ProfileError: no installed distribution has this source.
+        PluginError: the source belongs to another distribution, and cannot be used.
     """
     plugin = find_plugin(MEMORY_SOURCES, name, _OURS.keys())
     if plugin is not None:
@@ -196,19 +198,19 @@ def load_card_source(name: str) -> type[CardSource]:
         return _OURS[name]
     raise ProfileError(
         f"a profile names the card source {name}, which is none of {', '.join(list_card_source_names())}",
-        next_step=f"install the distribution that has it as an entry point of {MEMORY_SOURCES}",
+        next_step=f"install the distribution that provides it as an entry point of {MEMORY_SOURCES}",
     )
 
 
 def ask_card_sources(
     sources: Iterable[Source], device: Device, read: Callable[[CardSource], _Fact | None]
 ) -> Iterator[_Fact | None]:
-    """Ask the sources that a profile names, one after the other; None is that one does not know.
+    """Yield the value of each source that a profile names, in order; None if the source does not have it.
 
     Raises:
-        ProfileError: no distribution here has a source of this name.
-        PluginError: it is another distribution's, and cannot be used.
-        DevicePluginError: one fails, so that nothing is known of the card, and nothing of it is absent.
+        ProfileError: no installed distribution has a source of this name.
+        PluginError: the source belongs to another distribution, and cannot be used.
+        DevicePluginError: a source failed. The facts of the card are unknown then, not absent.
     """
     for source in sources:
         try:
@@ -226,5 +228,5 @@ def ask_card_sources(
 def _load_plugged(plugin: Plugin) -> type[CardSource]:
     found = plugin.load()
     if not isinstance(found, type) or not issubclass(found, CardSource):
-        raise plugin.build_error(f"is no subclass of {CardSource.__module__}.CardSource")
+        raise plugin.build_error(f"is not a subclass of {CardSource.__module__}.CardSource")
     return found

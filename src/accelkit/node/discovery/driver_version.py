@@ -1,4 +1,4 @@
-"""Reads the version of the driver that a card runs under, as whoever made the driver counts it."""
+"""The version of a card's driver, in the numbering of the driver's vendor."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _VERSION: Final = re.compile(rf"[0-9][A-Za-z0-9.+_~-]{{0,{MAX_DRIVER_VERSION - 1
 
 
 def read_driver_version(device: Device, driver: str | None) -> str:
-    """Return the version; empty where nobody says it.
+    """Return the version; empty if it is unknown.
 
-    A module that comes with the kernel mostly has none: it is as old as the kernel, and nothing is compared with that.
+    Most modules of the kernel itself have no version of their own. The kernel's version is not used instead.
 
     Args:
         device: the card.
-        driver: that is bound to it; None where none is, or where that cannot be seen.
+        driver: the driver that is bound to it; None without one, or if it cannot be read.
     """
-    # The library speaks for the driver that runs, and for the cards that it knows.
-    told = device.host.nvml.read_driver_version() if device.host.nvml and device.nvml else None
-    if told is None and driver is not None and driver in device.discovery.drivers:
-        told = read_bounded(device.host.root / "sys/module" / driver / "version", MAX_DRIVER_VERSION + 1)
-    version = (told or "").strip()
+    # The library reports the version of the running driver, but only for cards that it detects.
+    text = device.host.nvml.read_driver_version() if device.host.nvml and device.nvml else None
+    if text is None and driver is not None and driver in device.discovery.drivers:
+        text = read_bounded(device.host.root / "sys/module" / driver / "version", MAX_DRIVER_VERSION + 1)
+    version = (text or "").strip()
     return version if _VERSION.fullmatch(version) else ""

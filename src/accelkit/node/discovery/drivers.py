@@ -1,4 +1,4 @@
-"""Tells cards that cannot be shared since no driver of their vendor is bound to them."""
+"""Cards that cannot be shared because no driver of their vendor is bound to them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from accelkit.vendors.profiles import PciDiscovery
 
 
 def list_missing_drivers(found: Sequence[FoundCard]) -> list[str]:
-    """Return a sentence for each card of a host, where none of them has its driver; nothing where one has.
+    """Return a sentence for each card of a host if none of them has its driver; else nothing.
 
-    Beside cards in use, one without a driver is meant for something else: a virtual machine, or nothing at all.
-
-    Args:
-        found: the cards of a host.
+    If another card of the host has its driver, a card without one is probably meant for a virtual machine, or unused.
     """
     unbound = [text for card in found if (text := _describe_unbound(card))]
     return unbound if len(unbound) == len(found) else []

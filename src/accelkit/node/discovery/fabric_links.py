@@ -1,4 +1,4 @@
-"""Finds links between cards that do not go over PCI: NVLink by NVIDIA's library, XGMI by AMD's compute driver."""
+"""Links between cards other than PCI: NVLink from NVIDIA's library, XGMI from AMD's compute driver."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from accelkit.node.discovery.kfd import KfdCard
 from accelkit.node.discovery.nvml import NvmlCard
 
 _Pair = frozenset[str]
-_Found = tuple[str, int]  # kind of link, and how many
+_Found = tuple[str, int]  # the kind of the links, and their number
 
 
 def find_fabric_links(
     ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
 ) -> Mapping[str, tuple[Link, ...]]:
-    """Return each card's links by its PCI address, in the order of the other ends' addresses.
+    """Return each card's links by its PCI address, in the order of the addresses of the other ends.
 
     Args:
         ids: the identities of this host's cards by PCI address.
-        nvml: what NVIDIA's library says of them.
-        kfd: what AMD's compute driver says of them.
+        nvml: the facts from NVIDIA's library, by PCI address.
+        kfd: the facts from AMD's compute driver, by PCI address.
     """
     pairs = dict((*_find_xgmi(kfd), *_find_nvlink(nvml)))
     return {
@@ -35,15 +35,15 @@ def find_fabric_links(
     }
 
 
-# Of the pairs below, later ones replace earlier ones; a pair is found whichever end knows of it.
+# Of equal pairs, the later one takes precedence. One end that reports a link is enough.
 def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, _Found]]:
     # A switch connects every card that has links to one.
     yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
     for here, card in cards.items():
         for there, count in card.linked.items():
-            # Either end may know of fewer.
-            known = cards[there].linked.get(here, 0) if there in cards else 0
-            yield frozenset({here, there}), (NVLINK, max(count, known))
+            # One end may report fewer links than the other.
+            reverse = cards[there].linked.get(here, 0) if there in cards else 0
+            yield frozenset({here, there}), (NVLINK, max(count, reverse))
 
 
 def _find_xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, _Found]]:

@@ -1,4 +1,4 @@
-"""A card of this host as discovery found it, with what containers and health checks need beyond the inventory."""
+"""A card of this host as discovery found it, with facts for containers and health checks beyond the inventory."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from accelkit.vendors.profiles import Profile
 
 @dataclass(frozen=True, slots=True)
 class FoundCard:
-    """A card, with what a container needs to reach it.
+    """A card, with the facts that give a container access to it.
 
     Attributes:
-        index: the node's own numbering over all cards.
-        minor: the driver's number in device node names, None when unknown: the index would be a guess.
-        profile: its vendor's, with device nodes as this host names them.
-        render: the number of its render node, None when unknown or without one.
-        uuid: what the vendor's own tools call it; None when unknown.
-        device: its folder in sysfs as `/sys/bus/pci/devices` names it, below the root; None where it is no PCI device.
-        part_of: what the vendor's own tools call the card that it is a part of; None of a card in one piece.
-        part_nodes: device nodes of the part itself, beside those of the card; None where they are not known.
-        driver: the kernel driver that is bound to it; None where none is, or where that cannot be seen.
+        card: the card in the inventory.
+        index: the number of the card among all cards of the node.
+        minor: the driver's number in the names of device nodes; None if unknown, because the index would be a guess.
+        profile: the profile of its vendor, with the device nodes of this host.
+        render: the number of its render node; None if unknown, or without one.
+        uuid: its name in the vendor's tools; None if unknown.
+        device: its folder in sysfs, below the root, as in `/sys/bus/pci/devices`; None if it is not a PCI device.
+        part_of: the name, in the vendor's tools, of the card that it is a part of; None if it is not a part.
+        part_nodes: the device nodes of the part, besides those of the card; None if unknown.
+        driver: the kernel driver that is bound to it; None without one, or if it cannot be read.
     """
 
     card: Card
@@ -43,7 +44,7 @@ class FoundCard:
         return self if self.card.nic == nic else replace(self, card=msgspec.structs.replace(self.card, nic=nic))
 
     def oversubscribe(self, memory_factor: float) -> FoundCard:
-        """Return the card with so many times its memory for all shares together."""
+        """Return the card with `memory_factor` times its memory for all shares together."""
         if self.card.memory_factor == memory_factor:
             return self
         return replace(self, card=msgspec.structs.replace(self.card, memory_factor=memory_factor))

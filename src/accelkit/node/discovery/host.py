@@ -1,4 +1,4 @@
-"""Reads what is read once per host and serves all of its cards."""
+"""Facts of a host that are read once for all of its cards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ _REGION = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host's own facts.
+    """The facts of a host.
 
     Attributes:
-        machine: a short name of this machine that survives reboot; None where it has no machine id.
-        dmem: bytes of memory by PCI address, as the kernel's dmem controller counts them.
+        root: the host's root folder.
+        machine: a short name of this machine that survives a reboot; None without a machine ID.
+        dmem: bytes of memory by PCI address, from the kernel's dmem controller.
+        kfd: the cards of AMD's compute driver, by PCI address.
+        overrides: the administrator's overrides.
+        nvml: NVIDIA's library; None if it is not open.
     """
 
     root: Path
@@ -40,14 +44,14 @@ def read_host(root: Path, nvml: Nvml | None) -> Host:
     """Read the host below a root.
 
     Raises:
-        DevicePluginError: a folder that is there cannot be listed.
+        DevicePluginError: an existing folder cannot be listed.
     """
     return Host(root, _name_machine(root), _read_dmem(root), read_kfd(root), read_overrides(root), nvml)
 
 
 def _name_machine(root: Path) -> str | None:
     found = read_text(root / "etc/machine-id") or ""
-    # The machine id is confidential, so only a hash of it is shown.
+    # The machine ID is confidential, so only a hash of it is published.
     return hashlib.sha256(found.encode()).hexdigest()[:8] if _MACHINE_ID.fullmatch(found) else None
 
 
@@ -57,6 +61,6 @@ def _read_dmem(root: Path) -> Mapping[str, int]:
         name, _, size = line.partition(" ")
         region = _REGION.fullmatch(name)
         if region and size.isdigit():
-            # One region for each tile.
+            # A card has one region for each tile.
             sizes[region[1]] = sizes.get(region[1], 0) + int(size)
     return sizes

@@ -1,4 +1,4 @@
-"""Reads AMD's compute driver (KFD): memory of its cards, and which of them XGMI connects."""
+"""Facts from AMD's compute driver (KFD): the memory of its cards, and the XGMI links between them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from accelkit.node.discovery.sysfs import list_entries, read_key_values
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
-# Constants of the kernel's interface: memory that belongs to the card, seen by the host or not, and the kind of link.
+# Constants of the kernel's interface: heaps of the card's memory, visible to the host or not, and the type of a link.
 _CARD_HEAPS = frozenset({1, 2})
 _XGMI = 11
 
 
 @dataclass(frozen=True, slots=True)
 class KfdPart:
-    """A partition of a card, with a render node of its own.
+    """A partition of a card, with its own render node.
 
     Attributes:
-        number: of the partition within its card.
+        number: the number of the partition within its card.
         render: the number of its render node.
-        memory_bytes: None when unknown.
+        memory_bytes: its memory; None if unknown.
     """
 
     number: int
@@ -34,10 +34,10 @@ class KfdCard:
     """One card.
 
     Attributes:
-        memory_bytes: None when unknown.
-        linked: PCI addresses of the cards at the other ends of its XGMI links.
-        hive: the number of its XGMI island, 0 without one.
-        parts: its partitions by number, where each has a render node of its own; none of a card in one piece.
+        memory_bytes: its memory; None if unknown.
+        linked: the PCI addresses of the cards at the other ends of its XGMI links.
+        hive: the number of its XGMI hive, 0 without one.
+        parts: its partitions by number, if each has its own render node; empty for a card without partitions.
     """
 
     memory_bytes: int | None
@@ -47,7 +47,7 @@ class KfdCard:
 
 
 def read_kfd(root: Path) -> Mapping[str, KfdCard]:
-    """Return the cards by PCI address, function 0; none where the driver is not there.
+    """Return the cards by PCI address, function 0; none if the driver is not loaded.
 
     Raises:
         DevicePluginError: the driver's folder cannot be listed.
@@ -67,7 +67,7 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
             and (end := properties.get("node_to", "")) in addresses
         ) - {bdf}
         if before is not None:
-            # A partitioned card has a node per partition.
+            # A partitioned card has one node for each partition.
             memory = None if memory is None or before.memory_bytes is None else memory + before.memory_bytes
             linked |= before.linked
         hive = _read_integer(read_key_values(folder / "properties", None), "hive_id") or 0
@@ -77,15 +77,15 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
 
 def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
     parts = sorted((each for each in found if each is not None), key=lambda each: (each.number, each.render))
-    # Without a render node of its own, a part cannot be given without the others.
-    apart = len(parts) == len(found) == len({each.render for each in parts}) == len({each.number for each in parts})
-    return tuple(parts) if apart and len(parts) > 1 else ()
+    # A part without its own render node cannot be granted separately.
+    separate = len(parts) == len(found) == len({each.render for each in parts}) == len({each.number for each in parts})
+    return tuple(parts) if separate and len(parts) > 1 else ()
 
 
 def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
     properties = read_key_values(folder / "properties", None)
     location, render = _read_integer(properties, "location_id"), _read_integer(properties, "drm_render_minor")
-    # The driver counts partitions where an address has the function; later releases, in the four highest bits.
+    # The driver writes the number of the partition in place of the function; later releases, in the four highest bits.
     number = None if location is None else (location & 0x7) or location >> 28 & 0xF
     return KfdPart(number, render, memory) if number is not None and render and render > 0 else None
 
@@ -93,7 +93,7 @@ def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
 def _read_address(folder: Path) -> str | None:
     properties = read_key_values(folder / "properties", None)
     location = _read_integer(properties, "location_id")
-    # A processor's node has no units of its own.
+    # The node of a processor has no SIMD units.
     if not location or not _read_integer(properties, "simd_count"):
         return None
     domain = _read_integer(properties, "domain") or 0

@@ -1,4 +1,4 @@
-"""Finds the vendors' libraries on a host and loads them from there, so that accelkit's image needs none of them."""
+"""The vendors' libraries of a host, loaded from there, so that accelkit's image does not contain them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final
 
 from accelkit.node.discovery.sysfs import follow_links, read_text
 
-# Where drivers are installed, in the order in which they are looked for: on the host itself, in the container of
+# The folders in which drivers are installed, in the order of the search: on the host itself, in the container of
 # NVIDIA's operator, and on Google's nodes.
 DRIVER_ROOTS: Final = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 _FOLDERS: Final = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
-    # Debian's own packages link to these by a folder that is not looked into here.
+    # Debian's packages link to these through a folder that this search does not include.
     "usr/lib/x86_64-linux-gnu/nvidia/current",
     "usr/lib/aarch64-linux-gnu/nvidia/current",
     "usr/lib",
@@ -33,13 +33,13 @@ _MAPPING_FIELDS: Final = 6
 
 
 class LibraryState(StrEnum):
-    """What became of a library."""
+    """The state of a library on a host."""
 
-    WORKS = "works"  # it is loaded, and its driver answers
-    PRESENT = "present"  # it is there, and nothing is asked of it
+    WORKS = "works"  # it is loaded, and its driver responds
+    PRESENT = "present"  # it exists, and its driver was not queried
     MISSING = "missing"
-    BROKEN = "broken"  # it is there, and cannot be loaded
-    SILENT = "silent"  # it is loaded, and its driver does not answer
+    BROKEN = "broken"  # it exists, and cannot be loaded
+    SILENT = "silent"  # it is loaded, and its driver does not respond
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,11 @@ class Library:
     """A vendor's library on this host.
 
     Attributes:
-        path: where it lies on the host or, where a container runtime has put it into this container, here.
-        version: as its file's name or its driver says; None when unknown.
-        reason: why it is of no use, as a sentence; empty where it is.
+        name: the name of its file.
+        state: its state.
+        path: its path on the host, or in this container if a container runtime mounted it here.
+        version: its version, from the name of its file or from its driver; None if unknown.
+        reason: a sentence that states why it cannot be used; empty if it can.
     """
 
     name: str
@@ -60,21 +62,21 @@ class Library:
 
 
 def find_library(root: Path, name: str) -> Library:
-    """Look for a library that nothing is asked of, below the host's root."""
+    """Find a library below the host's root, without loading it."""
     path = next(_list_candidates(root, name), None)
     if path is None:
         return Library(name, LibraryState.MISSING, reason="it is in none of the host's library folders")
-    return Library(name, LibraryState.PRESENT, _show(root, path), _read_version(path.name))
+    return Library(name, LibraryState.PRESENT, _to_host_path(root, path), _read_version(path.name))
 
 
 def load_library(root: Path, name: str) -> Library:
-    """Load a library for the life of this process: from the host by its path, else as this container has it.
+    """Load a library for the life of this process: from the host by its path, else from this container.
 
-    Once it is loaded, its own name finds it: the dynamic linker compares names with those that loaded libraries give
-    themselves. So whoever opens it by name, as `pynvml` does, gets the one that was loaded here.
+    After that, the dynamic linker finds the loaded library by its name (its soname). Modules that open it by name, such
+    as `pynvml`, therefore get the library that was loaded here.
 
     Returns:
-        The library, `PRESENT` where it is loaded, as nothing was asked of its driver yet.
+        The library; `PRESENT` if it is loaded, because its driver was not queried yet.
     """
     reasons = []
     if _find_mapped(name) is None:
@@ -86,7 +88,7 @@ def load_library(root: Path, name: str) -> Library:
                 reasons.append(str(exc))
     mapped = _find_mapped(name)
     if mapped is not None:
-        return Library(name, LibraryState.PRESENT, _show(root, mapped), _read_version(mapped.name))
+        return Library(name, LibraryState.PRESENT, _to_host_path(root, mapped), _read_version(mapped.name))
     if len(reasons) == 1:
         return find_library(root, name)
     return Library(name, LibraryState.BROKEN, reason=f"it cannot be loaded: {reasons[0]}")
@@ -96,14 +98,14 @@ def _list_candidates(root: Path, name: str) -> Iterator[Path]:
     for driver_root in DRIVER_ROOTS:
         below = root / driver_root.lstrip("/")
         for folder in _FOLDERS:
-            # A driver's folder that is mounted from elsewhere has links of its own root.
+            # Links in a driver's folder are relative to the root of that driver.
             target = follow_links(below, f"{folder}/{name}")
             if target is not None and (below / target).is_file():
                 yield below / target
 
 
 def _find_mapped(name: str) -> Path | None:
-    """Return the file by which this process has loaded a library of any version."""
+    """Return the file from which this process loaded a library, in any version."""
     stem = name.partition(".so")[0] + ".so"
     for line in (read_text(Path("/proc/self/maps")) or "").splitlines():
         fields = line.split(maxsplit=_MAPPING_FIELDS - 1)
@@ -112,8 +114,8 @@ def _find_mapped(name: str) -> Path | None:
     return None
 
 
-def _show(root: Path, path: Path) -> str:
-    # A container's own folder of this root is no place on the host.
+def _to_host_path(root: Path, path: Path) -> str:
+    # A path below the root in this container becomes the path on the host.
     resolved = root.resolve()
     for base in (root, resolved):
         if path.is_relative_to(base):

@@ -1,7 +1,7 @@
-"""Asks NVIDIA's management library: identity, memory and NVLink of a card, where the library and the driver are there.
+"""Facts from NVIDIA's management library: identity, memory and NVLinks of a card, if library and driver are present.
 
-Each call may say that the card does not know; that is None, and other sources are asked. The library opens the driver's
-device nodes below `/dev`, which in a container are there only where a runtime or the privileged form puts them.
+A call that fails because the card does not support it returns None, and other sources are used. The library opens the
+driver's device nodes below `/dev`, which exist in a container only if a runtime or the privileged form provides them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from accelkit.node.discovery.libraries import Library, LibraryState, load_librar
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 _CONTROL_NODE = "dev/nvidiactl"
-# The largest number of links that a release of the library knows; a card answers for those it has.
-_MOST_LINKS = 36
-# A card has at most seven instances, and no release of the library more than this.
-_MOST_INSTANCES = 16
+# The largest number of links that any release of the library supports; a card reports the links that it has.
+_MAX_LINKS = 36
+# A card has at most seven instances, and no release of the library supports more than this.
+_MAX_INSTANCES = 16
 
 T = TypeVar("T")
 
 
 class NvmlApi(Protocol):
-    """What is used of the module `pynvml`; handles and records are its own."""
+    """The part of the module `pynvml` that accelkit uses; handles and records have the module's types."""
 
     NVMLError: type[Exception]
     nvmlMemory_v2: int  # noqa: N815 - the library's name
@@ -54,12 +54,12 @@ class NvmlApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NvmlInstance:
-    """An instance of a card in MIG mode, amounts in bytes; None is unknown.
+    """An instance of a card in MIG mode, with amounts in bytes; None means unknown.
 
     Attributes:
-        name: as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
-        gpu_instance: the driver's number of the memory and its slices.
-        compute_instance: the driver's number of the slices that compute, within the former.
+        name: the model, such as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
+        gpu_instance: the driver's number of the GPU instance.
+        compute_instance: the driver's number of the compute instance within the GPU instance.
     """
 
     uuid: str
@@ -72,12 +72,12 @@ class NvmlInstance:
 
 @dataclass(frozen=True, slots=True)
 class NvmlCard:
-    """What the library says of one card, amounts in bytes; None is unknown.
+    """The facts of one card, with amounts in bytes; None means unknown.
 
     Attributes:
-        linked: how many of its NVLinks end at each other card, by PCI address.
+        linked: the number of its NVLinks to each other card, by PCI address.
         switched: whether any of its NVLinks ends at a switch.
-        instances: what it is parted into; None of a card that is not in MIG mode, or where nobody can say.
+        instances: its MIG instances; None if the card is not in MIG mode, or the mode is unknown.
     """
 
     uuid: str | None = None
@@ -97,17 +97,17 @@ class Nvml:
         self._api = api
 
     def find_card(self, bdf: str) -> NvmlCard | None:
-        """Return what is known of the card at a PCI address; None where the library does not know the card."""
+        """Return the facts of the card at a PCI address; None if the library does not detect the card."""
         api = self._api
-        handle = self._ask(api.nvmlDeviceGetHandleByPciBusId, bdf)
+        handle = self._call(api.nvmlDeviceGetHandleByPciBusId, bdf)
         if handle is None:
             return None
         memory, reserved = self._read_memory(handle)
         linked, switched = self._read_links(handle)
         return NvmlCard(
-            self._ask_text(api.nvmlDeviceGetUUID, handle),
-            self._ask_text(api.nvmlDeviceGetName, handle),
-            self._ask(api.nvmlDeviceGetMinorNumber, handle),
+            self._call_text(api.nvmlDeviceGetUUID, handle),
+            self._call_text(api.nvmlDeviceGetName, handle),
+            self._call(api.nvmlDeviceGetMinorNumber, handle),
             memory,
             reserved,
             linked,
@@ -117,55 +117,55 @@ class Nvml:
 
     def read_driver_version(self) -> str | None:
         """Return the driver's version."""
-        answer = self._ask(self._api.nvmlSystemGetDriverVersion)
+        answer = self._call(self._api.nvmlSystemGetDriverVersion)
         return None if answer is None else _decode(answer)
 
     def _read_memory(self, handle: object) -> tuple[int | None, int | None]:
-        memory = self._ask(self._api.nvmlDeviceGetMemoryInfo, handle, self._api.nvmlMemory_v2)
+        memory = self._call(self._api.nvmlDeviceGetMemoryInfo, handle, self._api.nvmlMemory_v2)
         if memory is None:
-            # Drivers before 510 know the first version only.
-            memory = self._ask(self._api.nvmlDeviceGetMemoryInfo, handle)
+            # Drivers before 510 support only the first version of the call.
+            memory = self._call(self._api.nvmlDeviceGetMemoryInfo, handle)
         return (None, None) if memory is None else (int(memory.total), getattr(memory, "reserved", None))
 
     def _list_instances(self, handle: object) -> tuple[NvmlInstance, ...] | None:
         api = self._api
-        # Cards that cannot be parted say so by an error.
-        mode = self._ask(api.nvmlDeviceGetMigMode, handle)
-        most = self._ask(api.nvmlDeviceGetMaxMigDeviceCount, handle) if mode and mode[0] else None
-        if most is None:
+        # Cards without MIG return an error.
+        mode = self._call(api.nvmlDeviceGetMigMode, handle)
+        count = self._call(api.nvmlDeviceGetMaxMigDeviceCount, handle) if mode and mode[0] else None
+        if count is None:
             return None
         found = []
-        for index in range(min(most, _MOST_INSTANCES)):
-            # Numbers have gaps where instances were deleted.
-            instance = self._ask(api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
-            uuid = None if instance is None else self._ask_text(api.nvmlDeviceGetUUID, instance)
+        for index in range(min(count, _MAX_INSTANCES)):
+            # The numbers have gaps after instances were deleted.
+            instance = self._call(api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+            uuid = None if instance is None else self._call_text(api.nvmlDeviceGetUUID, instance)
             if instance is None or uuid is None:
                 continue
             memory, reserved = self._read_memory(instance)
-            name = self._ask_text(api.nvmlDeviceGetName, instance)
+            name = self._call_text(api.nvmlDeviceGetName, instance)
             numbers = (api.nvmlDeviceGetGpuInstanceId, api.nvmlDeviceGetComputeInstanceId)
-            found.append(NvmlInstance(uuid, name, memory, reserved, *(self._ask(each, instance) for each in numbers)))
+            found.append(NvmlInstance(uuid, name, memory, reserved, *(self._call(each, instance) for each in numbers)))
         return tuple(found)
 
     def _read_links(self, handle: object) -> tuple[Mapping[str, int], bool]:
         linked, switched = Counter[str](), False
-        for link in range(_MOST_LINKS):
-            # A card without a link of this number says so by an error, as one does that has no links at all.
-            if not self._ask(self._api.nvmlDeviceGetNvLinkState, handle, link):
+        for link in range(_MAX_LINKS):
+            # The call fails for a number without a link, and on cards without any links.
+            if not self._call(self._api.nvmlDeviceGetNvLinkState, handle, link):
                 continue
-            kind = self._ask(self._api.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-            remote = self._ask(self._api.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            kind = self._call(self._api.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            remote = self._call(self._api.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             if kind == self._api.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switched = True
             elif remote is not None:
                 linked[to_sysfs_bdf(_decode(remote.busId))] += 1
         return linked, switched
 
-    def _ask_text(self, call: Callable[..., str | bytes], handle: object) -> str | None:
-        answer = self._ask(call, handle)
+    def _call_text(self, call: Callable[..., str | bytes], handle: object) -> str | None:
+        answer = self._call(call, handle)
         return None if answer is None else _decode(answer)
 
-    def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
+    def _call(self, call: Callable[..., T], *arguments: object) -> T | None:
         try:
             return call(*arguments)
         except self._api.NVMLError:
@@ -174,9 +174,9 @@ class Nvml:
 
 @contextmanager
 def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
-    """Open the library for as long as it is needed; None where library or driver is not there, beside what was found.
+    """Open the library for the duration of the context; yield None if library or driver is missing, and its state.
 
-    A session is not kept: its handles would outlive the driver's restart.
+    Sessions are short, because their handles would outlive a restart of the driver.
     """
     library = load_library(root, NVML_LIBRARY)
     api = load_nvml(root)
@@ -193,14 +193,14 @@ def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
         version = nvml.read_driver_version() or library.version
         yield nvml, replace(library, state=LibraryState.WORKS, version=version)
     finally:
-        # A driver that went meanwhile has closed the session itself.
+        # A driver that was unloaded in the meantime has closed the session itself.
         with suppress(api.NVMLError):
             api.nvmlShutdown()
 
 
 @contextmanager
 def initialize(api: NvmlApi) -> Iterator[bool]:
-    """Initialise the library for as long as it is needed; False where its driver is not there."""
+    """Initialise the library for the duration of the context; yield False if its driver is not loaded."""
     try:
         api.nvmlInit()
     except api.NVMLError:
@@ -209,19 +209,19 @@ def initialize(api: NvmlApi) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # A driver that went meanwhile has closed the session itself.
+        # A driver that was unloaded in the meantime has closed the session itself.
         with suppress(api.NVMLError):
             api.nvmlShutdown()
 
 
 def to_sysfs_bdf(bus_id: str) -> str:
-    """Return a PCI address of the library (`00000000:3B:00.0`) as sysfs writes it (`0000:3b:00.0`)."""
+    """Return a PCI address of the library (`00000000:3B:00.0`) in the form of sysfs (`0000:3b:00.0`)."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
-    """Return the library's module, not yet initialised; None where it is not on the host below this root."""
+    """Return the library's module, not yet initialised; None if the host below this root does not have the library."""
     if load_library(root, NVML_LIBRARY).state is not LibraryState.PRESENT:
         return None
     try:
@@ -233,14 +233,14 @@ def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
 
 
 def _explain(root: Path, error: Exception) -> str:
-    # Not given to this container is not the same as not there.
+    # A driver whose nodes this container cannot open differs from a missing driver.
     if (root / _CONTROL_NODE).exists():
         try:
             os.close(os.open(f"/{_CONTROL_NODE}", os.O_RDWR))
         except OSError as exc:
             return (
-                f"its driver is there, and this container has no right to its device nodes (/{_CONTROL_NODE}: "
-                f"{exc.strerror}); a RuntimeClass, CDI or the privileged form gives them"
+                f"its driver is loaded, but this container cannot open its device nodes (/{_CONTROL_NODE}: "
+                f"{exc.strerror}); use a RuntimeClass, CDI or the privileged form"
             )
     return f"its driver does not answer: {error}"
 

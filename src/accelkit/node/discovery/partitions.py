@@ -1,7 +1,7 @@
-"""Parts of a card that its driver gives as cards of their own: instances of NVIDIA's MIG, partitions of AMD's cards.
+"""Parts of a card that its driver offers as separate cards: instances of NVIDIA's MIG, partitions of AMD's cards.
 
-A card that is in parts is no card any more: who holds it whole would hold its parts too. Each part has an identity, an
-amount of memory, and device nodes of its own beside, or in place of, those of the card that it is a part of.
+A card with parts does not count as a card, because a holder of the whole card would hold its parts, too. Each part has
+its own identity and amount of memory. Its own device nodes replace or complete those of the card.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.node.discovery.sysfs import find_trailing_number, read_key_values,
 _CAPABILITIES: Final = "proc/driver/nvidia/capabilities"
 _MINOR: Final = "DeviceFileMinor"
 _CAP_NODE: Final = "/dev/nvidia-caps/nvidia-cap{}"
-# Before the model's suffix, as NVIDIA's library itself puts it.
+# The separator before the suffix of a model, in the form of NVIDIA's library.
 _MIG: Final = " MIG "
 
 
@@ -27,13 +27,13 @@ class Partition:
     """A part of a card.
 
     Attributes:
-        key: tells it from the other parts of the same card, where it has no identity of its own.
-        part_of: what the vendor's tools call the card that it is a part of; empty when unknown.
-        nvml: what NVIDIA's library says of it, as of a card; None of another vendor's.
-        kfd: what AMD's compute driver says of it; None of another vendor's.
-        minor: the driver's number of this part; None where it has none, or where it is not known.
-        suffix: of the model's name.
-        nodes: device nodes that it needs beside those of the card; None where they are not known.
+        key: distinguishes it from the other parts of the same card if it has no identity of its own.
+        part_of: the name, in the vendor's tools, of the card that it is a part of; empty if unknown.
+        nvml: its facts from NVIDIA's library, in the form of a card's; None for other vendors.
+        kfd: its facts from AMD's compute driver; None for other vendors.
+        minor: the driver's number of this part; None without one, or if it is unknown.
+        suffix: the suffix of the model's name.
+        nodes: the device nodes that it needs besides those of the card; None if unknown.
     """
 
     key: str
@@ -46,13 +46,13 @@ class Partition:
 
 
 def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: str | None) -> Sequence[Partition]:
-    """Return the parts of an AMD card by number; none of a card that is in one piece.
+    """Return the parts of an AMD card by number; none for a card without parts.
 
     Args:
         root: the host's root folder.
-        folder: the card's, in sysfs.
-        card: what the compute driver says of it; None where it does not know it.
-        uuid: what the vendor's tools call it; its parts have the same name there.
+        folder: the folder of the card in sysfs.
+        card: its facts from the compute driver; None if the driver does not list it.
+        uuid: its name in the vendor's tools; its parts have the same name there.
     """
     parts = card.parts if card else ()
     mode = read_text(folder / "current_compute_partition")
@@ -69,20 +69,20 @@ def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: st
 
 
 def _find_card_number(root: Path, render: int) -> int | None:
-    """Return the number of the card's node beside a render node: both lie in one folder; None where it is not known."""
+    """Return the number of the card's node in the folder of a render node; None if it is unknown."""
     entry = root / f"sys/class/drm/renderD{render}"
-    # Without the link, its folder would be that of all cards, and the first of them another one.
+    # Without the link, the parent would be the folder of all cards, whose first entry may be another card.
     return find_trailing_number(entry.resolve().parent, "card*") if entry.is_symlink() and entry.exists() else None
 
 
 def find_mig_partitions(root: Path, card: NvmlCard | None) -> Sequence[Partition] | None:
-    """Return the parts of an NVIDIA card, in the library's order; None of a card that is in one piece.
+    """Return the parts of an NVIDIA card, in the library's order; None for a card that is not in MIG mode.
 
-    A card in MIG mode without any instance has no parts, and nothing can run on it.
+    A card in MIG mode without any instance has no parts, and no program can run on it.
 
     Args:
         root: the host's root folder.
-        card: what the library says of the card; None where it does not know it.
+        card: the facts of the card from the library; None if the library does not detect it.
     """
     if card is None or card.instances is None:
         return None
@@ -101,7 +101,7 @@ def _build_partition(root: Path, card: NvmlCard, instance: NvmlInstance) -> Part
             name=f"{name}{_MIG}{profile}" if name and profile else instance.name,
             memory_bytes=instance.memory_bytes,
             reserved_bytes=instance.reserved_bytes,
-            # NVLinks are the whole card's, and MIG has none.
+            # NVLinks belong to the whole card, and MIG instances have none.
             linked={},
             switched=False,
             instances=None,
@@ -111,7 +111,10 @@ def _build_partition(root: Path, card: NvmlCard, instance: NvmlInstance) -> Part
 
 
 def _find_nodes(root: Path, card: NvmlCard, instance: NvmlInstance) -> tuple[str, ...] | None:
-    """Return the nodes by which the driver lets a process use the instance; another number would be another's."""
+    """Return the device nodes that allow a process to use the instance.
+
+    None if a number is unknown, because another number may belong to another instance.
+    """
     if card.minor is None or instance.gpu_instance is None or instance.compute_instance is None:
         return None
     folder = root / _CAPABILITIES / f"gpu{card.minor}/mig/gi{instance.gpu_instance}"

@@ -1,4 +1,4 @@
-"""Finds cards that are PCI devices, in sysfs."""
+"""Discovery of cards that are PCI devices, in sysfs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from accelkit.vendors.profiles import PciDiscovery, Profile
 
 _DEVICES = "sys/bus/pci/devices"
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
-# What the kubelet's device IDs may be made of, without our own separator.
+# The characters that the kubelet accepts in device IDs, without accelkit's separator `::`.
 _CARD_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|:(?!:))*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _PciCard:
     device: Device
     profile: Profile
     driver: str | None
@@ -36,7 +36,7 @@ class _Seen:
 
     @property
     def place(self) -> str:
-        """Where it is: a PCI address, with the part of it."""
+        """The PCI address, with the key of the part if there is one."""
         part = self.device.partition
         return self.device.bdf if part is None else f"{self.device.bdf}-{part.key}"
 
@@ -45,20 +45,20 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
     """Return the cards of these profiles in the order of their PCI addresses, numbered from `first_index`.
 
     Raises:
-        DevicePluginError: what must be readable of a device is not.
+        DevicePluginError: a required file of a device cannot be read.
     """
-    seen = [
+    cards = [
         part
         for folder in list_entries(host.root / _DEVICES)
         for profile in profiles
         if (device := _read_device(folder, profile, host)) is not None
         for part in _split(device)
     ]
-    # Boards with the same serial number are told apart by where they are.
-    uuids = Counter(each.uuid for each in seen)
-    ids = {each.place: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
-    links = find_fabric_links(ids, {each.place: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
-    named = {each.profile.name: each.profile for each in seen}
+    # Cards with the same serial number are distinguished by their PCI addresses.
+    uuids = Counter(each.uuid for each in cards)
+    ids = {each.place: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in cards}
+    links = find_fabric_links(ids, {each.place: each.device.nvml for each in cards if each.device.nvml}, host.kfd)
+    named = {each.profile.name: each.profile for each in cards}
     named = {name: apply_nodes_file(host.root, profile) for name, profile in named.items()}
     return [
         FoundCard(
@@ -67,51 +67,51 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
             read_minor(each.device),
             named[each.profile.name],
             render=read_render(each.device),
-            # Parts of AMD's cards have one name in common there, which would name any of them.
+            # The parts of an AMD card share one name in the vendor's tools, which would match any of them.
             uuid=None if each.device.partition and each.device.partition.kfd else each.uuid,
             device=each.device.folder,
             driver=each.driver,
             part_of=each.device.partition.part_of if each.device.partition else None,
             part_nodes=each.device.partition.nodes if each.device.partition else (),
         )
-        for index, each in enumerate(seen, first_index)
+        for index, each in enumerate(cards, first_index)
     ]
 
 
-def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
-    device, discovery = seen.device, seen.device.discovery
+def _build_card(card: _PciCard, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
+    device, discovery = card.device, card.device.discovery
     memory = read_memory(device)
-    # What is said of a place or a kind is said of whole cards.
+    # Overrides by PCI address or PCI IDs apply to whole cards.
     whole = () if device.partition else (device.bdf, f"{discovery.vendor}:{device.device_id}")
     override = host.overrides.find_override(card_id, *whole)
-    said = override.memory_bytes is not None
+    overridden = override.memory_bytes is not None
     return Card(
         card_id,
-        seen.profile.name,
+        card.profile.name,
         read_model(device),
-        override.memory_bytes if said else memory.total_bytes if memory else None,
+        override.memory_bytes if overridden else memory.total_bytes if memory else None,
         reserved_bytes=_reserved_bytes(override, memory.reserved_bytes if memory else None, discovery),
         numa=read_numa(device.folder),
         pci_root=find_pci_root(device.folder),
         links=links,
         index=index,
-        # Instances of MIG have the driver's number in common, and it names none of them.
+        # MIG instances share the driver's number of their card, so it does not identify one of them.
         minor=None if device.partition and device.partition.nvml else read_minor(device),
         bdf=device.bdf,
-        memory_source="admin" if said else memory.source if memory else "",
-        estimated=memory is not None and memory.estimated and not said,
-        driver_version=read_driver_version(device, seen.driver),
+        memory_source="admin" if overridden else memory.source if memory else "",
+        estimated=memory is not None and memory.estimated and not overridden,
+        driver_version=read_driver_version(device, card.driver),
     )
 
 
-def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
+def _read_device(folder: Path, profile: Profile, host: Host) -> _PciCard | None:
     discovery = profile.discovery
     if not isinstance(discovery, PciDiscovery) or read_hex(folder / "vendor") != discovery.vendor:
         return None
     driver = _read_driver(folder)
     class_id, device_id = read_hex(folder / "class"), read_hex(folder / "device")
     if class_id is None or device_id is None:
-        # It has just gone.
+        # The device has just been removed.
         return None
     if class_id[:4] not in discovery.classes or driver in discovery.management_drivers:
         return None
@@ -126,40 +126,41 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
         read_key_values(host.root / discovery.facts.format(bdf=folder.name)) if discovery.facts else {},
         host.nvml.find_card(folder.name) if host.nvml else None,
     )
-    return _Seen(device, profile, driver, read_identity(device))
+    return _PciCard(device, profile, driver, read_identity(device))
 
 
-def _split(seen: _Seen) -> Iterator[_Seen]:
-    """Yield the parts of a card, or the card that is in one piece."""
-    host, device = seen.device.host, seen.device
-    if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), seen.uuid):
+def _split(card: _PciCard) -> Iterator[_PciCard]:
+    """Yield the parts of a card, or the card itself if it has none."""
+    host, device = card.device.host, card.device
+    if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), card.uuid):
         for part in amd:
-            # Their names tell them apart where the vendor's do not.
-            name = f"{seen.uuid}-{part.key}" if seen.uuid else None
-            yield replace(seen, device=replace(device, partition=part), uuid=name)
+            # The key distinguishes the parts, because the vendor's name is the same for all of them.
+            name = f"{card.uuid}-{part.key}" if card.uuid else None
+            yield replace(card, device=replace(device, partition=part), uuid=name)
         return
     instances = find_mig_partitions(host.root, device.nvml)
     if instances is None:
-        yield seen
+        yield card
         return
     for part in instances:
-        # What the driver writes in its files, it says of the whole card.
+        # The facts in the driver's file apply to the whole card.
         of_part = replace(device, nvml=part.nvml, facts={}, partition=part)
-        yield replace(seen, device=of_part, uuid=read_identity(of_part))
+        yield replace(card, device=of_part, uuid=read_identity(of_part))
 
 
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
-    # A card split into virtual functions is given as those; one without a driver of ours is meant for a machine.
+    # A card split into virtual functions is offered as these. A virtual function without the vendor's driver is meant
+    # for a virtual machine.
     if (folder / "physfn").exists():
         return driver not in discovery.drivers
     return (read_integer(folder / "sriov_numvfs") or 0) > 0
 
 
-def _name_card(seen: _Seen, machine: str | None, *, alone: bool) -> str:
-    if seen.uuid and alone and len(seen.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(seen.uuid):
-        return seen.uuid
-    # Without an identity of the card, its place is the best there is; the machine keeps cards of two nodes apart.
-    place = f"{seen.place}-{seen.device.device_id}"
+def _name_card(card: _PciCard, machine: str | None, *, alone: bool) -> str:
+    if card.uuid and alone and len(card.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(card.uuid):
+        return card.uuid
+    # A card without an identity is named by its PCI address; the name of the machine makes it unique in the cluster.
+    place = f"{card.place}-{card.device.device_id}"
     return f"{machine}-{place}" if machine else place
 
 
@@ -175,12 +176,12 @@ def _read_driver(folder: Path) -> str | None:
 
 
 def read_numa(folder: Path) -> int | None:
-    """Return a device's NUMA node; None where it is unknown."""
+    """Return a device's NUMA node; None if it is unknown."""
     found = read_integer(folder / "numa_node")
-    # The kernel writes -1 for unknown, which is not node 0.
+    # The kernel writes -1 for an unknown node, which must not become node 0.
     return None if found is None or found < 0 else found
 
 
 def find_pci_root(folder: Path) -> str:
-    """Return the root complex above a device, as `pci0000:00`; empty where none is seen."""
+    """Return the root complex above a device, such as `pci0000:00`; empty if it is unknown."""
     return next((part for part in folder.resolve().parts if _PCI_ROOT.fullmatch(part)), "")

@@ -1,6 +1,6 @@
-"""Reads small files below a root. What must be there raises; what may be there is None where it cannot be read.
+"""Reading of small files below a root. A required file that cannot be read raises; an optional one returns None.
 
-Links of sysfs are relative and lead where they lead; those of a host's other files may begin at its root.
+Links in sysfs are relative and are followed as they are. Links among the host's other files may start at its root.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import BinaryIO
 from accelkit.errors import DevicePluginError
 
 _NUMBER = re.compile(r"[0-9]+$")
-# The kernel shows no attribute of more than a page.
+# An attribute in sysfs has at most one page.
 _PAGE = 4096
-# As many as the kernel follows.
-_MOST_LINKS = 40
+# The number of links that the kernel follows.
+_MAX_LINKS = 40
 
 
 def list_entries(folder: Path) -> list[Path]:
-    """Return what is in a folder, by name; nothing where there is no such folder.
+    """Return the entries of a folder, by name; none if the folder does not exist.
 
     Raises:
-        DevicePluginError: it cannot be listed, which is not the same as empty.
+        DevicePluginError: the folder cannot be listed, so its entries are unknown.
     """
     try:
         return sorted(folder.iterdir())
@@ -37,10 +37,10 @@ def list_entries(folder: Path) -> list[Path]:
 
 
 def read_hex(path: Path) -> str | None:
-    """Return a hexadecimal attribute in lower case, without `0x`; None where the device has just gone.
+    """Return a hexadecimal attribute in lower case, without `0x`; None if it does not exist, as after a removal.
 
     Raises:
-        DevicePluginError: it is there and cannot be read.
+        DevicePluginError: the attribute exists and cannot be read.
     """
     try:
         return path.read_text().strip().removeprefix("0x").lower()
@@ -51,7 +51,7 @@ def read_hex(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str | None:
-    """Return a file's content without white space around it; None where it cannot be read."""
+    """Return a file's content without white space around it; None if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -59,28 +59,28 @@ def read_text(path: Path) -> str | None:
 
 
 def open_here(path: Path) -> BinaryIO:
-    """Open a regular file, without waiting for anybody or following a link to it.
+    """Open a regular file without blocking, and without following a link at its path.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
         DevicePluginError: it is a pipe, a device or a folder.
     """
     file = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")  # noqa: PTH123, SIM115 - a descriptor, the caller's
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise DevicePluginError("it is no file")
+        raise DevicePluginError("it is not a regular file")
     return file
 
 
 def read_bounded(path: Path, most: int) -> str | None:
-    """Return what others may have put there, without waiting for them or going where they point to.
+    """Return the content of a file that another user may have created, without blocking or following a link.
 
     Args:
-        path: the file; nothing before its last part is another one's.
-        most: how many bytes it may have.
+        path: the file. Its parent folders must not be under the control of another user.
+        most: the largest number of bytes to accept.
 
     Returns:
-        None where it cannot be read, is longer, or is no file: a link, a pipe, a device.
+        The content; None if the file cannot be read, is longer, or is not a regular file: a link, a pipe, a device.
     """
     try:
         with open_here(path) as file:
@@ -91,7 +91,7 @@ def read_bounded(path: Path, most: int) -> str | None:
 
 
 def read_integer(path: Path) -> int | None:
-    """Return a file's decimal number; None where it cannot be read, is none, or is no plain file of its own."""
+    """Return a file's decimal number; None if it cannot be read, is not a number, or is not a regular file."""
     try:
         return int(read_bounded(path, _PAGE) or "")
     except ValueError:
@@ -104,23 +104,23 @@ def find_first(folder: Path, pattern: str) -> Path | None:
 
 
 def find_trailing_number(folder: Path, pattern: str) -> int | None:
-    """Return the number at the end of the name of the first entry that fits, or None."""
+    """Return the number at the end of the name of the first entry that matches, or None."""
     entry = find_first(folder, pattern)
     match = None if entry is None else _NUMBER.search(entry.name)
     return None if match is None else int(match[0])
 
 
 def read_key_values(path: Path, separator: str | None = ":") -> Mapping[str, str]:
-    """Return a file of lines of key and value; nothing where it cannot be read."""
+    """Return the keys and values of a file with one pair per line; empty if it cannot be read."""
     lines = (line.split(separator, 1) for line in (read_text(path) or "").splitlines())
     return {line[0].strip(): line[1].strip() for line in lines if len(line) > 1}
 
 
 def follow_links(root: Path, path: str) -> PurePosixPath | None:
-    """Return where a path of the host leads, relative to its root; None for links without an end.
+    """Return the target of a path of the host, relative to its root; None for endless links.
 
-    Links are followed as the host itself would, for which `/` is the root; what they lead to may be missing. A folder
-    of the root itself is taken as it is: it may be where one of the host's is shown.
+    Links are resolved as on the host, where `/` is the root. The target may be missing. The first part of a path is not
+    resolved, because the folder at the root may be a mount of the host's folder.
     """
     pending, here, links = deque(PurePosixPath(path).parts), PurePosixPath(), 0
     while pending:
@@ -137,7 +137,7 @@ def follow_links(root: Path, path: str) -> PurePosixPath | None:
             here /= part
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             return None
         pending.extendleft(reversed(target.parts))
     return here

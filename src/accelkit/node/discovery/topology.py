@@ -1,6 +1,7 @@
-"""Computes how near devices of a host are to each other, from their links, their PCI paths and their NUMA nodes.
+"""Nearness of the devices of a host to each other, from their links, PCI paths and NUMA nodes.
 
-Where a virtual machine shows a flat tree, PCI says nothing: unknown is better than a wrong near.
+In a virtual machine with a flat PCI tree, the paths have no meaning. Then the nearness is unknown, because a wrong
+value would be worse.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.sysfs import read_text
 
 _BRIDGE = "0x0604"
-# QEMU, VMware and Hyper-V: their bridges are where a hypervisor put the card.
+# QEMU, VMware and Hyper-V. Their bridges do not reflect the hardware.
 _HYPERVISORS = frozenset({"0x1b36", "0x15ad", "0x1414"})
 
 
 @dataclass(frozen=True, slots=True)
 class PciPath:
-    """The way from the root complex to a card: `bridges` is (address, vendor) from the root port on."""
+    """The path from the root complex to a card; `bridges` has (address, vendor) of each bridge, the root port first."""
 
     complex: str
     vendor: str
@@ -32,7 +33,7 @@ class PciPath:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a device is; `pci` says whether it is a PCI device, whose path may be unknown all the same."""
+    """The location of a device; `pci` states whether it is a PCI device. Its path may be unknown nevertheless."""
 
     numa: int | None
     path: PciPath | None
@@ -40,12 +41,7 @@ class Place:
 
 
 def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the matrix of all pairs in the order given: row i, column j is the letter of a `Nearness`.
-
-    Args:
-        root: the host's root folder.
-        found: its cards.
-    """
+    """Return the matrix of all pairs in the order of the cards: row i, column j is the letter of a `Nearness`."""
     places = {each.card.id: find_place(root, each.card) for each in found}
     return tuple(
         "".join(_compare_cards(a.card, b.card, places[a.card.id], places[b.card.id]) for b in found) for a in found
@@ -53,12 +49,12 @@ def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
 
 
 def find_place(root: Path, device: Card | Nic) -> Place:
-    """Return where a device of the host is."""
+    """Return the location of a device of the host."""
     return Place(device.numa, _read_pci_path(root, device.bdf, device.pci_root), pci=bool(device.bdf))
 
 
 def compare_places(a: Place, b: Place) -> Nearness:
-    """Return how near two devices are that nothing but PCI connects."""
+    """Return the nearness of two devices that only PCI connects."""
     return compare_pci(a.path, b.path) or _compare_numa(a, b)
 
 
@@ -72,13 +68,13 @@ def _compare_cards(a: Card, b: Card, place_a: Place, place_b: Place) -> Nearness
 
 
 def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
-    """Return how near two cards are by PCI alone, None where it does not say."""
+    """Return the nearness of two cards by PCI alone; None if their paths do not determine it."""
     if a is None or b is None or a.complex != b.complex:
         return None
     shared = len([x for x, y in takewhile(lambda pair: pair[0] == pair[1], zip(a.bridges, b.bridges, strict=False))])
     if shared == 0:
         return Nearness.HOST_BRIDGE
-    # A board's own bridge is part of the card: it is not on the way for that card alone.
+    # A bridge of the card's vendor is part of the board, and does not count.
     apart = max(len([vendor for _, vendor in path.bridges[shared:] if vendor != path.vendor]) for path in (a, b))
     return Nearness.PCI_SWITCH if apart <= 1 else Nearness.PCI_MULTI
 
@@ -88,7 +84,7 @@ def _compare_numa(a: Place, b: Place) -> Nearness:
         return Nearness.UNKNOWN
     if a.numa != b.numa:
         return Nearness.CROSS_NUMA
-    # A machine that shows a flat tree commonly shows one NUMA node too, whatever is below it.
+    # A virtual machine with a flat tree usually has one NUMA node, whatever the hardware is.
     flat = a.path is None or b.path is None
     return Nearness.UNKNOWN if flat and (a.pci or b.pci) else Nearness.NUMA
 

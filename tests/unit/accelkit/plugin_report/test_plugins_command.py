@@ -72,7 +72,7 @@ def profile(source):
         ("dialects", "native", GOOD, "is in accelkit"),
         ("dialects", "acme", GOOD, "cannot be read: TypeError"),
         ("memory_sources", "nvml", SOURCE, "is in accelkit"),
-        ("memory_sources", "acme", GOOD, "is no subclass"),
+        ("memory_sources", "acme", GOOD, "is not a subclass"),
         ("profiles", "nvidia", profile("table"), "is in accelkit"),
         ("profiles", "acme", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
         ("profiles", "acme", profile("umbra"), "names memory sources that no distribution here has: umbra"),

@@ -1,1 +1,1 @@
-"""Files of a host in which people or tools list its cards, name their device nodes, or say what else holds of them."""
+"""Files in which administrators or tools list the cards of a host, name device nodes, or override facts of cards."""

@@ -1,4 +1,4 @@
-"""Reads cards that a file lists, as those of the embedded cluster."""
+"""Cards that a file lists, such as the simulated cards of the sandbox."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _listed_cards = msgspec.json.Decoder(_ListedCards)
 
 
 def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[FoundCard]:
-    """Return the cards that the profile's file lists, none without the file.
+    """Return the cards that the profile's file lists; none if the file does not exist.
 
     Raises:
-        DevicePluginError: the file is there and cannot be read.
+        DevicePluginError: the file exists and cannot be read.
     """
     path = root / discovery.path
     try:

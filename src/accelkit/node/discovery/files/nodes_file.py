@@ -1,4 +1,4 @@
-"""Reads the file in which Enflame's tools, and those who sell its cards under other names, name the device nodes.
+"""The file in which the tools of Enflame, and of vendors that resell its cards, name the device nodes.
 
 {"mainDevice": ["/dev/gcu"], "driverDevice": ["/dev/gcuctl"], …}
 """
@@ -22,10 +22,10 @@ _nodes_file = msgspec.json.Decoder(_NodesFile)
 
 
 def apply_nodes_file(root: Path, profile: Profile) -> Profile:
-    """Return the profile with device nodes as this host names them.
+    """Return the profile with the names of device nodes of this host.
 
     Raises:
-        DevicePluginError: the host has such a file, and it cannot be read: any name would be a guess.
+        DevicePluginError: the file exists and cannot be read. Any name would be a guess.
     """
     if profile.nodes_file is None:
         return profile
@@ -37,7 +37,7 @@ def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise DevicePluginError(f"{path}, which names device nodes, cannot be read: {exc}") from exc
     if any(set("{}") & set(name) for name in (*named.main_device, *named.driver_device)):
-        raise DevicePluginError(f"{path} names device nodes that cannot be")
+        raise DevicePluginError(f"{path} names device nodes with braces, which are invalid")
     return msgspec.structs.replace(
         profile,
         card_nodes=tuple(f"{name}{{minor}}" for name in named.main_device) or profile.card_nodes,

@@ -1,11 +1,11 @@
-"""Reads the administrator's overrides of cards: the file `etc/accelkit/cards.yaml` on the host.
+"""The administrator's overrides of cards: the file `etc/accelkit/cards.yaml` on the host.
 
     cards:
       "0000:3b:00.0": {memory: 48GiB, reserved: 1GiB}
       "1e36:c042": {memory: 144GiB}
 
-A card is named by its id, its PCI address, or the PCI ids of its kind, in this order. It wins over every other source.
-A mistake is logged and costs the entry only: it never makes a card vanish.
+An entry names a card by its ID, its PCI address, or the PCI IDs of its model, in this order. Overrides take precedence
+over all other sources. An invalid entry is logged and ignored; it never removes a card.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ prepare(_File, _Entry)
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Amounts in bytes; None where the administrator says nothing."""
+    """Amounts in bytes; None if the administrator does not override them."""
 
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
@@ -48,13 +48,13 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The file's content, and what is wrong with it as sentences."""
+    """The file's content, and its problems as sentences."""
 
     cards: Mapping[str, Override] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
     def find_override(self, *names: str) -> Override:
-        """Return what is said of the first of the names that the file has."""
+        """Return the override of the first of these names that the file contains."""
         return next((self.cards[name] for name in names if name in self.cards), Override())
 
 
@@ -67,23 +67,23 @@ def read_overrides(root: Path) -> Overrides:
     except FileNotFoundError:
         return Overrides()
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, RecursionError) as exc:
-        return Overrides(problems=(f"{path} cannot be used, so no memory is taken from it: {exc}",))
+        return Overrides(problems=(f"cannot use {path}: {exc}. Its overrides are ignored.",))
     cards: dict[str, Override] = {}
     problems: list[str] = []
     for name, entry in entries.items():
         try:
             cards[name.lower() if _is_address(name) else name] = _parse_override(msgspec.convert(entry, _Entry))
         except (msgspec.ValidationError, QuantityError) as exc:
-            problems.append(f"{path}: the entry of {name} is left out: {exc}")
+            problems.append(f"{path}: the entry of {name} is ignored: {exc}")
     return Overrides(cards, tuple(problems))
 
 
 def _parse_override(entry: _Entry) -> Override:
     memory = None if entry.memory is None else parse_size(str(entry.memory))
-    # Nothing reserved is a statement, while a size is at least 1.
+    # A reservation of 0 is valid, while `parse_size` requires at least 1.
     reserved = None if entry.reserved is None else int(entry.reserved != 0 and parse_size(str(entry.reserved)))
     if memory is not None and reserved is not None and reserved > memory:
-        raise QuantityError("more is reserved than there is")
+        raise QuantityError("reserved is larger than memory")
     return Override(memory, reserved)
 
 

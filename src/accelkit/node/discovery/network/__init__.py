@@ -1,1 +1,1 @@
-"""NICs beside the cards, and what keeps both from reaching each other without the host."""
+"""NICs of the host, and the obstacles to direct access between NICs and cards."""

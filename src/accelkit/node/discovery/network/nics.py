@@ -1,4 +1,4 @@
-"""Finds the network cards of a host, with their RDMA devices, and how near they are to its cards, in sysfs."""
+"""Discovery of the NICs of a host in sysfs, with their RDMA devices and their nearness to the cards."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ETHERNET, _INFINIBAND = "0200", "0207"
 
 
 def find_nics(root: Path) -> tuple[Nic, ...]:
-    """Return the network cards of a host, those with RDMA first, each by address; at most MAX_NICS.
+    """Return the NICs of a host: those with RDMA first, then by address; at most MAX_NICS.
 
-    Virtual functions are left out: they are where their physical function is, and there may be hundreds.
+    Virtual functions are omitted. They have the location of their physical function, and there may be hundreds.
 
     Raises:
-        DevicePluginError: what must be readable of a device is not.
+        DevicePluginError: a required file of a device cannot be read.
     """
     rdma = _find_rdma(root)
     found = [nic for folder in list_entries(root / _DEVICES) if (nic := _read_nic(folder, rdma)) is not None]
@@ -31,30 +31,30 @@ def find_nics(root: Path) -> tuple[Nic, ...]:
 
 
 def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
-    """Return the network cards and how near they are to the cards; None where there are none.
+    """Return the NICs and their nearness to the cards; None without NICs.
 
-    Where one has RDMA, those without are left out: nobody moves a card's memory through a port for management.
+    If a NIC has RDMA, those without it are omitted, because a management port does not transfer the memory of cards.
 
     Raises:
-        DevicePluginError: what must be readable of a device is not.
+        DevicePluginError: a required file of a device cannot be read.
     """
     found = find_nics(root)
     nics = tuple(nic for nic in found if nic.rdma) or found
     if not nics:
         return None
     places = [find_place(root, nic) for nic in nics]
-    ours = [find_place(root, each.card) for each in cards]
-    return Network(nics, tuple("".join(compare_places(card, place) for place in places) for card in ours))
+    card_places = [find_place(root, each.card) for each in cards]
+    return Network(nics, tuple("".join(compare_places(card, place) for place in places) for card in card_places))
 
 
 def place_beside(cards: Sequence[FoundCard], network: Network | None) -> list[FoundCard]:
-    """Return the cards, each with the letter of its nearest network card."""
+    """Return the cards, each with the letter of its nearest NIC."""
     rows = network.nearness if network else [""] * len(cards)
     return [card.place_beside(rate_nearest(row)) for card, row in zip(cards, rows, strict=True)]
 
 
 def _find_rdma(root: Path) -> Mapping[str, str]:
-    """Return the name of each PCI device's RDMA device, by the address; of several the first."""
+    """Return the name of each PCI device's first RDMA device, by the address."""
     found: dict[str, str] = {}
     for entry in list_entries(root / _RDMA):
         device = entry / "device"

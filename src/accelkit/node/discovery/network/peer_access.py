@@ -1,6 +1,6 @@
-"""What decides whether a network card may reach a card's memory directly (GPUDirect RDMA): facts, or unknown.
+"""The facts that decide whether a NIC can access a card's memory directly (GPUDirect RDMA). A fact may be unknown.
 
-`peer_obstacles` says what of them speaks against it.
+`peer_obstacles` derives the obstacles from them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from accelkit.node.discovery.sysfs import list_entries, read_text
 
 _DEVICES: Final = "sys/bus/pci/devices"
 _PEER_MODULE: Final = "nvidia_peermem"
-# From this version on the kernel lets RDMA devices take memory that a driver exports as a dma-buf.
+# From this version on, RDMA devices can use memory that a driver exports as a dma-buf.
 _DMA_BUF_SINCE: Final = (5, 12)
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
-# PCI Express: extended capabilities begin here, ACS is one of them, and these bits send peers' requests upwards.
+# PCI Express: the offset of the extended capabilities, the ID of ACS, and its bits that redirect requests of peers.
 _EXTENDED: Final = 0x100
 _ACS: Final = 0x000D
 _ACS_CONTROL: Final = 6
@@ -29,7 +29,7 @@ _REDIRECT: Final = 0b0000_1100
 
 
 class Iommu(StrEnum):
-    """What the IOMMU does with a card's addresses."""
+    """The mode of the IOMMU for a card's addresses."""
 
     OFF = "off"
     PASSTHROUGH = "passthrough"
@@ -37,13 +37,13 @@ class Iommu(StrEnum):
 
 
 class PeerAccess(msgspec.Struct, frozen=True):
-    """The facts of a host and its cards; None is unknown, and not no.
+    """The facts of a host and its cards; None means unknown.
 
     Attributes:
-        peer_module: whether NVIDIA's module for it is loaded.
-        kernel_dma_buf: whether the kernel takes dma-bufs for RDMA.
-        iommu: by address of the card.
-        redirected: by address of the card, whether a bridge above it sends what peers ask for up to the root (ACS).
+        peer_module: whether NVIDIA's module for peer access is loaded.
+        kernel_dma_buf: whether the kernel supports dma-bufs for RDMA.
+        iommu: the mode of the IOMMU, by address of the card.
+        redirected: whether a bridge above the card redirects requests of peers to the root complex (ACS), by address.
     """
 
     peer_module: bool | None
@@ -53,12 +53,7 @@ class PeerAccess(msgspec.Struct, frozen=True):
 
 
 def read_peer_access(root: Path, addresses: Iterable[str]) -> PeerAccess:
-    """Read the facts.
-
-    Args:
-        root: the host's root folder.
-        addresses: PCI addresses of its cards.
-    """
+    """Read the facts of a host and of the cards at these PCI addresses."""
     cards = sorted(addresses)
     return PeerAccess(
         peer_module=_is_loaded(root, _PEER_MODULE),
@@ -70,7 +65,7 @@ def read_peer_access(root: Path, addresses: Iterable[str]) -> PeerAccess:
 
 def _is_loaded(root: Path, module: str) -> bool | None:
     modules = root / "sys/module"
-    # In a container that is not shown the folder, no module would seem to be loaded.
+    # In a container without the folder, it is unknown which modules are loaded.
     return (modules / module).is_dir() if modules.is_dir() else None
 
 
@@ -97,19 +92,19 @@ def _is_redirected(root: Path, bdf: str) -> bool | None:
 
 
 def _redirects(config: Path) -> bool | None:
-    """Return whether a bridge redirects, by its configuration space; who has too few rights sees 64 bytes of it."""
+    """Return whether a bridge redirects; None without privileges, which allow to read only 64 bytes of its config."""
     try:
         content = config.read_bytes()
     except OSError:
         return None
     if len(content) < _EXTENDED + 4:
         return None
-    place, seen = _EXTENDED, set[int]()
-    while place and place not in seen and place + 8 <= len(content):
-        seen.add(place)
-        header = int.from_bytes(content[place : place + 4], "little")
+    offset, visited = _EXTENDED, set[int]()
+    while offset and offset not in visited and offset + 8 <= len(content):
+        visited.add(offset)
+        header = int.from_bytes(content[offset : offset + 4], "little")
         if header & 0xFFFF == _ACS:
-            control = int.from_bytes(content[place + _ACS_CONTROL : place + _ACS_CONTROL + 2], "little")
+            control = int.from_bytes(content[offset + _ACS_CONTROL : offset + _ACS_CONTROL + 2], "little")
             return bool(control & _REDIRECT)
-        place = header >> 20
+        offset = header >> 20
     return False

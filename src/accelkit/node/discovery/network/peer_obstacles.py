@@ -1,6 +1,6 @@
-"""Tells what speaks against a network card reaching a card's memory directly (GPUDirect RDMA), by what is known.
+"""Obstacles to direct access of a NIC to a card's memory (GPUDirect RDMA), derived from the known facts.
 
-That nothing does is no promise: libraries, and what a program asks for, decide as well.
+Without obstacles, access is still not guaranteed, because it depends on libraries and on the program, too.
 """
 
 from __future__ import annotations
@@ -12,23 +12,27 @@ from accelkit.model.card import Card
 from accelkit.model.nic import Network, find_nearest_nics, is_near, rate_nearest
 from accelkit.node.discovery.network.peer_access import Iommu, PeerAccess
 
-# Whose driver has a module of its own for it, beside dma-bufs.
+# The vendor whose driver has its own module for peer access, besides dma-bufs.
 _WITH_MODULE: Final = "nvidia"
 
 
 def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) -> list[str]:
-    """Return what speaks against it for a card, as sentences with what to do; what is unknown speaks against nothing.
+    """Return the obstacles of a card, as sentences with next steps. Unknown facts are not obstacles.
 
     Args:
         card: the card.
         place: its place in the inventory.
         network: the node's NICs.
-        peers: what was read of the host.
+        peers: the facts of the host.
     """
-    return [*_list_of_nics(place, network), *_list_of_host(card, peers), *_list_of_way(card, peers)]
+    return [
+        *_list_nic_obstacles(place, network),
+        *_list_host_obstacles(card, peers),
+        *_list_path_obstacles(card, peers),
+    ]
 
 
-def _list_of_nics(place: int, network: Network) -> Iterator[str]:
+def _list_nic_obstacles(place: int, network: Network) -> Iterator[str]:
     nearest = find_nearest_nics(network, place)
     if nearest and not any(nic.rdma for nic in nearest):
         yield "its nearest network card has no RDMA device; load the NIC's RDMA driver, as mlx5_ib"
@@ -37,7 +41,7 @@ def _list_of_nics(place: int, network: Network) -> Iterator[str]:
         yield "no network card is on its PCI root complex; choose another card of the node for it"
 
 
-def _list_of_host(card: Card, peers: PeerAccess) -> Iterator[str]:
+def _list_host_obstacles(card: Card, peers: PeerAccess) -> Iterator[str]:
     if peers.kernel_dma_buf is not False:
         return
     if card.vendor != _WITH_MODULE:
@@ -46,7 +50,7 @@ def _list_of_host(card: Card, peers: PeerAccess) -> Iterator[str]:
         yield "nvidia_peermem is not loaded, and the kernel takes no dma-bufs for RDMA; load the module"
 
 
-def _list_of_way(card: Card, peers: PeerAccess) -> Iterator[str]:
+def _list_path_obstacles(card: Card, peers: PeerAccess) -> Iterator[str]:
     if peers.iommu.get(card.bdf) is Iommu.TRANSLATED:
         yield "the IOMMU translates its addresses; start the kernel with iommu=pt"
     if peers.redirected.get(card.bdf):

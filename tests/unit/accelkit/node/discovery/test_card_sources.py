@@ -99,7 +99,7 @@ def test_a_source_that_fails_leaves_the_card_unread_and_not_without_memory(host,
 
 def test_what_is_no_source_is_refused_with_its_distribution(distribution):
     distribution("acme", "Foreign")
-    with pytest.raises(PluginError, match=r"memory source acme of acme 1\.0 is no subclass of \S+CardSource"):
+    with pytest.raises(PluginError, match=r"memory source acme of acme 1\.0 is not a subclass of \S+CardSource"):
         load_card_source("acme")
 
 

@@ -79,7 +79,7 @@ def test_a_driver_that_may_not_be_asked_is_not_one_that_is_not_there(library, tm
     with nvml_session(tmp_path) as (opened, found):
         assert opened is None
     assert found.state is LibraryState.SILENT
-    assert ("no right to its device nodes" in found.reason) is there
+    assert ("cannot open its device nodes" in found.reason) is there
     assert ("does not answer: Driver Not Loaded" in found.reason) is not there
 
 
