@@ -1,4 +1,4 @@
-"""The health of cards: signals from the host's files and the driver, steadied over time."""
+"""The health of cards, from signals of the host's files and of the driver, with hysteresis."""
 
 from accelkit.node.health.monitor import HealthChecks, HealthMonitor
 

@@ -1,4 +1,4 @@
-"""Tells people of cards' errors, and listens to what they say of cards that they have mended."""
+"""Events and metrics for errors of cards, and the annotation by which administrators declare cards repaired."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from accelkit.vendors.xids import XidAction, find_xid
 
 log = logging.getLogger(__name__)
 
-# A program that does it again and again is told of now and then.
-_AGAIN_SECONDS: Final = 600.0
+# The least time between two Events for the same XID of a card, because a program may cause one repeatedly.
+_EVENT_SECONDS: Final = 600.0
 
 
 class CardErrors:
-    """What a node's cards suffer, for people.
+    """Reporter of the errors of a node's cards, by Events and metrics.
 
     Args:
         node: this node.
-        monitor: what watches the cards.
-        events: where errors are told.
-        metrics: where they are counted.
-        clock: seconds, never backwards.
+        monitor: the monitor of the cards' health.
+        events: the recorder of Events.
+        metrics: the metrics of the agent.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -47,31 +47,35 @@ class CardErrors:
         self._events = events
         self._metrics = metrics
         self._clock = clock
-        self._told: dict[tuple[str, int], float] = {}
+        self._recorded_at: dict[tuple[str, int], float] = {}
 
     async def tell(self) -> None:
-        """Tell of the XIDs since the last call, of those that ask for nothing in metrics alone."""
+        """Report the XIDs since the last call: by metrics, and those that require an action by Events, too."""
         for card, xid in self._monitor.take_xids():
             action = find_xid(xid).action
             self._metrics.xids.labels(card, str(xid), action.value).inc()
             self._metrics.last_xids[card] = xid
-            last = self._told.get((card, xid))
-            if action is XidAction.IGNORE or (last is not None and self._clock() - last < _AGAIN_SECONDS):
+            last = self._recorded_at.get((card, xid))
+            if action is XidAction.IGNORE or (last is not None and self._clock() - last < _EVENT_SECONDS):
                 continue
-            self._told[card, xid] = self._clock()
+            self._recorded_at[card, xid] = self._clock()
             await self._record("CardError", f"card {card}: {explain_xid(xid)}", warning=True)
 
     async def follow_mended(self, cards: Sequence[FoundCard]) -> None:
-        """Believe the node's annotation which cards are mended, once."""
-        words = self._node.mended
-        if not words or not await self._node.clear_mended():
+        """Clear the faults of the cards that the node's annotation declares repaired, and remove the annotation."""
+        names = self._node.mended
+        if not names or not await self._node.clear_mended():
             return
-        named = [each.card.id for place, each in enumerate(cards) if is_named(each.card, place, words)]
-        for card in named:
+        repaired = [each.card.id for place, each in enumerate(cards) if is_named(each.card, place, names)]
+        for card in repaired:
             if self._monitor.forget_fault(card):
-                await self._record("CardMended", f"card {card} was said to be mended")
-        if not named:
-            log.warning("nothing here is called %s, which was said to be mended", ", ".join(sorted(words)))
+                await self._record("CardMended", f"card {card} was declared repaired")
+        if not repaired:
+            log.warning(
+                "no card of this node is named %s, which was declared repaired. Name a card by its ID, address or "
+                "place.",
+                ", ".join(sorted(names)),
+            )
 
     async def _record(self, reason: str, message: str, *, warning: bool = False) -> None:
         await self._events.record(ObjectReference("Node", self._node.name), reason, message, warning=warning)

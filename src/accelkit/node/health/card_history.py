@@ -1,8 +1,8 @@
-"""Judges a card's health from its signals over time: what changed for the worse since it was first seen, steadied.
+"""A card's health over time: its signals, compared with those of the first observation, with hysteresis.
 
-Hysteresis: one bad look may be a card under reset, so it takes two; well again is only who stays well for some minutes.
-A fault is no matter of looks: it stays until the card is mended. What cannot be read is unknown, which never makes a
-healthy card unhealthy.
+A card becomes unhealthy after two bad observations, because one may be a reset. It becomes healthy again after some
+minutes without a bad one. A fault does not depend on observations: it stays until the card is repaired. Signals that
+cannot be read are unknown, and never make a healthy card unhealthy.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from accelkit.node.health.faults import Fault
 from accelkit.node.health.signals import Signals
 from accelkit.vendors.xids import XidAction, find_xid
 
-# Two looks in a row, so that a reset or a driver's reload of a moment is none.
-_BAD_LOOKS = 2
-# An error counter stays where it is, so only time tells that nothing more came; repeats come within minutes.
+# Two in a row, so that a short reset or reload of the driver does not count.
+_MIN_BAD_OBSERVATIONS = 2
+# An error counter never decreases, so only time without new errors ends a bad state. Errors repeat within minutes.
 _QUIET_SECONDS = 300.0
 
 
@@ -27,9 +27,9 @@ class CardHistory:
     """The health of one card over time.
 
     Attributes:
-        health: its health now.
+        health: its current health.
         reason: why it is not healthy.
-        fault: what has to be mended; None for nothing.
+        fault: the fault that requires a repair; None without one.
     """
 
     health: Health = Health.HEALTHY
@@ -37,21 +37,21 @@ class CardHistory:
     fault: Fault | None = None
     _first: Signals | None = None
     _errors: dict[str, int] = field(default_factory=dict)
-    _bad_looks: int = 0
+    _bad_observations: int = 0
     _last_bad: float | None = None
 
     def observe(self, signals: Signals, now: float, *, xids: Sequence[int] = (), defect: str | None = None) -> None:
-        """Take the signals of one look into account.
+        """Update the health from the signals of one observation.
 
         Args:
-            signals: those of this look.
-            now: seconds, never backwards.
-            xids: errors that the driver told of since the last look.
-            defect: what is wrong with the card in any case, as a sentence.
+            signals: the signals of this observation.
+            now: the time of a monotonic clock, in seconds.
+            xids: the errors that the driver reported since the last observation.
+            defect: a sentence about a permanent defect of the card; None without one.
         """
         errors = [*self._list_errors(signals), *([defect] if defect else [])]
         first = self._first or Signals()
-        # What was not seen yet is a baseline from the day it is.
+        # A signal becomes part of the baseline at its first value.
         self._first = Signals(
             present=True if signals.present else first.present,
             driver=first.driver or signals.driver,
@@ -59,30 +59,30 @@ class CardHistory:
             link_width=first.link_width or signals.link_width,
             nodes=first.nodes | signals.nodes,
         )
-        self._note_fault(signals.driver_start, xids)
+        self._update_fault(signals.driver_start, xids)
         if errors:
-            self._bad_looks += 1
+            self._bad_observations += 1
             self._last_bad = now
         if self.fault is not None:
             self.health, self.reason = Health.UNHEALTHY, "; ".join([self.fault.explain(), *errors])
             return
         if errors:
-            if self._bad_looks >= _BAD_LOOKS:
+            if self._bad_observations >= _MIN_BAD_OBSERVATIONS:
                 self.health, self.reason = Health.UNHEALTHY, "; ".join(errors)
             return
         if self._last_bad is not None and now - self._last_bad < _QUIET_SECONDS and self.health is Health.UNHEALTHY:
             return
-        self._bad_looks = 0
+        self._bad_observations = 0
         unreadable = signals.unread and signals.present is not True
         if self.health is Health.UNHEALTHY and unreadable:
             return
         self.health = Health.UNKNOWN if unreadable else Health.HEALTHY
         self.reason = f"{', '.join(signals.unread)} cannot be read" if unreadable else ""
 
-    def _note_fault(self, driver_start: str, xids: Sequence[int]) -> None:
-        if self.fault is not None and self.fault.is_mended(driver_start):
+    def _update_fault(self, driver_start: str, xids: Sequence[int]) -> None:
+        if self.fault is not None and self.fault.is_repaired(driver_start):
             self.fault = None
-        # The first one is the cause of those that follow, unless those cannot be mended as it can.
+        # The first XID is the cause of the next ones, unless one of these requires a replacement.
         for xid in xids:
             action = find_xid(xid).action
             if action is XidAction.REPLACE or (action.harms and self.fault is None):

@@ -1,4 +1,4 @@
-"""Faults: errors after which a card takes no new shares until it is mended, however quiet it is."""
+"""Faults: errors after which a card takes no new shares until it is repaired, even without further errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.vendors.xids import XidAction, find_xid
 
 _TEXT: Final = re.compile(r"xid ([0-9]{1,9}) at ([0-9a-f.-]*)", re.ASCII)
 _REMEDIES: Final = {
-    XidAction.CORDON: "somebody has to look at the card",
+    XidAction.CORDON: "inspect the card",
     XidAction.DRAIN_AND_RESET: "drain the node and reset the card",
     XidAction.REPLACE: "replace the card",
 }
@@ -21,7 +21,8 @@ class Fault:
     """An XID that took a card out of placement.
 
     Attributes:
-        driver_start: the start of the card's driver in which it came, as its signals have it.
+        xid: the number of the error.
+        driver_start: the start of the card's driver in which the error occurred, as in the card's signals.
     """
 
     xid: int
@@ -29,25 +30,25 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what `__str__` wrote; None where it is something else."""
+        """Parse the text of `__str__`; None for another text."""
         match = _TEXT.fullmatch(text)
         return cls(int(match[1]), match[2]) if match else None
 
     def __str__(self) -> str:
         return f"xid {self.xid} at {self.driver_start}"
 
-    def is_mended(self, driver_start: str) -> bool:
-        """Return whether the card was started anew since, where that mends it."""
+    def is_repaired(self, driver_start: str) -> bool:
+        """Return whether the driver or machine was restarted since, if that repairs the fault."""
         known = bool(self.driver_start and driver_start) and not driver_start.endswith(".")
         return known and self.driver_start != driver_start and find_xid(self.xid).action is not XidAction.REPLACE
 
     def explain(self) -> str:
-        """Return what happened and what mends it, as a sentence."""
+        """Return a sentence with the error and its remedy."""
         return explain_xid(self.xid)
 
 
 def explain_xid(number: int) -> str:
-    """Return what an XID means and what mends the card, as a sentence."""
+    """Return a sentence with the meaning of an XID and its remedy."""
     found = find_xid(number)
     remedy = _REMEDIES.get(found.action)
     return f"the driver reported XID {number} ({found.meaning}){f': {remedy}' if remedy else ''}"

@@ -1,4 +1,4 @@
-"""Monitors the health of all cards of a node."""
+"""Monitor of the health of all cards of a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthChecks(StrEnum):
-    """What is asked for the health of cards: all there is, the host's files alone, or nothing."""
+    """The sources of the cards' health: all sources, only the host's files, or none."""
 
     ALL = "all"
     FILES = "files"
@@ -29,15 +29,15 @@ class HealthChecks(StrEnum):
 
 
 class HealthMonitor:
-    """Watches the cards' health, look by look.
+    """Monitor of the cards' health, with one observation at a time.
 
     Args:
         root: the host's root folder.
-        nodes: paths of a card's own device nodes.
-        checks: what is asked.
-        reported: XIDs that the driver told of since the last call, by card id, or by the id of the card that one is
-            a part of; nothing where it cannot be asked.
-        clock: seconds, never backwards.
+        nodes: returns the paths of a card's own device nodes.
+        checks: the sources to use.
+        reported: returns the XIDs that the driver reported since the last call, by card ID, or by the ID of the card
+            that the card is a part of; empty without a driver to query.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -59,33 +59,33 @@ class HealthMonitor:
         self._xids: list[tuple[str, int]] = []
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Look at the cards now, which blocks as files do; return the health of each, and why it is not well."""
+        """Read the cards' signals, which may block; return the health of each card, with the reason if not healthy."""
         if self._checks is HealthChecks.NONE:
             return {}
         reported, now = self._reported(), self._clock()
         with self._lock:
             self._xids += [(card, xid) for card, xids in reported.items() for xid in xids]
-            # What the driver tells of a card, it tells of all of its parts.
-            told = {each.card.id: (each.card.id, each.part_of or "") for each in cards}
+            # An XID of a card concerns all of its parts.
+            names = {each.card.id: (each.card.id, each.part_of or "") for each in cards}
             return {
                 each.card.id: self._observe_card(
-                    each, now, [xid for name in told[each.card.id] for xid in reported.get(name, ())]
+                    each, now, [xid for name in names[each.card.id] for xid in reported.get(name, ())]
                 )
                 for each in cards
             }
 
     def list_faults(self) -> Mapping[str, str]:
-        """Return what has to be mended, by card id, as `remember_fault` takes it."""
+        """Return the faults by card ID, in the form that `remember_fault` accepts."""
         with self._lock:
             return {card: str(history.fault) for card, history in self._histories.items() if history.fault}
 
     def remember_fault(self, card: str, fault: str) -> None:
-        """Take over what had to be mended of a card that was not looked at yet."""
+        """Restore the fault of a card that was not observed yet."""
         with self._lock:
             self._histories.setdefault(card, CardHistory(fault=Fault.parse(fault)))
 
     def forget_fault(self, card: str) -> bool:
-        """Believe somebody that a card is mended; return whether there was something to mend."""
+        """Clear the fault of a card that was declared repaired; return whether it had one."""
         with self._lock:
             history = self._histories.get(card)
             if history is None or history.fault is None:
@@ -107,7 +107,7 @@ class HealthMonitor:
         try:
             paths = self._nodes(each)
         except DevicePluginError as exc:
-            # Nobody can be given it, so nobody must be sent there.
+            # No container can use the card, so the extender must not place pods on it.
             defect = defect or str(exc)
         history.observe(read_signals(self._root, each.card.bdf or None, paths), now, xids=xids, defect=defect)
         if history.health is not before:
@@ -118,7 +118,7 @@ class HealthMonitor:
 
 
 def _find_foreign_driver(each: FoundCard) -> str | None:
-    """Return why the card's driver cannot serve containers; None where it can, or where nobody knows."""
+    """Return why the card's driver cannot serve containers; None if it can, or if that is unknown."""
     discovery = each.profile.discovery
     drivers = discovery.drivers if isinstance(discovery, PciDiscovery) else ()
     if not each.driver or not drivers or each.driver in drivers:

@@ -1,6 +1,7 @@
-"""Reads the health signals of one card from the host's files.
+"""The health signals of one card, from the host's files.
 
-Paths lie below a root that may be moved. Files are those of the Linux kernel's PCI, AER and amdgpu's RAS interfaces.
+Paths are below a root, which differs in containers and tests. The files belong to the Linux kernel's PCI and AER
+interfaces, and to amdgpu's RAS interface.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ from accelkit.node.discovery.sysfs import read_text
 _DEVICES = Path("sys/bus/pci/devices")
 _NUMBER = re.compile(r"^\s*(\S+?):?\s+(\d+)\s*$", re.MULTILINE)
 _BOOT_ID = re.compile(r"[0-9a-f-]{36}")
-# A device that has left the bus reads as ones only.
+# The configuration space of a device that has left the bus reads as ones only.
 _GONE_FROM_BUS = b"\xff\xff\xff\xff"
-# Errors that the link or the device could not repair; corrected ones are everyday.
+# Uncorrected errors of the link or the device; corrected errors are normal.
 _AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal")
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A card's signals at one moment; what could not be read is None, and named in `unread`.
+    """A card's signals at one moment. Signals that could not be read are None, and their files are in `unread`.
 
     Attributes:
-        present: whether the PCI device is there.
+        present: whether the PCI device exists.
         bound: whether it is bound to a kernel driver.
         driver: the name of that driver.
-        answers: whether its configuration space reads as a device's.
-        link_width: lanes in use.
+        answers: whether its configuration space is readable, which does not contain ones only.
+        link_width: the number of PCI lanes in use.
         errors: uncorrected errors since the driver was loaded, by counter.
-        nodes: its device nodes that are there.
-        driver_start: changes whenever the machine starts or the card gets its driver anew; ends in a dot while it has
-            none, and is empty where that cannot be seen.
+        nodes: its existing device nodes.
+        unread: the names of the files that could not be read.
+        driver_start: a text that changes when the machine boots or the driver is bound to the card again. It ends in a
+            dot while no driver is bound, and is empty if it cannot be read.
     """
 
     present: bool | None = None
@@ -53,17 +55,17 @@ def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
 
     Args:
         root: the host's root folder.
-        bdf: PCI address; None for a card that is no PCI device.
-        nodes: paths of its device nodes.
+        bdf: its PCI address; None for a card that is not a PCI device.
+        nodes: the paths of its device nodes.
     """
-    there = frozenset(path for path in nodes if (root / path.removeprefix("/")).exists())
+    existing = frozenset(path for path in nodes if (root / path.removeprefix("/")).exists())
     if bdf is None:
-        return Signals(nodes=there)
+        return Signals(nodes=existing)
     device = root / _DEVICES / bdf
     if not (root / _DEVICES).is_dir():
-        return Signals(nodes=there, unread=(str(_DEVICES),))
+        return Signals(nodes=existing, unread=(str(_DEVICES),))
     if not device.exists():
-        return Signals(present=False, nodes=there, driver_start=_read_driver_start(root, device / "driver"))
+        return Signals(present=False, nodes=existing, driver_start=_read_driver_start(root, device / "driver"))
     unread: list[str] = []
     bound, driver = _read_driver(device / "driver", unread)
     errors: dict[str, int] = {}
@@ -78,7 +80,7 @@ def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
         answers=_read_answers(device / "config", unread),
         link_width=_read_number(device / "current_link_width", unread),
         errors=errors,
-        nodes=there,
+        nodes=existing,
         unread=tuple(unread),
         driver_start=_read_driver_start(root, device / "driver"),
     )
@@ -89,7 +91,7 @@ def _read_driver_start(root: Path, link: Path) -> str:
     if not _BOOT_ID.fullmatch(boot):
         return ""
     try:
-        # The kernel makes the link when it binds the driver, and gives no two of its files the same number.
+        # The kernel creates the link when it binds the driver, and no two files of sysfs have the same inode number.
         return f"{boot}.{link.lstat().st_ino:x}"
     except OSError:
         return f"{boot}."
@@ -125,12 +127,12 @@ def _read_number(path: Path, unread: list[str]) -> int | None:
     except OSError:
         unread.append(path.name)
         return None
-    # A link that is down has 0 lanes, one that nobody knows 255.
+    # A link that is down has 0 lanes, and an unknown link 255.
     return int(text) if text.isdigit() and 0 < int(text) < 255 else None  # noqa: PLR2004 - the kernel's unknown width
 
 
 def _read_counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
-    """Return the total of a file of `name number` lines, by the file's name; the sum where it has no total."""
+    """Return the total of a file of `name number` lines, by the file's name; the sum if it has no total."""
     try:
         text = path.read_text()
     except FileNotFoundError:

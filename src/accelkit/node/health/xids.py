@@ -1,4 +1,4 @@
-"""Collects the errors that NVIDIA's driver reports (XIDs), in a thread of its own."""
+"""Collection of the errors that NVIDIA's driver reports (XIDs), in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from accelkit.vendors.xids import find_xid
 log = logging.getLogger(__name__)
 
 _WAIT_MILLISECONDS = 2000
-# Of a card, where nobody takes them.
-_MOST_KEPT = 100
-# A driver that was unloaded comes back within minutes, if it does; so does a card.
-_AGAIN_SECONDS = 60.0
+# The largest number of XIDs to keep for a card until they are taken.
+_MAX_XIDS = 100
+# The time between two attempts. A driver or card that was removed usually returns within minutes.
+_RETRY_SECONDS = 60.0
 
 
 class XidWatch:
-    """Collects XIDs until they are asked for; listens again where the driver went and came back.
+    """Collector of XIDs. It registers for them again after the driver was unloaded and loaded.
 
     Args:
-        load: returns the module `pynvml`, or None where the library is not there.
+        load: returns the module `pynvml`, or None without NVIDIA's library.
     """
 
     def __init__(self, load: Callable[[], Any | None]) -> None:
@@ -40,18 +40,18 @@ class XidWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to listen, now or when there is a library: a driver may be installed under a running agent."""
+        """Start the thread. It retries without a library, because a driver may be installed while the agent runs."""
         self._thread = threading.Thread(target=self._run, name="xids", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(2 * _WAIT_MILLISECONDS / 1000)
 
     def take(self) -> Mapping[str, Sequence[int]]:
-        """Return what was reported since the last call: numbers by UUID, in their order."""
+        """Return the XIDs that were reported since the last call, by UUID and in order."""
         with self._lock:
             reports, self._reports = self._reports, {}
         return reports
@@ -60,9 +60,9 @@ class XidWatch:
         while not self._stop.is_set():
             try:
                 self._open()
-            except Exception as exc:  # noqa: BLE001 - nobody would miss the thread
+            except Exception as exc:  # noqa: BLE001 - otherwise the thread would end without a message
                 self._errors.report(repr(exc), "errors of NVIDIA's cards cannot be collected", error=exc)
-            self._stop.wait(_AGAIN_SECONDS)
+            self._stop.wait(_RETRY_SECONDS)
 
     def _open(self) -> None:
         nvml = self._load()
@@ -79,7 +79,7 @@ class XidWatch:
             self._errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
 
     def _listen(self, nvml: Any) -> None:
-        """Listen until asked to stop, or until no card reports anything: the session holds all cards open."""
+        """Collect XIDs until the thread stops or no card is registered. An idle session would keep all cards open."""
         events = nvml.nvmlEventSetCreate()
         uuids: dict[int | None, str] = {}
         try:
@@ -98,7 +98,7 @@ class XidWatch:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 if _identify(handle) in uuids:
                     continue
-                # A card that is lost does not say its name any more, so it is asked for it now.
+                # A lost card cannot report its UUID any more, so the UUID is read now.
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
             except nvml.NVMLError as exc:
@@ -107,8 +107,8 @@ class XidWatch:
                 uuids[_identify(handle)] = uuid.decode() if isinstance(uuid, bytes) else uuid
 
     def _collect(self, nvml: Any, events: Any, uuids: Mapping[int | None, str]) -> None:
-        """Take reports in until cards that could not be listened to are to be asked again."""
-        end = time.monotonic() + _AGAIN_SECONDS
+        """Collect reports until it is time to register further cards."""
+        end = time.monotonic() + _RETRY_SECONDS
         while not self._stop.is_set() and time.monotonic() < end:
             try:
                 event = nvml.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS)
@@ -116,16 +116,16 @@ class XidWatch:
                 continue
             xid, card = int(event.eventData), uuids.get(_identify(event.device))
             if card is None:
-                log.warning("NVIDIA's driver reported XID %d of a card that is not known", xid)
+                log.warning("NVIDIA's driver reported XID %d of an unknown card", xid)
             else:
                 self._note(card, xid)
 
     def _note(self, card: str, xid: int) -> None:
         log.log(logging.WARNING if find_xid(xid).action.harms else logging.INFO, "card %s: %s", card, explain_xid(xid))
         with self._lock:
-            self._reports.setdefault(card, deque(maxlen=_MOST_KEPT)).append(xid)
+            self._reports.setdefault(card, deque(maxlen=_MAX_XIDS)).append(xid)
 
 
 def _identify(handle: Any) -> int | None:
-    """Return what makes a handle the same as another one: where it points."""
+    """Return the address that a handle points to, which identifies it."""
     return ctypes.cast(handle, ctypes.c_void_p).value

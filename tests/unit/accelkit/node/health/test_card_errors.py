@@ -93,7 +93,7 @@ async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
     node.annotations[MENDED] = words
     await node.look()
     assert (node.monitor.list_faults(), node.annotations) == ({}, {})
-    assert node.events[1:] == [("n", "CardMended", "card a was said to be mended")]
+    assert node.events[1:] == [("n", "CardMended", "card a was declared repaired")]
     await node.look({"a": [79]})
     assert list(node.monitor.list_faults()) == ["a"]
 
@@ -103,7 +103,7 @@ async def test_a_word_that_names_no_card_is_told(node, caplog):
     node.annotations[MENDED] = "GPU-9"
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
-    assert "nothing here is called GPU-9" in caplog.text
+    assert "no card of this node is named GPU-9" in caplog.text
 
 
 async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):

@@ -27,7 +27,7 @@ def driver(standin_nvml):
 def watch(monkeypatch):
     """A watch that listens, and waits less long than in earnest."""
     monkeypatch.setattr(xids, "_WAIT_MILLISECONDS", 50)
-    monkeypatch.setattr(xids, "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(xids, "_RETRY_SECONDS", 0.05)
     listening = []
     create = pynvml.nvmlEventSetWait_v2
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *arguments: listening.append(1) or create(*arguments))
@@ -147,7 +147,7 @@ def test_a_report_of_a_card_that_nobody_knows_is_logged(driver, watch, monkeypat
         return pynvml.c_nvmlEventData_t(device=pynvml.c_nvmlDevice_t(), eventData=79)
 
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", report)
-    poll_until(lambda: "XID 79 of a card that is not known" in caplog.text)
+    poll_until(lambda: "XID 79 of an unknown card" in caplog.text)
     driver.raise_xid(BDFS[0], 48)
     assert take(listening, 1) == {"GPU-0": [48]}
 
