@@ -1,4 +1,4 @@
-"""Labels of the node's hardware, in the names of Node Feature Discovery and of the vendors."""
+"""Labels for the node's hardware, with the names of Node Feature Discovery and of the vendors."""
 
 from accelkit.node.labels.node_labels import NodeLabels
 

@@ -1,4 +1,4 @@
-"""Builds the labels of a node's cards: ours for every vendor, and the vendors' own, which their profiles name."""
+"""The labels of a node's cards: accelkit's for every vendor, and those that the vendors' profiles define."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
 _MAX_VALUE = 63
-# What continues a long value begins with it, since a label's value has to begin with a letter or a digit.
+# The prefix of the continuation of a long value, because a label's value must start with a letter or a digit.
 _CONTINUED = "Z"
 
 
 def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[str, str]:
     """Return the labels of these cards.
 
-    `accelkit.io/cards.count`, `.memory` (GiB of all), and per vendor `.<vendor>.count`, `.<vendor>.model` and
-    `.<vendor>.memory` (MiB of the smallest card), the last where it is known of all of them.
+    These are `accelkit.io/cards.count` and `.memory` (GiB of all cards) and, for each vendor, `.<vendor>.count`,
+    `.<vendor>.model` and `.<vendor>.memory` (MiB of the smallest card). The labels of memory are omitted if the memory
+    of a card is unknown.
 
     Args:
         cards: the node's cards.
-        profiles: by vendor name.
+        profiles: the profiles, by name of the vendor.
     """
     if not cards:
         return {}
@@ -35,7 +36,7 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
         own = [card for card in cards if card.vendor == vendor]
         labels |= dict(_label_vendor(vendor, own))
         if vendor in profiles:
-            labels |= _fill_in(profiles[vendor].labels, own)
+            labels |= _fill_patterns(profiles[vendor].labels, own)
     return labels
 
 
@@ -47,7 +48,7 @@ def _label_vendor(vendor: str, cards: Sequence[Card]) -> Iterator[tuple[str, str
         yield f"{CARD_LABEL_PREFIX}{vendor}.memory", str(memory)
 
 
-def _fill_in(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, str]:
+def _fill_patterns(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, str]:
     facts, labels = _collect_facts(cards), dict[str, str]()
     for key, pattern in patterns.items():
         with suppress(KeyError):
@@ -56,7 +57,7 @@ def _fill_in(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, st
 
 
 def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
-    """Return what profiles' labels may name, without what is not known of all of these cards."""
+    """Return the facts that labels of profiles may contain, without those that are unknown for a card."""
     facts = {"count": str(len(cards))}
     if model := _find_model(cards):
         facts["model"] = model
@@ -73,12 +74,12 @@ def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
         if numa is not None:
             nodes.setdefault(numa, []).append(str(number))
     if nodes:
-        facts["numa"] = "_".join(f"{node}-{'.'.join(held)}" for node, held in sorted(nodes.items()))
+        facts["numa"] = "_".join(f"{node}-{'.'.join(local)}" for node, local in sorted(nodes.items()))
     return facts
 
 
 def split_value(key: str, value: str) -> dict[str, str]:
-    """Return a value that may be too long for one label over as many as it needs: `key`, `key2`, `key3` and so on."""
+    """Return the labels for a value, split into `key`, `key2`, `key3` and so on if it is too long for one label."""
     parts = {key: value[:_MAX_VALUE]}
     rest, number = value[_MAX_VALUE:], 2
     while rest:
@@ -102,7 +103,7 @@ def _read_number(card: Card) -> int | None:
 
 
 def _find_model(cards: Sequence[Card]) -> str | None:
-    """Return the model of most cards, None where no label can have it."""
+    """Return the most frequent model as a label's value; None if it has no valid characters."""
     ((model, _),) = Counter(sorted(card.model for card in cards)).most_common(1)
     return to_label_value(model)
 

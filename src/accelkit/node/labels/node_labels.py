@@ -1,4 +1,4 @@
-"""Writes the labels of the node: through Node Feature Discovery where its API is installed, by ourselves otherwise."""
+"""Writer of the node's labels: through Node Feature Discovery if its API is installed, otherwise directly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.model.keys import LABELS_ANNOTATION, PART_OF_LABELS
 from accelkit.model.label_record import read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import build_card_labels
-from accelkit.node.labels.plan import Changes, Steady, plan
+from accelkit.node.labels.plan import Changes, DebouncedLabels, plan
 from accelkit.node.labels.sources import (
     FEATURE,
     read_cpu_labels,
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 NFD_API: Final = "nfd.k8s-sigs.io/v1alpha1"
 NFD_NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 
-# As often as Node Feature Discovery's own worker looks.
-_LOOK_SECONDS = 60.0
+# The interval of Node Feature Discovery's worker.
+_INTERVAL_SECONDS = 60.0
 
 _node = msgspec.json.Decoder(Node)
 
@@ -49,9 +49,9 @@ class NodeLabels:
     Args:
         api: an open client.
         node: the node's name.
-        namespace: where a NodeFeature object is written; None where labels are always written by ourselves.
+        namespace: the namespace of the NodeFeature object; None to always write the labels directly.
         root: the host's root folder.
-        clock: seconds, never backwards.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -70,33 +70,29 @@ class NodeLabels:
             partial(source, root)
             for source in (read_pci_labels, read_cpu_labels, read_kernel_labels, read_system_labels)
         ]
-        self._steady = [Steady() for _ in self._sources]
-        self._cards = Steady()
+        self._debounced = [DebouncedLabels() for _ in self._sources]
+        self._cards = DebouncedLabels()
         self._clock = clock
-        self._looked_at: float | None = None
+        self._read_at: float | None = None
         self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
-        """Look at the host, and write what has changed; what cannot be written is tried again a minute later.
-
-        Args:
-            cards: the node's cards.
-        """
-        if self._looked_at is not None and self._clock() - self._looked_at < _LOOK_SECONDS:
+        """Read the host, and write changed labels. A failed write is tried again a minute later."""
+        if self._read_at is not None and self._clock() - self._read_at < _INTERVAL_SECONDS:
             return
-        self._looked_at = self._clock()
-        wanted = await asyncio.to_thread(self._look, cards)
+        self._read_at = self._clock()
+        wanted = await asyncio.to_thread(self._build_labels, cards)
         try:
             await self._write(wanted)
         except ApiError as exc:
-            self._errors.report(str(exc), f"the labels of this node could not be written: {exc}")
+            self._errors.report(str(exc), f"cannot write the labels of this node: {exc}")
         else:
             self._errors.clear()
 
-    def _look(self, cards: Sequence[Card]) -> dict[str, str]:
+    def _build_labels(self, cards: Sequence[Card]) -> dict[str, str]:
         wanted: dict[str, str] = {}
-        for source, steady in zip(self._sources, self._steady, strict=True):
-            wanted |= steady.update(source())
+        for source, debounced in zip(self._sources, self._debounced, strict=True):
+            wanted |= debounced.update(source())
         return {**wanted, **self._cards.update(build_card_labels(cards, load_usable_profiles().profiles))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
@@ -104,15 +100,19 @@ class NodeLabels:
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
-        # Of two objects that name one label its master takes either, so vendors' keys do not go through it.
-        asked, own = (_split(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
-        through = plan(asked[0], present, own[0], by_others=False)
-        changes = plan(asked[1], present, own[1])
+        # Vendors' keys are written directly, because NFD's master uses either of two objects that contain a label.
+        wanted_by_nfd, wanted_directly = _split(wanted, through_nfd=through_nfd)
+        recorded_by_nfd, recorded_directly = _split(recorded, through_nfd=through_nfd)
+        features = plan(wanted_by_nfd, present, recorded_by_nfd, by_others=False)
+        changes = plan(wanted_directly, present, recorded_directly)
         if changes.lost:
-            log.warning("labels that somebody else has changed are theirs now: %s", ", ".join(sorted(changes.lost)))
+            log.warning(
+                "another client changed labels, which accelkit does not manage any more: %s",
+                ", ".join(sorted(changes.lost)),
+            )
         if through_nfd:
-            await self._write_feature(through, own[0])
-        record = {**through.record, **changes.record}
+            await self._write_feature(features, recorded_by_nfd)
+        record = {**features.record, **changes.record}
         if record != recorded or changes.write or changes.delete:
             await self._write_node(node, changes, record)
 
@@ -127,9 +127,9 @@ class NodeLabels:
 
     async def _write_feature(self, changes: Changes, recorded: Mapping[str, str]) -> None:
         features = build_collection_path(NFD_API, "nodefeatures", self._namespace)
-        # A merge patch: keys that are not ours any more must be named to go.
-        gone = dict.fromkeys(recorded.keys() - changes.record.keys())
-        patch = {"spec": {"labels": {**gone, **changes.record}}}
+        # In a merge patch, the keys to delete are set to null.
+        deleted = dict.fromkeys(recorded.keys() - changes.record.keys())
+        patch = {"spec": {"labels": {**deleted, **changes.record}}}
         await patch_or_create(self._api, features, self._name, patch, self._build_feature(changes.record))
 
     def _build_feature(self, labels: Mapping[str, str]) -> dict[str, object]:
@@ -147,15 +147,15 @@ class NodeLabels:
     async def _write_node(self, node: Node, changes: Changes, record: Mapping[str, str]) -> None:
         metadata = {
             "annotations": {LABELS_ANNOTATION: msgspec.json.encode(dict(sorted(record.items()))).decode()},
-            # Nobody may have changed a label since we looked.
+            # The patch fails if another client changed the node since it was read.
             "resourceVersion": node.metadata.resource_version,
             "labels": {**dict.fromkeys(changes.delete), **changes.write},
         }
         await self._api.patch(build_node_path(self._name), {"metadata": metadata})
-        log.info("the node has %d labels of ours", len(record))
+        log.info("wrote the labels of the node: accelkit manages %d", len(record))
 
 
 def _split(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels that Node Feature Discovery is asked for, and those that we write."""
-    asked = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
-    return asked, {key: value for key, value in labels.items() if key not in asked}
+    """Return the labels for Node Feature Discovery, and the labels to write directly."""
+    features = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
+    return features, {key: value for key, value in labels.items() if key not in features}

@@ -1,23 +1,23 @@
-"""Plans which labels to write and which to delete: from what is wanted, what is there, and what we wrote before."""
+"""Plan of the labels to write and to delete, from the wanted, the present and the recorded labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# A device is missing for a moment while its driver is loaded anew.
-_ABSENT_LOOKS = 3
+# A device may be missing briefly while its driver is reloaded.
+_MAX_ABSENT_READS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to do.
+    """The changes to a node's labels.
 
     Attributes:
-        write: labels to set.
-        delete: keys to delete.
-        record: all that is ours afterwards, with the values that we wrote.
-        lost: keys that were ours and that somebody else has changed since.
+        write: the labels to set.
+        delete: the keys to delete.
+        record: the labels that accelkit manages afterwards, with the written values.
+        lost: the keys that accelkit managed and that another client has changed since.
     """
 
     write: Mapping[str, str]
@@ -29,44 +29,43 @@ class Changes:
 def plan(
     wanted: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> Changes:
-    """Return how to get from what is there to what is wanted without touching what is not ours.
+    """Return the changes from the present to the wanted labels, without changes to labels of other clients.
 
-    A key that is there and that we did not write belongs to somebody else, and so does one of ours whose value is
-    another one now.
+    A present key that accelkit did not write belongs to another client. So does a recorded key whose value has changed.
 
     Args:
         wanted: the labels that the node should have.
-        present: the labels that it has.
-        recorded: what we wrote.
-        by_others: whether a value that is not what we wrote was written by somebody else; where another service writes
-            for us, it may only be late.
+        present: the labels that the node has.
+        recorded: the labels that accelkit wrote.
+        by_others: whether a value that differs from the recorded one was written by another client. If another service
+            writes for accelkit, the difference may be a delay.
     """
     changed = {key for key, value in recorded.items() if key in present and present[key] != value}
     lost = frozenset(changed if by_others else ())
-    ours = {key: value for key, value in recorded.items() if key not in lost}
-    take = {key: value for key, value in wanted.items() if key in ours or key not in present}
+    own = {key: value for key, value in recorded.items() if key not in lost}
+    record = {key: value for key, value in wanted.items() if key in own or key not in present}
     return Changes(
-        write={key: value for key, value in take.items() if present.get(key) != value},
-        delete=frozenset(key for key in ours if key not in take and key in present),
-        record=take,
+        write={key: value for key, value in record.items() if present.get(key) != value},
+        delete=frozenset(key for key in own if key not in record and key in present),
+        record=record,
         lost=lost,
     )
 
 
 @dataclass(slots=True)
-class Steady:
-    """Labels of one source over time: a label is gone only when several whole looks did not show it."""
+class DebouncedLabels:
+    """Labels of one source over time. A label is removed only after several complete reads without it."""
 
     _labels: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
     def update(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Take a look into account, None where nothing could be read; return what the source stands for."""
+        """Update from one read, None if the source could not be read; return the current labels of the source."""
         if labels is None:
             return self._labels
         for key in [key for key in self._labels if key not in labels]:
             self._absent[key] = self._absent.get(key, 0) + 1
-            if self._absent[key] >= _ABSENT_LOOKS:
+            if self._absent[key] >= _MAX_ABSENT_READS:
                 del self._labels[key], self._absent[key]
         for key in labels:
             self._absent.pop(key, None)

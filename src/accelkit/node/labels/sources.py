@@ -1,7 +1,7 @@
-"""Reads the host's devices, processor, kernel and system as labels in NFD's names.
+"""Labels of the host's devices, processor, kernel and system, with the names of Node Feature Discovery (NFD).
 
-Names and formats: Node Feature Discovery, `source/{pci,cpu,kernel,system}`. A source that cannot be read is None, which
-is not the same as a host that has nothing.
+Names and formats: NFD, `source/{pci,cpu,kernel,system}`. A source that cannot be read returns None, which differs from
+a host without such features.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from accelkit.node.discovery import sysfs
 
 FEATURE: Final = "feature.node.kubernetes.io/"
 
-# How all names begin that are built here.
+# The prefixes of all names that this module builds.
 FEATURES: Final = tuple(
     f"{FEATURE}{source}" for source in ("cpu-cpuid.", "kernel-version.", "pci-", "system-os_release.")
 )
 
-# Network controllers, displays, co-processors (FPGAs among them) and accelerators: the first digits of the class.
+# The first digits of the PCI class of network controllers, displays, co-processors (such as FPGAs) and accelerators.
 _CLASSES = ("02", "03", "0b40", "12")
 _HEX4 = re.compile(r"[0-9a-f]{4}")
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
-# The kernel's names of flags where NFD has other ones.
+# Flags whose names differ between the kernel and NFD.
 _FLAG_NAMES = {"aes": "AESNI", "sha_ni": "SHA", "svm": "SVM"}
-# Flags that users select nodes by; the kernel names hundreds.
+# Flags by which users select nodes. The kernel lists hundreds.
 _FLAGS = re.compile(
     r"(?:aes|adx|avx\w*|amx_\w+|fma|fma4|sha_ni|vaes|vpclmulqdq|gfni|vmx|svm|xop|movdiri|movdir64b|serialize|wbnoinvd"
     r"|enqcmd|hypervisor|asimd\w*|sve\w*|sme\w*|bf16|i8mm|crc32|sha[123]|pmull)"
@@ -35,9 +35,9 @@ _FLAGS = re.compile(
 
 
 def to_label_value(text: str) -> str | None:
-    """Return a text as a label's value: up to 63 of its characters, with dashes for what labels do not take.
+    """Return a text as a label's value: at most 63 of its characters, with dashes for invalid ones.
 
-    None where it has no character that labels take.
+    None if the text has no valid character.
     """
     return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._") or None
 
@@ -62,7 +62,7 @@ def read_pci_labels(root: Path) -> dict[str, str] | None:
 
 
 def read_cpu_labels(root: Path) -> dict[str, str] | None:
-    """Return `cpu-cpuid.<FLAG>` of the flags by which people select nodes."""
+    """Return `cpu-cpuid.<FLAG>` of the flags by which users select nodes."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:
@@ -112,5 +112,5 @@ def _label_release(key: str, release: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_hex(path: Path) -> str:
-    # One device that has just gone says nothing of the others.
+    # A device that was just removed must not affect the labels of the others.
     return (sysfs.read_text(path) or "").removeprefix("0x").lower()

@@ -111,11 +111,11 @@ async def test_what_the_api_server_refuses_is_said_once(cluster, labels, caplog)
     cluster.api.fail(ApiError("away"), times=None)
     for _ in range(2):
         await labels.update([CARD])
-    assert [record.message for record in caplog.records] == ["the labels of this node could not be written: away"]
+    assert [record.message for record in caplog.records] == ["cannot write the labels of this node: away"]
 
 
 async def test_a_node_that_changes_while_it_is_looked_at_is_not_written(cluster, labels, caplog):
     cluster.api.after.append(lambda request: cluster.labels.update(other="y") if request.method == "GET" else None)
     await labels.update([CARD])
     assert cluster.labels == {"mine": "x", "other": "y"}
-    assert "could not be written: the resourceVersion is" in caplog.text
+    assert "cannot write the labels of this node: the resourceVersion is" in caplog.text

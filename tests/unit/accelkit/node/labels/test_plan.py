@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelkit.node.labels.plan import Steady, plan
+from accelkit.node.labels.plan import DebouncedLabels, plan
 
 LABELS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("12"), max_size=6)
 
@@ -54,10 +54,10 @@ def test_what_was_there_before_is_there_after_our_labels_are_taken_away(before, 
 
 
 def test_a_label_is_gone_after_three_whole_looks_without_it():
-    steady = Steady()
-    steady.update({"a": "1", "b": "1"})
-    assert steady.update({"b": "2"}) == {"a": "1", "b": "2"}
-    assert steady.update(None) == {"a": "1", "b": "2"}
-    assert steady.update({}) == {"a": "1", "b": "2"}
-    assert steady.update({"b": "2"}) == {"b": "2"}
-    assert steady.update({"a": "1", "b": "2"}) == {"a": "1", "b": "2"}
+    labels = DebouncedLabels()
+    labels.update({"a": "1", "b": "1"})
+    assert labels.update({"b": "2"}) == {"a": "1", "b": "2"}
+    assert labels.update(None) == {"a": "1", "b": "2"}
+    assert labels.update({}) == {"a": "1", "b": "2"}
+    assert labels.update({"b": "2"}) == {"b": "2"}
+    assert labels.update({"a": "1", "b": "2"}) == {"a": "1", "b": "2"}
