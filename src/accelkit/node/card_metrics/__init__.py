@@ -1,1 +1,1 @@
-"""What the cards of this node do, as metrics under names that are the same for all vendors."""
+"""Metrics of the cards of this node, with the same names for all vendors."""

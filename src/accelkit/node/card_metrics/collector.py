@@ -1,7 +1,7 @@
-"""Shows, when scraped, what the node's cards do and who holds them. Nothing is read from a card meanwhile.
+"""Prometheus collector of the measures of the node's cards and of their holders. A scrape does not read the cards.
 
-The names are those that vendors' exporters agree on, as far as they do, in base units. A card's own series keep their
-labels while pods come and go; those of the pod that has a card alone are series of their own.
+Where vendors' exporters agree on names, the metrics have these names, in base units. The labels of a card's series do
+not depend on pods. If one pod holds a card alone, the measures also have separate series with labels of the pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Family:
 
     def make(self, *, of_pod: bool = False) -> CounterMetricFamily | GaugeMetricFamily:
         name = self.name.replace("accelerator_", "accelerator_pod_", 1) if of_pod else self.name
-        text = f"{self.text} Shown while exactly one pod holds the card." if of_pod else self.text
+        text = f"{self.text} Reported while exactly one pod holds the card." if of_pod else self.text
         kind = CounterMetricFamily if self.counter else GaugeMetricFamily
         return kind(name, text, labels=_POD_LABELS if of_pod else _LABELS)
 
@@ -43,56 +43,52 @@ _FAMILIES: Final = (
     _Family(
         lambda found: found.utilization_ratio,
         "accelerator_utilization_ratio",
-        "How busy the card is, from 0 to 1.",
+        "Utilization of the card, from 0 to 1.",
         of_pods=True,
     ),
     _Family(
         lambda found: found.memory_used_bytes,
         "accelerator_memory_used_bytes",
-        "Memory of the card that all programs together use.",
+        "Memory of the card that all processes together use.",
         of_pods=True,
     ),
-    _Family(lambda found: found.memory_total_bytes, "accelerator_memory_total_bytes", "Memory that the card has."),
+    _Family(lambda found: found.memory_total_bytes, "accelerator_memory_total_bytes", "Memory of the card."),
     _Family(
         lambda found: found.temperature_celsius, "accelerator_temperature_celsius", "Temperature of the card's chip."
     ),
-    _Family(
-        lambda found: found.power_watts, "accelerator_power_usage_watts", "Power that the card draws.", of_pods=True
-    ),
+    _Family(lambda found: found.power_watts, "accelerator_power_usage_watts", "Power draw of the card.", of_pods=True),
     _Family(
         lambda found: found.energy_joules,
         "accelerator_energy_joules",
-        "Energy that the card has drawn since its driver was loaded.",
+        "Energy that the card has consumed since its driver was loaded.",
         counter=True,
         of_pods=True,
     ),
-    _Family(lambda found: found.sm_clock_hertz, "accelerator_sm_clock_hertz", "Frequency of what computes."),
-    _Family(
-        lambda found: found.memory_clock_hertz, "accelerator_memory_clock_hertz", "Frequency of the card's memory."
-    ),
+    _Family(lambda found: found.sm_clock_hertz, "accelerator_sm_clock_hertz", "Clock of the card's compute units."),
+    _Family(lambda found: found.memory_clock_hertz, "accelerator_memory_clock_hertz", "Clock of the card's memory."),
     _Family(
         lambda found: found.ecc_corrected,
         "accelerator_ecc_corrected_errors",
-        "Errors of the card's memories that were corrected.",
+        "Corrected errors of the card's memories.",
         counter=True,
     ),
     _Family(
         lambda found: found.ecc_uncorrected,
         "accelerator_ecc_uncorrected_errors",
-        "Errors of the card's memories that were not corrected.",
+        "Uncorrected errors of the card's memories.",
         counter=True,
     ),
 )
 
 
 class CardCollector(Collector):
-    """Shows the cards of one node.
+    """Collector of the cards of one node.
 
     Args:
         node: the node's name.
-        cards: those that are shown to the cluster, with their health.
-        readings: what they do, by card.
-        holdings: who holds them.
+        cards: returns the published cards, with their health.
+        readings: returns the current readings, by card.
+        holdings: returns the holders of the cards.
         last_xids: the last error that NVIDIA's driver reported, by card.
     """
 
@@ -112,36 +108,34 @@ class CardCollector(Collector):
         self._last_xids = last_xids
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics as they are now."""
+        """Yield the current metrics."""
         cards, holdings = self._cards(), self._holdings()
-        yield from self._show_states(cards)
-        yield from self._show_readings(cards, holdings.alone)
+        yield from self._collect_states(cards)
+        yield from self._collect_readings(cards, holdings.alone)
         shares = GaugeMetricFamily(
             "accelerator_share_memory_bytes",
-            "Memory of the card that the container was given.",
+            "Memory of the card that is allocated to the container.",
             labels=("namespace", "pod", "container", "card"),
         )
         for holder, amount in holdings.memory_bytes.items():
             shares.add_metric(holder, amount)
         yield shares
 
-    def _show_states(self, cards: Sequence[Card]) -> Iterator[Metric]:
+    def _collect_states(self, cards: Sequence[Card]) -> Iterator[Metric]:
         info = GaugeMetricFamily(
             "accelerator_info",
-            "1 for each card, with what is known of it.",
+            "1 for each card, with its facts as labels.",
             labels=(*_LABELS, "pci_bus_id", "driver_version"),
         )
         health = GaugeMetricFamily(
             "accelerator_health_info",
-            "1 for each card: healthy, unhealthy, unknown, or lost where it left, or does not answer on the PCI bus.",
+            "1 for each card: healthy, unhealthy, unknown, or lost if it left the PCI bus or does not respond on it.",
             labels=(*_LABELS, "state"),
         )
-        cordoned = GaugeMetricFamily(
-            "accelerator_cordoned", "1 where somebody took the card out of placement.", labels=_LABELS
-        )
+        cordoned = GaugeMetricFamily("accelerator_cordoned", "1 if the card is cordoned, else 0.", labels=_LABELS)
         fault = GaugeMetricFamily(
             "accelerator_fault_info",
-            "1 for each card that takes no new shares until it is mended.",
+            "1 for each card that takes no new shares until it is repaired.",
             labels=(*_LABELS, "xid", "action"),
         )
         xid = GaugeMetricFamily(
@@ -158,7 +152,7 @@ class CardCollector(Collector):
                 xid.add_metric(labels, self._last_xids[card.id])
         yield from (info, health, cordoned, fault, xid)
 
-    def _show_readings(self, cards: Sequence[Card], alone: Mapping[str, Holder]) -> Iterator[Metric]:
+    def _collect_readings(self, cards: Sequence[Card], alone: Mapping[str, Holder]) -> Iterator[Metric]:
         current = self._readings()
         readings = {card.id: _complete(card, current.get(card.id, CardReading())) for card in cards}
         for family in _FAMILIES:
@@ -181,7 +175,7 @@ class CardCollector(Collector):
 
 
 def _complete(card: Card, reading: CardReading) -> CardReading:
-    """Return a reading with the memory that discovery found, where the reading does not say it."""
+    """Return a reading with the memory from discovery if the reading has none."""
     if reading.memory_total_bytes is not None or card.estimated:
         return reading
     return replace(reading, memory_total_bytes=card.memory_bytes)

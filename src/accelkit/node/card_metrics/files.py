@@ -1,4 +1,4 @@
-"""Reads what a card does from the files of its kernel driver, as the table of measures says where."""
+"""The measures of a card from the files of its kernel driver, which the table of measures lists."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.discovery.sysfs import read_bounded, read_integer
 from accelkit.vendors.measures import MeasureFile, find_measure_files
 
-# The kernel shows no attribute of more than a page.
+# An attribute in sysfs has at most one page.
 _PAGE: Final = 4096
 _LINE: Final = re.compile(r"^\s*(\S+?):\s+(\d+)\s*$", re.MULTILINE)
 
 
 def read_by_files(folder: Path, driver: str | None) -> CardReading:
-    """Return what a card does.
+    """Return the measures of a card.
 
     Args:
         folder: the card's folder in sysfs.
-        driver: the kernel driver that is bound to it; None where that is not known.
+        driver: the kernel driver that is bound to it; None if unknown.
     """
     files = find_measure_files(driver).list_by_measure()
     return CardReading(**{name: _read_measure(folder, places) for name, places in files.items()})
@@ -43,8 +43,8 @@ def _read_place(folder: Path, place: MeasureFile) -> float | None:
 
 def _fits(path: Path, place: MeasureFile) -> bool:
     label = path.with_name(f"{path.name.removesuffix('_input')}_label")
-    asked = ((path.with_name("name"), place.chip), (label, place.label))
-    return all((read_bounded(file, _PAGE) or "").strip() == word for file, word in asked if word)
+    conditions = ((path.with_name("name"), place.chip), (label, place.label))
+    return all((read_bounded(file, _PAGE) or "").strip() == word for file, word in conditions if word)
 
 
 def _read_key(path: Path, key: str) -> int | None:

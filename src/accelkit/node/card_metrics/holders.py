@@ -1,4 +1,4 @@
-"""Which containers hold how much of which card, as their kubelet gave it."""
+"""The containers that hold cards, with the memory that their kubelet allocated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.node.pods import NodePod
 
 
 class Holder(NamedTuple):
-    """A container that holds some of a card."""
+    """A container that holds a share of a card."""
 
     namespace: str
     pod: str
@@ -24,11 +24,11 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What is held of the cards.
+    """The holders of a node's cards.
 
     Attributes:
-        memory_bytes: of each container; one whose amount is not known is left out.
-        alone: cards of which exactly one pod holds some, by card: that pod, with its container where only one holds it.
+        memory_bytes: the memory that each container holds. Containers with an unknown amount are omitted.
+        alone: for each card that exactly one pod holds, this pod, with its container if only one holds the card.
     """
 
     memory_bytes: Mapping[Holder, int]
@@ -36,9 +36,9 @@ class Holdings:
 
 
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
-    """Return what admitted pods hold; before its admission a pod holds nothing.
+    """Return the holdings of admitted pods; a pod holds nothing before its admission.
 
-    Nobody has a card alone where the cards of some pod are not known: they may be any.
+    If the cards of a pod are unknown, no pod is reported to hold a card alone, because the unknown cards may be any.
     """
     admitted = [each for each in pods if each.admitted]
     amounts: Counter[Holder] = Counter()
@@ -57,7 +57,7 @@ def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[Hol
     kinds = dict(each.pod.order)
     shares = {} if each.assigned is None else each.assigned.assignment.containers
     for name, held in shares.items():
-        # The devices of an init container that has ended are those of the containers after it.
+        # The kubelet reuses the devices of a completed init container for the containers after it.
         if name == MOVING or (kinds.get(name) is Kind.INIT and name not in each.running):
             continue
         for share in held:

@@ -1,4 +1,4 @@
-"""One reading of a card: what it does at a moment, in base units."""
+"""One reading of a card: its measures at a moment, in base units."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CardReading:
-    """What a card does; None is what could not be read, which is not zero.
+    """The measures of a card; None, not zero, if a measure could not be read.
 
     Attributes:
-        utilization_ratio: in how much of the last second or so it computed, from 0 to 1.
-        memory_used_bytes: of its memory, by all programs together.
-        memory_total_bytes: what the same source says that it has.
-        temperature_celsius: of the chip; the junction's where only that is known.
-        power_watts: what it draws now, or did on average over the last second.
-        energy_joules: what it has drawn since its driver was loaded.
-        sm_clock_hertz: of what computes.
-        memory_clock_hertz: of its memory.
-        ecc_corrected: errors of its memories that were corrected.
-        ecc_uncorrected: those that were not.
+        utilization_ratio: the part of about the last second in which it computed, from 0 to 1.
+        memory_used_bytes: the memory that all processes together use.
+        memory_total_bytes: its memory, from the same source.
+        temperature_celsius: the temperature of the chip, or of its junction if only that is known.
+        power_watts: the current power draw, or its average over the last second.
+        energy_joules: the energy that it has consumed since its driver was loaded.
+        sm_clock_hertz: the clock of its compute units.
+        memory_clock_hertz: the clock of its memory.
+        ecc_corrected: the corrected errors of its memories.
+        ecc_uncorrected: the uncorrected errors of its memories.
     """
 
     utilization_ratio: float | None = None

@@ -1,4 +1,4 @@
-"""Joins what reads the cards of this node, who holds them, and the registry that shows both."""
+"""Registration of the metrics of this node's cards: their readings and their holders."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def show_cards(
     load_nvml: Callable[[], Any | None],
     last_xids: Mapping[str, int],
 ) -> CardWatch:
-    """Have a registry show the cards, and return what has to run so that they are read.
+    """Register a collector of the cards, and return the watch that must run to read them.
 
     Args:
-        registry: whose metrics are served.
+        registry: the registry of the served metrics.
         node: the node's name.
-        cards: those that are shown to the cluster.
-        pods: this node's pods, read in each dialect by which they may hold cards.
-        load_nvml: returns the module `pynvml`, or None where the library is not there.
+        cards: returns the published cards.
+        pods: this node's pods, read in each dialect in which they may hold cards.
+        load_nvml: returns the module `pynvml`, or None without NVIDIA's library.
         last_xids: the last error that NVIDIA's driver reported, by card.
     """
     watch = CardWatch(partial(read_card, load_nvml=load_nvml))
 
-    def list_held() -> Holdings:
+    def read_holdings() -> Holdings:
         known = {each.card.id: each.card for each in cards()}
-        return list_holdings((pod for some in pods for pod in some.list_pods()), known)
+        return list_holdings((pod for by_dialect in pods for pod in by_dialect.list_pods()), known)
 
     registry.register(
         CardCollector(
             node,
             cards=lambda: [each.card for each in cards()],
             readings=watch.list_current,
-            holdings=list_held,
+            holdings=read_holdings,
             last_xids=last_xids,
         )
     )

@@ -87,7 +87,7 @@ def test_nobody_waits_for_a_driver_that_hangs(host):
     host.delays = {"nvmlDeviceGetTemperature": 500}
     host.write()
     watch = CardWatch(lambda found: read_card(found, load_nvml))
-    watch.look([read(ONE)])
+    watch.start_reads([read(ONE)])
     assert watch.list_current() == {}
     (thread,) = watch._threads.values()
     assert thread.is_alive()

@@ -34,7 +34,7 @@ class Node:
         return CardReading(temperature_celsius=self.temperature)
 
     def look(self, *names):
-        self.watch.look([find(name) for name in names])
+        self.watch.start_reads([find(name) for name in names])
         for name, thread in self.watch._threads.items():
             if name not in self.hang:
                 thread.join(60)
@@ -61,7 +61,7 @@ def test_a_card_that_hangs_is_asked_once_and_its_last_reading_is_not_shown_for_l
         node.look("a", "b")
     assert node.shown == {"b": 40}
     assert node.asked.count("a") == 2
-    assert [each.message for each in caplog.records] == ["card a does not answer; its metrics are left out"]
+    assert [each.message for each in caplog.records] == ["card a does not respond; its metrics are omitted"]
 
 
 def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
@@ -78,7 +78,7 @@ def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
 
 async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_SECONDS", 0.001)
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_INTERVAL_SECONDS", 0.001)
     known, twice = iter([[], [], [find("a")], [find("a")]]), asyncio.Event()
 
     def list_cards():
@@ -108,7 +108,7 @@ def test_a_card_that_cannot_be_read_stops_nothing(caplog):
 
     watch = CardWatch(read)
     for _ in range(2):
-        watch.look([find("a"), find("b")])
+        watch.start_reads([find("a"), find("b")])
         for thread in watch._threads.values():
             thread.join(60)
     assert set(watch.list_current()) == {"b"}
