@@ -1,1 +1,1 @@
-"""Cards that are given a number of times each, by resources that count cards: `gpu.intel.com/i915` and `xe` of GAS."""
+"""Slots: each card can be allocated several times, by GAS's resources `gpu.intel.com/i915` and `gpu.intel.com/xe`."""

@@ -1,7 +1,7 @@
-"""Serves slots of cards to the kubelet.
+"""Device plugin that serves slots of cards to the kubelet.
 
-The kubelet is told of as many devices of each card as it can be given times. Which it chooses is steered and checked as
-for units of memory; a container with slots is given the device nodes of its cards.
+Each card is advertised with as many devices as it has slots. The choice of the kubelet is steered and checked in the
+same way as for units of memory. A container with slots gets the device nodes of its cards.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from accelkit.node.pods import NodePods
 from accelkit.node.slots.pods import SlotPods
 from accelkit.vendors.dialects import load_own_dialect
 
-# Of Intel's two drivers xe is the younger; simulated cards have none.
-_YOUNGER: Final = "xe"
+# The newer of Intel's two drivers. Simulated cards have no driver.
+_NEWER_DRIVER: Final = "xe"
 _SIMULATED: Final = "simulated"
 DIALECT: Final = load_own_dialect("gas")
 
 
 class SlotPlugin(DevicePlugin):
-    """Serves the slots of one resource.
+    """Device plugin for the slots of one resource.
 
     Args:
         root: the host's root folder.
         resource: the extended resource.
-        per_card: how many times each card can be given.
-        vendors: whose cards these are.
-        pods: this node's pods that were assigned slots of the resource.
+        per_card: the number of slots of each card.
+        vendors: the vendors of the cards.
+        pods: this node's pods that have slots of the resource assigned.
         on_allocate: called after each allocation.
-        count: told the result of each allocation.
+        count: called with the result of each allocation.
         is_managed: whether kube-scheduler is known to call the extender for the resource.
     """
 
@@ -78,21 +78,21 @@ class SlotPlugin(DevicePlugin):
         self.endpoint = f"accelkit-{resource.rpartition('/')[2]}.sock"
 
     async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - slots are worth no memory
-        """Tell the kubelet of the slots of those cards that are this resource's.
+        """Advertise the slots of the cards that belong to this resource.
 
         Raises:
-            DevicePluginError: there are more devices than the kubelet takes.
+            DevicePluginError: there are more devices than the kubelet accepts.
         """
-        younger = self._resource.endswith(f"/{_YOUNGER}")
-        own = [each for each in cards if each.card.vendor in self._vendors and (each.driver == _YOUNGER) is younger]
+        newer = self._resource.endswith(f"/{_NEWER_DRIVER}")
+        own = [each for each in cards if each.card.vendor in self._vendors and (each.driver == _NEWER_DRIVER) is newer]
         self._granted = own
-        # Assignments are believed by the cards of the node, whose memory is what it is.
+        # Assignments are checked against all cards of the node, with their real memory.
         self._slot_pods.learn_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
         await super().show([self._count_slots(each) for each in own], 1, await self._list_in_use())
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's
         answer = build_container_response(ids, self._granted, self._root, unit_bytes=None)
-        # What a container may take of its cards is what it was assigned, and not all that they have.
+        # The variable would contain all memory of the cards, but the container may use only its assigned share.
         answer.envs.pop(MEMORY_VARIABLE, None)
         return answer
 
@@ -104,7 +104,7 @@ class SlotPlugin(DevicePlugin):
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # What is in use is not taken back by a kubelet that does not answer, and what was not offered stays so.
+            # If the kubelet does not respond, the advertised devices stay as they are.
             devices = self._devices.devices
             return frozenset(each.ID for each in devices if each.health == HEALTHY)
         return frozenset(device_id for ids in held.values() for device_id in ids)
@@ -119,7 +119,7 @@ def make_slot_plugins(
     build_counter: Callable[[str], Callable[[str], None]],
     is_managed: Callable[[str], bool] = lambda _resource: True,
 ) -> list[SlotPlugin]:
-    """Return what serves each of the resources by which GAS counts cards; nothing where no card has slots."""
+    """Return a plugin for each resource by which GAS counts cards; none if cards have no slots."""
     labels = DIALECT.card_labels
     return [
         SlotPlugin(

@@ -1,6 +1,6 @@
-"""Pods of this node that wait for slots, as the device plugin sees pods that wait for units of memory.
+"""Pods of this node that wait for slots, in the form in which the device plugin reads pods that wait for memory.
 
-A slot is one of the times that a card can be given. A container has one of each of its cards.
+A slot is one of the possible uses of a card. A container has one slot of each of its cards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from accelkit.node.pods import NodePods
 
 
 class SlotPods:
-    """The pods that were assigned slots of one resource.
+    """The pods that have slots of one resource assigned.
 
     Args:
         pods: this node's pods, read in the dialect of the resource.
@@ -26,24 +26,24 @@ class SlotPods:
         self._resource = resource
 
     def list_assigned(self) -> list[AssignedPod]:
-        """Return the pods with their slots in the place of memory."""
+        """Return the pods with their slots in place of memory."""
         return [found for pod in self._pods.list_assigned() if (found := self._read(pod)).assignment.containers]
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of the pods without an assignment that the kubelet has not taken."""
+        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
         return self._pods.list_unassigned()
 
     def learn_cards(self, cards: NodeCards) -> None:
-        """Take over the node's cards, by which assignments are believed."""
+        """Set the node's cards, against which assignments are checked."""
         self._pods.learn_cards(cards)
 
     async def refresh(self) -> bool:
-        """Read the pods now; return whether the API server answered."""
+        """Read the pods now; return whether the API server responded."""
         return await self._pods.refresh()
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """Nothing: which cards are near each other decided the extender."""
+        """None, because the extender has already decided which cards are near each other."""
         return None
 
     def _read(self, pod: AssignedPod) -> AssignedPod:
