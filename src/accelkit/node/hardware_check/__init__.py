@@ -1,1 +1,1 @@
-"""What this machine's cards, drivers and libraries give to the node agent; needs no cluster."""
+"""Check of this machine's cards, drivers and libraries for the node agent, without a cluster."""

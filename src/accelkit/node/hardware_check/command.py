@@ -19,19 +19,19 @@ from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles
 
 
-@click.command("hardware-check", short_help="Tell what this machine has of what the node agent uses.")
+@click.command("hardware-check", short_help="Check the cards, drivers and libraries of this machine.")
 @host_root_option
 @click.option(
     "--mps-folder",
     default=MPS_PIPE_DIRECTORY,
     show_default=True,
-    help="Where NVIDIA's MPS control daemon has its pipes.",
+    help="Folder of the pipes of NVIDIA's MPS control daemon.",
 )
 @output_option
 def hardware_check(host_root: Path, mps_folder: str, output: str) -> None:
-    """Tell what this machine has of what the node agent uses: cards, libraries, health, processes, limits.
+    """Check what the node agent would find on this machine: cards, libraries, health, processes, limits.
 
-    It asks by the agent's own code, changes nothing, and needs no cluster.
+    The command uses the code of the agent, changes nothing, and needs no cluster.
     """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")

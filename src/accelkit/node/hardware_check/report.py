@@ -1,4 +1,4 @@
-"""Asks a machine, by the agent's own code, what it has of what the agent uses; changes nothing."""
+"""Report of the hardware, drivers and libraries of a machine, from the agent's own code. It changes nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from accelkit.node.health import HealthMonitor
 from accelkit.node.processes.nvml import UsedMemory, read_used_memory
 from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, list_pids
 
-# What lasts for a moment is no defect.
-_LOOKS: Final = 2
+# A signal of one observation may be momentary; the monitor reports a defect after two.
+_OBSERVATIONS: Final = 2
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Something that the agent would use and that is not there, and what to do where it is wanted."""
+    """Something that the agent would use and that is missing, with the step that provides it."""
 
     what: str
     next_step: str
@@ -35,10 +35,11 @@ class CardReport(msgspec.Struct, frozen=True):
     """One card.
 
     Attributes:
-        card: as the inventory would have it, health and enforcement by MPS included.
-        device_nodes: what a container gets of it.
-        processes: those that hold it.
-        memory_limits: why NVIDIA's driver keeps no limits of containers on it, empty where it does; None of others.
+        card: the card as in the inventory, with its health and the enforcement by MPS.
+        device_nodes: the device nodes that a container gets for it.
+        processes: the processes that have it open.
+        memory_limits: why NVIDIA's driver does not enforce limits of containers on it; empty if it does; None for cards
+            of other vendors.
     """
 
     card: Card
@@ -48,7 +49,7 @@ class CardReport(msgspec.Struct, frozen=True):
 
 
 class HardwareReport(msgspec.Struct, frozen=True):
-    """A machine; `nvidia_driver` is the version of NVIDIA's driver, None where it does not answer."""
+    """A machine; `nvidia_driver` is the version of NVIDIA's driver, None if the driver does not respond."""
 
     nvidia_driver: str | None
     cards: tuple[CardReport, ...]
@@ -56,16 +57,16 @@ class HardwareReport(msgspec.Struct, frozen=True):
 
 
 def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, mps: MpsFolders) -> HardwareReport:
-    """Look at a machine.
+    """Return the report of a machine.
 
     Args:
         root: the machine's root folder.
         found: its cards.
-        nvml: the module `pynvml`, not yet initialised; None where NVIDIA's library is not there.
-        mps: folders of NVIDIA's MPS control daemon.
+        nvml: the module `pynvml`, not yet initialised; None without NVIDIA's library.
+        mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
-        DevicePluginError: its processes cannot be seen.
+        DevicePluginError: its processes cannot be listed.
     """
     nodes = {each.card.id: tuple(_list_nodes(each)) for each in found}
     bdfs = find_cards_by_address(found)
@@ -73,8 +74,8 @@ def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, 
     processes = add_nvml(root, find_card_processes(root, nodes, bdfs), used.amounts)
     daemons = read_mps_daemons(root, list_pids(root))
     monitor = HealthMonitor(root, nodes=list_card_nodes)
-    health = [monitor.observe(found) for _ in range(_LOOKS)][-1]
-    version, limits = _ask_driver(root, found, nvml)
+    health = [monitor.observe(found) for _ in range(_OBSERVATIONS)][-1]
+    version, limits = _query_driver(root, found, nvml)
     cards = tuple(
         CardReport(
             msgspec.structs.replace(
@@ -97,14 +98,14 @@ def _list_nodes(found: FoundCard) -> Sequence[str]:
     try:
         return list_own_nodes(found)
     except DevicePluginError:
-        # The card's health says so.
+        # The card's health reports the error.
         return ()
 
 
-def _ask_driver(root: Path, found: Sequence[FoundCard], nvml: Any | None) -> tuple[str | None, dict[str, str]]:
+def _query_driver(root: Path, found: Sequence[FoundCard], nvml: Any | None) -> tuple[str | None, dict[str, str]]:
     own = [each for each in found if "nvml" in each.profile.enforcement]
     if nvml is None:
-        return None, {each.card.id: "NVIDIA's library is not seen here" for each in own}
+        return None, {each.card.id: "NVIDIA's library is missing here" for each in own}
     with initialize(nvml) as works:
         if not works:
             return None, {each.card.id: "the driver is not loaded" for each in own}
@@ -117,26 +118,26 @@ def _list_missing(
     root: Path, cards: Sequence[CardReport], processes: Processes, *, version: str | None
 ) -> Iterator[Missing]:
     if not cards:
-        yield Missing("no card was found", "check `lspci`, and that /sys and /dev of the host are seen here")
+        yield Missing("no card was found", "check `lspci`, and that the host's /sys and /dev are mounted here")
     if version is None and any(each.memory_limits is not None for each in cards):
         yield Missing(
-            "NVIDIA's library or driver does not answer",
-            "run `nvidia-smi`; in a container, give it libnvidia-ml.so.1 and the driver's device nodes",
+            "NVIDIA's library or driver does not respond",
+            "run `nvidia-smi`; in a container, provide libnvidia-ml.so.1 and the driver's device nodes",
         )
     for each in cards:
         name = each.card.id
         if each.card.memory_bytes is None:
-            yield Missing(f"the memory of card {name} is not known", "name it in /etc/accelkit/cards.yaml")
+            yield Missing(f"the memory of card {name} is unknown", "set it in /etc/accelkit/cards.yaml")
         elif each.card.estimated:
-            yield Missing(f"the memory of card {name} is that of its kind", "name it in /etc/accelkit/cards.yaml")
+            yield Missing(f"the memory of card {name} is that of its model", "set it in /etc/accelkit/cards.yaml")
         if each.card.health_reason:
             yield Missing(
                 f"card {name} is {each.card.health}: {each.card.health_reason}", "read docs/reference/health.md"
             )
         if version is not None and each.memory_limits:
-            why = f"no memory limits on card {name}: {each.memory_limits}"
-            yield Missing(why, "read docs/explanation/enforcement.md")
+            reason = f"no memory limits on card {name}: {each.memory_limits}"
+            yield Missing(reason, "read docs/explanation/enforcement.md")
     if processes.unread:
-        yield Missing(f"{processes.unread} processes cannot be looked into", "run this as root, with SYS_PTRACE")
+        yield Missing(f"{processes.unread} processes cannot be read", "run this as root, with SYS_PTRACE")
     if not (root / CGROUPS / "cgroup.controllers").exists():
-        yield Missing("there are no cgroups of version 2", "start the machine with systemd.unified_cgroup_hierarchy=1")
+        yield Missing("cgroups of version 2 are missing", "boot the machine with systemd.unified_cgroup_hierarchy=1")

@@ -1,1 +1,1 @@
-"""Processes on the node's cards, and whether they stay within their pods' shares."""
+"""Processes on the node's cards, compared with the shares of their pods."""

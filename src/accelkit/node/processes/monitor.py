@@ -1,4 +1,4 @@
-"""Watches the processes on this node's cards: pods that take more than their share, and processes of no pod."""
+"""Monitor of the processes on this node's cards: over-use by pods, and processes that belong to no pod."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from accelkit.vendors.profiles import list_host_services
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 30.0
+_INTERVAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """Processes on cards, and the cards of which they may not be all."""
+class _ScanResult:
+    """Processes on cards, and the cards that may have further processes."""
 
     processes: Processes
-    unseen: tuple[str, ...]
+    unscanned: tuple[str, ...]
 
 
 class ProcessMonitor:
-    """Looks at the processes on the cards now and then.
+    """Periodic comparison of the processes on the cards with the pods' shares.
 
     Args:
         root: the host's root folder.
         pods: this node's pods.
-        events: where over-use is told.
-        metrics: where it is counted.
-        scan: who has cards open.
-        clock: seconds, never backwards.
+        events: the recorder of Events for over-use.
+        metrics: the metrics of the agent.
+        scan: the scan of the processes that have cards open.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -68,72 +68,75 @@ class ProcessMonitor:
         self._metrics = metrics
         self._passed = scan
         self._clock = clock
-        self._looked_at: float | None = None
-        self._told = set[tuple[str, str]]()
+        self._scanned_at: float | None = None
+        self._warned = set[tuple[str, str]]()
         self._errors = ErrorReporter(log, logging.INFO)
         self._bounded = OnceReporter(log)
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
-        """Look, where the last time was some time ago; tell of each pod and card once for as long as it goes on."""
-        if not found or (self._looked_at is not None and self._clock() - self._looked_at < _LOOK_SECONDS):
+        """Compare if the last comparison is old enough; warn once of each pod and card while the over-use lasts."""
+        if not found or (self._scanned_at is not None and self._clock() - self._scanned_at < _INTERVAL_SECONDS):
             return
-        self._looked_at = self._clock()
+        self._scanned_at = self._clock()
         try:
-            seen = await asyncio.to_thread(self._scan, found)
+            result = await asyncio.to_thread(self._scan, found)
         except DevicePluginError as exc:
             self._report(str(exc))
             return
         pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
-        # Some that cannot be looked into may be anybody's, so none is called strange or harmless.
-        if seen.unseen:
-            self._report(f"nobody looks who has these cards open: {', '.join(seen.unseen)}")
-        elif seen.processes.unread:
-            self._report(f"{seen.processes.unread} processes cannot be looked into")
-        elif unknown := sorted(set(seen.processes.bounded) - self._pods.list_uids()):
-            self._report(f"{', '.join(unknown)}, no pods of this node, have too many files open")
+        # The owner of a process that cannot be read is unknown, so none is reported as strange or harmless.
+        if result.unscanned:
+            self._report(f"the processes on these cards are not scanned: {', '.join(result.unscanned)}")
+        elif result.processes.unread:
+            self._report(f"{result.processes.unread} processes cannot be read")
+        elif unknown := sorted(set(result.processes.bounded) - self._pods.list_uids()):
+            self._report(f"pods {', '.join(unknown)}, which are unknown on this node, have too many open files")
         else:
             self._errors.clear()
             self.strange_processes = tuple(
-                find_strange_processes(seen.processes.found, self._pods.list_uids(), list_host_services())
+                find_strange_processes(result.processes.found, self._pods.list_uids(), list_host_services())
             )
-        self._warn_of_bounded(seen.processes.bounded, pods)
+        self._warn_of_bounded(result.processes.bounded, pods)
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
-        over = find_over_use(seen.processes.found, _sum_granted(pods), unknown=unreadable)
-        await self._tell(over, seen, pods)
+        over = find_over_use(result.processes.found, _sum_granted(pods), unknown=unreadable)
+        await self._warn_of_over_use(over, result, pods)
 
-    def _scan(self, found: Sequence[FoundCard]) -> _Seen:
+    def _scan(self, found: Sequence[FoundCard]) -> _ScanResult:
         nodes: dict[str, Sequence[str]] = {}
         for each in found:
             try:
                 nodes[each.card.id] = list_own_nodes(each)
             except DevicePluginError:
-                # Its memory is found by its address all the same.
+                # NVIDIA's library still finds its memory by its address.
                 continue
         bdfs = find_cards_by_address(found)
         scan = self._read_passed(Cards(nodes, bdfs))
         nvml = load_nvml(self._root)
         used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
-        # Nobody's processes are seen where the host's are not.
+        # This raises if the host's processes are not visible here, because then no process can be read.
         list_pids(self._root)
         processes = add_nvml(self._root, scan or Processes((), 0), used.amounts)
-        return _Seen(processes, () if scan else tuple(each.card.id for each in found if each.card.id not in used.cards))
+        unscanned = () if scan else tuple(each.card.id for each in found if each.card.id not in used.cards)
+        return _ScanResult(processes, unscanned)
 
     def _read_passed(self, cards: Cards) -> Processes | None:
         try:
-            self._passed.ask(cards)
+            self._passed.request(cards)
         except OSError as exc:
-            raise DevicePluginError(f"the scan of processes cannot be asked: {exc}") from exc
+            raise DevicePluginError(f"cannot request the scan of processes: {exc}") from exc
         scan = self._passed.read()
         return scan.processes if scan else None
 
     def _warn_of_bounded(self, bounded: Sequence[str], pods: Mapping[str, NodePod]) -> None:
         for uid in bounded:
             name = str(pods[uid].pod.ref) if uid in pods else f"with UID {uid}"
-            message = f"pod {name} has more files open than are read: memory that it uses may be missing"
+            message = f"pod {name} has more open files than the scan reads, so its used memory may be incomplete"
             self._bounded.report(uid, message)
 
-    async def _tell(self, over: Sequence[OverUse], seen: _Seen, pods: Mapping[str, NodePod]) -> None:
+    async def _warn_of_over_use(
+        self, over: Sequence[OverUse], result: _ScanResult, pods: Mapping[str, NodePod]
+    ) -> None:
         self._metrics.over_use.clear()
         for each in over:
             pod = pods.get(each.pod_uid)
@@ -141,18 +144,18 @@ class ProcessMonitor:
                 continue
             ref = pod.pod.ref
             self._metrics.over_use.labels(ref.namespace, ref.name, each.card).set(each.used_bytes - each.granted_bytes)
-            if (each.pod_uid, each.card) not in self._told:
+            if (each.pod_uid, each.card) not in self._warned:
                 least = "at least " if each.at_least else ""
                 message = (
                     f"uses {least}{format_bytes(each.used_bytes)} of card {each.card}, "
-                    f"of which it was given {format_bytes(each.granted_bytes)}"
+                    f"but its share is {format_bytes(each.granted_bytes)}"
                 )
                 log.warning("pod %s %s", ref, message)
                 subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
                 await self._events.record(subject, "MemoryOverUse", message, warning=True)
-        # Who is not seen is not told of anew when he is seen again.
-        unseen = {(uid, card) for uid, card in self._told if card in seen.unseen and uid in pods}
-        self._told = unseen | {(each.pod_uid, each.card) for each in over}
+        # Do not warn again when a process reappears after its card was not scanned.
+        kept = {(uid, card) for uid, card in self._warned if card in result.unscanned and uid in pods}
+        self._warned = kept | {(each.pod_uid, each.card) for each in over}
 
     def _report(self, error: str) -> None:
         self.strange_processes = None

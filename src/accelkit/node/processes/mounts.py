@@ -1,4 +1,4 @@
-"""File systems of the open files of processes, from their mount tables, without a request to the file systems."""
+"""File systems of the open files of processes, from their mount tables, without access to the file systems."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-# Device nodes of hosts and containers are on these. None of them can be served by a tenant, as NFS and FUSE can, or lie
-# on such a file system, as overlay can.
+# The file systems of device nodes of hosts and containers. A tenant cannot serve any of them, unlike NFS and FUSE, and
+# none of them can be based on such a file system, unlike overlay.
 _LOCAL: Final = frozenset({"devtmpfs", "ramfs", "tmpfs"})
 
 
@@ -18,11 +18,11 @@ class MountTables:
         self._types: dict[str, Mapping[str, str]] = {}
 
     def is_local(self, process: Path, mount: str | None) -> bool:
-        """Return whether a file is on a file system that answers at once.
+        """Return whether a file is on a file system that does not block.
 
         Args:
             process: the folder in `/proc` of the process that has the file open.
-            mount: the file's mount id; None in a tree of files, which has none.
+            mount: the file's mount ID; None in a tree of files of a test, which has none.
         """
         return mount is None or self._read(process).get(mount) in _LOCAL
 
@@ -37,6 +37,6 @@ class MountTables:
 
 
 def _parse(mountinfo: str) -> Mapping[str, str]:
-    """Return the types of file systems by mount id; spaces in paths are escaped there."""
+    """Return the types of file systems by mount ID. The kernel escapes spaces in paths there."""
     lines = (line.partition(" - ") for line in mountinfo.splitlines())
     return {mount.split(" ", 1)[0]: rest.split(" ", 1)[0] for mount, separator, rest in lines if separator}

@@ -1,4 +1,4 @@
-"""Reads how much memory of NVIDIA's cards each process holds, from the management library."""
+"""The memory that each process holds on NVIDIA's cards, from the management library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from accelkit.node.discovery.nvml import initialize
 
-# The library's word for an amount that it does not know.
+# The library's value for an unknown amount.
 _UNKNOWN = 2**64 - 1
-# With MPS the server holds the memory of its clients, which stand in a list of their own.
+# With MPS, the server holds the memory of its clients, and the library lists the clients separately.
 _CALLS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
@@ -20,11 +20,11 @@ _CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class UsedMemory:
-    """What the library knows of processes.
+    """The processes and cards that the library reports.
 
     Attributes:
-        amounts: bytes by card and process id, None of which it knows no amount.
-        cards: the cards that it knows.
+        amounts: bytes by card and process ID; None for an unknown amount.
+        cards: the cards whose processes the library lists.
     """
 
     amounts: Mapping[tuple[str, int], int | None]
@@ -32,17 +32,17 @@ class UsedMemory:
 
 
 def read_used_memory(nvml: Any, bdfs: Mapping[str, str]) -> UsedMemory:
-    """Return what processes hold of cards.
+    """Return the memory that processes hold on cards.
 
     Args:
         nvml: the module `pynvml`, not yet initialised.
-        bdfs: cards by PCI address.
+        bdfs: card IDs by PCI address.
     """
     amounts: dict[tuple[str, int], int | None] = {}
     cards = set[str]()
     with initialize(nvml) as works:
         for bdf, card in bdfs.items() if works else ():
-            answers = [_ask(nvml, getattr(nvml, name, None), bdf) for name in _CALLS]
+            answers = [_call(nvml, getattr(nvml, name, None), bdf) for name in _CALLS]
             for process in (each for answer in answers for each in answer or ()):
                 amount, key = process.usedGpuMemory, (card, int(process.pid))
                 known = None if amount is None or amount == _UNKNOWN else int(amount)
@@ -52,8 +52,8 @@ def read_used_memory(nvml: Any, bdfs: Mapping[str, str]) -> UsedMemory:
     return UsedMemory(amounts, frozenset(cards))
 
 
-def _ask(nvml: Any, call: Callable[[Any], list[Any]] | None, bdf: str) -> list[Any] | None:
-    """Return a list of processes; None where the library does not know it."""
+def _call(nvml: Any, call: Callable[[Any], list[Any]] | None, bdf: str) -> list[Any] | None:
+    """Return a list of processes; None if the library does not support the call."""
     try:
         return None if call is None else call(nvml.nvmlDeviceGetHandleByPciBusId(bdf))
     except nvml.NVMLError:

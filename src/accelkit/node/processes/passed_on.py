@@ -1,7 +1,7 @@
-"""Passes on between two containers of the agent's pod what one of them alone may see: which processes have cards open.
+"""Exchange between two containers of the agent's pod: the agent requests the scan of processes that its neighbour runs.
 
-In a folder that both share, the agent says which device nodes are cards, and `accelkit process-scan`, which has the
-right to look into all processes and neither token nor network of its own to use, says who has them open.
+In a folder that both share, the agent writes the device nodes of cards. `accelkit process-scan` writes the processes
+that have them open. Only the latter may read all processes, and it has neither a token nor a use for the network.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from accelkit.node.enforcement.mps import read_mps_daemons
 from accelkit.node.processes.scan import Processes, find_card_processes, list_pids
 
 SCAN_SECONDS: Final = 15.0
-# Some scans late is too late to be believed.
+# A scan older than some intervals is not used.
 _STALE_SECONDS: Final = 4 * SCAN_SECONDS
 _CARDS: Final = "cards.json"
 _SCAN: Final = "processes.json"
 
 
 class Cards(msgspec.Struct, frozen=True):
-    """What the scan looks for.
+    """The cards that the scan searches for.
 
     Attributes:
-        nodes: by card id, its own device nodes.
-        bdfs: card ids by PCI address.
+        nodes: each card's own device nodes, by card ID.
+        bdfs: card IDs by PCI address.
     """
 
     nodes: Mapping[str, Collection[str]]
@@ -37,12 +37,12 @@ class Cards(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What it found.
+    """The result of a scan.
 
     Attributes:
-        at: seconds since the machine started, the same in all its containers.
-        processes: those that have cards open.
-        mps_daemons: cards that MPS control daemons were started for, by process id; None for all of them.
+        at: seconds since the machine started, which are equal in all its containers.
+        processes: the processes that have cards open.
+        mps_daemons: the cards of MPS control daemons, by process ID; None for a daemon of all cards.
     """
 
     at: float
@@ -55,47 +55,47 @@ _scan = msgspec.json.Decoder(Scan)
 
 
 class PassedScan:
-    """The agent's side.
+    """The agent's access to the scan.
 
     Args:
-        folder: the shared folder; None where nobody looks.
+        folder: the shared folder; None without a scan.
         clock: seconds since the machine started.
     """
 
     def __init__(self, folder: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._clock = clock
-        self._asked: Cards | None = None
+        self._written: Cards | None = None
 
-    def ask(self, cards: Cards) -> None:
-        """Say what to look for.
+    def request(self, cards: Cards) -> None:
+        """Write the cards to search for.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        if self._folder is not None and cards != self._asked:
+        if self._folder is not None and cards != self._written:
             _write(self._folder / _CARDS, cards)
-        self._asked = cards
+        self._written = cards
 
     def read(self) -> Scan | None:
-        """Return the last scan; None where there is none, it cannot be read, or it is old."""
+        """Return the last scan; None if it is missing, unreadable or stale."""
         if self._folder is None:
             return None
         try:
             scan = _scan.decode((self._folder / _SCAN).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
-        # The folder may outlive a restart of the machine, and its clock starts anew.
+        # The folder may survive a restart of the machine, which resets the clock.
         return scan if 0 <= self._clock() - scan.at <= _STALE_SECONDS else None
 
     def list_mps_daemons(self) -> Mapping[int, str | None]:
-        """Return the MPS control daemons of the last scan; none where there is none."""
+        """Return the MPS control daemons of the last scan; none without a scan."""
         scan = self.read()
         return scan.mps_daemons if scan else {}
 
 
 def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Look once, where the agent has said what for, and pass on what is seen.
+    """Scan once for the cards that the agent wrote, and write the processes.
 
     Args:
         root: the host's root folder.
@@ -103,22 +103,22 @@ def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monot
         clock: seconds since the machine started.
 
     Returns:
-        Whether there was something to look for.
+        Whether the agent has written cards.
 
     Raises:
-        DevicePluginError: processes cannot be seen, or the folder cannot be used.
+        DevicePluginError: processes cannot be listed, or the folder cannot be used.
     """
     try:
         cards = _cards.decode((folder / _CARDS).read_bytes())
     except FileNotFoundError:
         return False
     except (OSError, msgspec.MsgspecError) as exc:
-        raise DevicePluginError(f"what to look for cannot be read: {exc}") from exc
+        raise DevicePluginError(f"the agent's cards cannot be read: {exc}") from exc
     found = find_card_processes(root, cards.nodes, cards.bdfs)
     try:
         _write(folder / _SCAN, Scan(clock(), found, read_mps_daemons(root, list_pids(root))))
     except OSError as exc:
-        raise DevicePluginError(f"what was found cannot be passed on: {exc}") from exc
+        raise DevicePluginError(f"the scan cannot be written: {exc}") from exc
     return True
 
 

@@ -1,13 +1,13 @@
-"""Finds the processes that have a card of this host open, in `/proc` below a root: whose they are and what they hold.
+"""Scan of `/proc` below a root for the processes that have a card of this host open, with their pods and memory.
 
-A process is on a card when it has one of the card's device nodes open. Nodes are compared by their device numbers,
-since a container may have them under other names; in a tree of files, which has no device numbers, by their paths.
-Memory comes from what DRM drivers say of each open file; what drivers do not say is None, until `add_nvml` adds what
-NVIDIA's library knows. To see open files takes the right to look into other processes; whose a process is that NVIDIA's
-library names, anybody may read. Nothing is kept between calls, so any thread may call.
+A process is on a card if it has one of the card's device nodes open. Nodes are compared by their device numbers,
+because their names may differ in a container. In a tree of files, which has no device numbers, paths are compared.
+The memory of each open file comes from DRM drivers. Without their value it is None, until `add_nvml` adds the amounts
+from NVIDIA's library. Reading the open files of other processes requires a capability (SYS_PTRACE). The pod of a
+process is readable without it. The module keeps no state, so any thread may call its functions.
 
 A tenant chooses how many files its processes have open, and on which file systems. The scan reads a bounded number for
-each pod, and never asks a file system that a tenant can serve, such as NFS.
+each pod, and never accesses a file system that a tenant can serve, such as NFS.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from accelkit.node.discovery.sysfs import read_key_values
 from accelkit.node.processes.mounts import MountTables
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-# A reader in a cgroup namespace of its own sees other pods by a path that starts with `/..`. The outermost pod counts:
-# one that runs a kubelet itself has pods of its own further in.
+# In a cgroup namespace, the paths of other pods start with `/..`. The outermost pod counts, because a pod that runs a
+# kubelet contains further pods.
 _POD: Final = re.compile(rf"(?:kubepods|:/\.\.).*?[/-]pod({_UID})(?=[./:]|$)", re.MULTILINE)
 # Memory of the card itself: amdgpu has vram, xe vram0 and on, i915 local0 and on.
 _MEMORY: Final = re.compile(r"drm-(resident|memory|total)-(?:vram|local)\d*")
-# What lies on the card comes before what could: `memory` is an older name of `resident`, `total` counts evicted memory.
+# Resident memory takes precedence. `memory` is an older name of `resident`, and `total` includes evicted memory.
 _FAMILIES: Final = ("resident", "memory", "total")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# Open files of all processes of a pod that are read. Copies of a file cost a process nothing.
-_MOST_FILES: Final = 50_000
+# The largest number of open files to read for all processes of a pod. Duplicates of a file are free for a process.
+_MAX_FILES: Final = 50_000
 # Reading a process that has just ended fails in one of these ways.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
@@ -45,11 +45,12 @@ class CardProcess:
     """A process that has a card open.
 
     Attributes:
-        card: the card's id.
-        command: what the kernel calls the process, at most 15 characters.
-        pod_uid: the pod it belongs to, as its cgroup says; None where that is no pod's.
-        memory_bytes: what it holds of the card, None when unknown. What several processes of a pod share, because one
-            has started the others, counts in the first of them.
+        card: the card's ID.
+        pid: the process ID.
+        command: the kernel's name of the process, at most 15 characters.
+        pod_uid: the pod of the process, from its cgroup; None if it does not belong to a pod.
+        memory_bytes: the memory of the card that the process holds; None if unknown. Memory that several processes of a
+            pod share, after a fork, counts in the first of them.
     """
 
     card: str
@@ -64,8 +65,9 @@ class Processes:
     """Processes on cards, by card and pid.
 
     Attributes:
-        unread: how many processes could not be read.
-        bounded: UIDs of pods that have more files open than are read, sorted. Some of their processes may be missing.
+        found: the processes.
+        unread: the number of processes that could not be read.
+        bounded: the UIDs of pods with more open files than the scan reads, sorted. Their processes may be incomplete.
     """
 
     found: tuple[CardProcess, ...]
@@ -79,7 +81,7 @@ class _FilesExceededError(Exception):
 
 @dataclass(slots=True)
 class _Budget:
-    """How many more open files of a pod are read."""
+    """The number of further open files of a pod to read."""
 
     files: int
 
@@ -91,7 +93,7 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _OpenCard:
-    """One open file of a card; `client` is what the driver counts memory by, `memory_bytes` None when it does not."""
+    """One open file of a card; the driver counts `memory_bytes` for each `client`, None if it does not count."""
 
     card: str
     client: str
@@ -103,16 +105,16 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
 
     Args:
         root: the host's root folder.
-        paths: by card id, its own device nodes, without those that all cards of a node share.
-        bdfs: card ids by PCI address, to know a card by what its DRM driver says of an open file.
+        paths: each card's own device nodes by card ID, without nodes that all cards of a host share.
+        bdfs: card IDs by PCI address, because DRM drivers report the address for an open file.
 
     Raises:
-        DevicePluginError: there is no `/proc`, so nobody can say.
+        DevicePluginError: `/proc` cannot be listed, so the processes are unknown.
     """
     nodes = {_identify(root, path): card for card, own in paths.items() for path in own}
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
-    # By pod; no tenant has processes outside of one.
+    # By pod, because a tenant has no processes outside pods.
     budgets: dict[str, _Budget] = {}
     bounded: set[str] = set()
     mounts = MountTables()
@@ -122,7 +124,7 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
         try:
             pod_uid = find_pod_uid((folder / "cgroup").read_text(errors="replace"))
             owner = pod_uid or str(pid)
-            budget = budgets.setdefault(owner, _Budget(_MOST_FILES)) if pod_uid else _Budget(sys.maxsize)
+            budget = budgets.setdefault(owner, _Budget(_MAX_FILES)) if pod_uid else _Budget(sys.maxsize)
             opened: list[_OpenCard] = []
             try:
                 opened.extend(_list_open_cards(folder, nodes, bdfs, budget, mounts))
@@ -140,12 +142,12 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
 
 
 def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], int | None]) -> Processes:
-    """Add what NVIDIA's library says that processes hold, which counts before what was read.
+    """Add the memory that processes hold according to NVIDIA's library, which takes precedence over the scan.
 
     Args:
         root: the host's root folder.
-        processes: those that have cards open, none where nobody looked.
-        used: bytes by card id and pid, None of which the library knows no amount.
+        processes: the processes that have cards open; none without a scan.
+        used: bytes by card ID and process ID; None for an unknown amount.
     """
     found = {(each.card, each.pid): each for each in processes.found}
     by_pid = {each.pid: each for each in processes.found}
@@ -163,25 +165,25 @@ def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], in
 
 
 def _read_process(folder: Path, card: str) -> CardProcess:
-    """Return a process as everybody may see it."""
+    """Return a process from files that are readable without privileges."""
     pod_uid = find_pod_uid((folder / "cgroup").read_text())
     return CardProcess(card, int(folder.name), _read_command(folder), pod_uid, None)
 
 
 def find_pod_uid(cgroup: str) -> str | None:
-    """Return the pod that a process's `cgroup` file names, by any cgroup driver and version; None where it names none.
+    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None without a pod.
 
-    A static pod has the UID that its kubelet made up, which on its mirror in the API is an annotation.
+    The UID of a static pod is the one that its kubelet generated. Its mirror pod in the API has it in an annotation.
     """
     match = _POD.search(cgroup)
     return match[1].replace("_", "-") if match else None
 
 
 def list_pids(root: Path) -> list[int]:
-    """Return the ids of all processes.
+    """Return the IDs of all processes.
 
     Raises:
-        DevicePluginError: there is no `/proc`, so nobody can say.
+        DevicePluginError: `/proc` cannot be listed, so the processes are unknown.
     """
     try:
         pids = sorted(int(entry.name) for entry in (root / "proc").iterdir() if entry.name.isdecimal())
@@ -189,14 +191,14 @@ def list_pids(root: Path) -> list[int]:
         raise DevicePluginError(f"the processes of this host cannot be listed: {exc}") from exc
     if pids:
         return pids
-    # A host without processes is one whose /proc is not mounted here.
+    # Every host has processes, so its /proc is not mounted here.
     raise DevicePluginError(
-        f"{root / 'proc'} shows no processes", next_step="check that the host's /proc is mounted there"
+        f"{root / 'proc'} contains no processes", next_step="check that the host's /proc is mounted there"
     )
 
 
 def _identify(root: Path, path: str) -> int | str:
-    """Return what names a device node: its number, or its path where it is no node."""
+    """Return the number of a device node, or the path if it is not a device node."""
     return _read_device_number(root / path.removeprefix("/")) or path
 
 
@@ -218,14 +220,14 @@ def _list_open_cards(
     """Yield the open files of a process that are cards.
 
     Args:
-        folder: of the process in `/proc`.
-        nodes: card ids by what names their device nodes.
-        bdfs: card ids by PCI address.
-        budget: how many more files are read.
+        folder: the folder of the process in `/proc`.
+        nodes: card IDs by the number or path of their device nodes.
+        bdfs: card IDs by PCI address.
+        budget: the number of further files to read.
         mounts: the mount tables that were read so far.
 
     Raises:
-        _FilesExceededError: the process has more files open.
+        _FilesExceededError: the process has more open files.
     """
     with os.scandir(folder / "fd") as entries:
         for entry in entries:
@@ -238,7 +240,7 @@ def _list_open_cards(
                 continue
             facts = read_key_values(folder / "fdinfo" / entry.name)
             card = None
-            # A file on a file system that does not answer would block the scan for good.
+            # A file on a file system that does not respond would block the scan forever.
             if mounts.is_local(folder, facts.get("mnt_id")):
                 card = nodes.get(_read_device_number(Path(entry.path)) or "")
             card = card or nodes.get(target)
@@ -266,7 +268,7 @@ def _parse_amount(text: str) -> int | None:
 
 
 def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
-    """Sum up what a process holds by card; a client that the owner was charged for before adds nothing."""
+    """Return the memory that a process holds, by card. Clients that were counted for the owner before add nothing."""
     held: dict[str, int | None] = {}
     for each in opened:
         held.setdefault(each.card, None)
@@ -279,7 +281,7 @@ def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str,
 
 
 def _read_command(folder: Path) -> str:
-    # A process chooses its own name, and people read it in a terminal.
+    # A process chooses its name, which users read in a terminal.
     name = (folder / "comm").read_text(errors="replace").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 

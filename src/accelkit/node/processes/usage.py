@@ -1,6 +1,6 @@
-"""Compares what processes hold of cards with what their pods were given.
+"""Comparison of the memory that processes hold on cards with the shares of their pods.
 
-Only compares: nothing here reads the host or stops a process.
+The module neither reads the host nor stops processes.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from typing import Final
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.node.processes.scan import CardProcess
 
-# A process that opens a card pays for its context, before it allocates anything: 250 to 550 MiB with CUDA. A program
-# that keeps to its share cannot avoid it.
+# The context of a process on a card takes memory before any allocation: 250 to 550 MiB with CUDA. A program that stays
+# within its share cannot avoid it.
 CONTEXT_BYTES: Final = 512 * 2**20
 
-# The kernel keeps 15 characters of a process's name.
+# The kernel truncates the name of a process to 15 characters.
 _COMMAND_LENGTH: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class OverUse:
-    """A pod holds more of a card than it was given, amounts in bytes.
+    """A pod that holds more memory of a card than its share, with amounts in bytes.
 
     Attributes:
-        granted_bytes: 0 where the pod has no share of the card at all.
-        at_least: whether it may be more than `used_bytes`, because not all of its processes show their memory.
+        pod_uid: the UID of the pod.
+        card: the card's ID.
+        granted_bytes: the share of the pod; 0 if it has no share of the card.
+        used_bytes: the memory that the processes of the pod hold.
+        at_least: whether the pod may hold more than `used_bytes`, because the memory of a process is unknown.
     """
 
     pod_uid: str
@@ -43,13 +46,13 @@ def find_over_use(
     tolerance_bytes: int = CONTEXT_BYTES,
     unknown: Collection[str] = (),
 ) -> list[OverUse]:
-    """Return the pods that hold more than they were given, by UID and card.
+    """Return the pods that hold more than their share, by UID and card.
 
     Args:
-        processes: those on cards; those of no pod are not judged here.
-        granted: bytes by pod UID and card id.
-        tolerance_bytes: what each process that holds memory may hold beyond it.
-        unknown: UIDs of pods whose shares cannot be read, which are not judged.
+        processes: the processes on cards; processes without a pod are ignored.
+        granted: the shares in bytes, by pod UID and card ID.
+        tolerance_bytes: the memory beyond the share that each process with memory may hold.
+        unknown: the UIDs of pods whose shares cannot be read, which are ignored.
     """
     held: dict[tuple[str, str], list[int | None]] = {}
     for each in processes:
@@ -70,10 +73,11 @@ def find_strange_processes(
     """Return the processes on cards that belong to no pod of this node, in their order.
 
     Args:
-        processes: those on cards.
-        known: UIDs of all pods of the node, with or without a share; for a static pod also the one its kubelet made up.
-        services: names of programs that belong to the host while they hold no more than a context. A name is no proof,
-            so one that holds more is told of.
+        processes: the processes on cards.
+        known: the UIDs of all pods of the node, with or without a share. For a static pod, this includes the UID that
+            its kubelet generated.
+        services: the names of programs of the host. A process can choose its name, so one of these names that holds
+            more than a context is returned, too.
     """
     of_host = {name[:_COMMAND_LENGTH] for name in services}
     return [

@@ -89,7 +89,7 @@ def test_a_machine_without_the_driver_is_told_the_next_step(host):
     host.driver.path.unlink()
     report = read(host)
     assert report["nvidia_driver"] is None
-    assert report["missing"][0]["what"] == "NVIDIA's library or driver does not answer"
+    assert report["missing"][0]["what"] == "NVIDIA's library or driver does not respond"
     assert "the memory of card" in report["missing"][1]["what"]
 
 
@@ -98,7 +98,7 @@ def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_told(host):
     (host.find_device_folder(host.bdf) / "config").write_bytes(4 * b"\xff")
     assert missing(host) == [
         "card GPU-1 is unhealthy: the card does not answer on the PCI bus",
-        "there are no cgroups of version 2",
+        "cgroups of version 2 are missing",
     ]
 
 

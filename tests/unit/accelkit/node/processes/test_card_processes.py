@@ -133,7 +133,7 @@ def test_a_process_that_cannot_be_looked_at_is_counted_and_hides_no_other(proces
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one process", "many processes"])
 def test_a_pod_with_too_many_open_files_delays_no_scan_and_hides_no_other(process, look, monkeypatch, shared):
-    monkeypatch.setattr(scan, "_MOST_FILES", 10)
+    monkeypatch.setattr(scan, "_MAX_FILES", 10)
     for pid in (1, 2, 3):
         process(pid, dict.fromkeys(range(30 if shared else 4), "/dev/null"), pod=UID)
     process(7, {5: "/dev/nvidia1"}, pod=OTHER)
@@ -141,7 +141,7 @@ def test_a_pod_with_too_many_open_files_delays_no_scan_and_hides_no_other(proces
 
 
 def test_the_cards_among_the_files_that_were_read_are_found(process, look, monkeypatch):
-    monkeypatch.setattr(scan, "_MOST_FILES", 10)
+    monkeypatch.setattr(scan, "_MAX_FILES", 10)
     process(7, dict.fromkeys(range(30), "/dev/nvidia1"), pod=UID)
     assert look() == Processes((CardProcess("b", 7, "python3", UID, None),), 0, (UID,))
 

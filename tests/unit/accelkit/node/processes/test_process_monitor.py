@@ -101,13 +101,13 @@ async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(
     host.process(7, "train", pod=POD, gib=6)
     for _ in range(2):
         await host.look()
-    assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
+    assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, but its share is 4 GiB")]
     assert host.over("pod-1") == 2 * GIB
     assert host.monitor.strange_processes == ()
 
 
 async def test_a_pod_with_too_many_open_files_is_logged_once_and_blinds_nobody(host, monkeypatch, caplog):
-    monkeypatch.setattr(scan, "_MOST_FILES", 1)
+    monkeypatch.setattr(scan, "_MAX_FILES", 1)
     host.pod(POD, 4)
     host.process(7, "train", pod=POD, gib=1)
     host.process(8, "copies", pod=POD, gib=1)
@@ -115,11 +115,11 @@ async def test_a_pod_with_too_many_open_files_is_logged_once_and_blinds_nobody(h
     for _ in range(2):
         await host.look()
     assert [each.command for each in host.monitor.strange_processes] == ["miner"]
-    assert caplog.text.count("pod d/pod-1 has more files open than are read") == 1
+    assert caplog.text.count("pod d/pod-1 has more open files than the scan reads") == 1
 
 
 async def test_no_process_is_called_harmless_where_files_of_an_unknown_pod_were_not_read(host, monkeypatch):
-    monkeypatch.setattr(scan, "_MOST_FILES", 1)
+    monkeypatch.setattr(scan, "_MAX_FILES", 1)
     host.process(7, "left", pod=POD, gib=1)
     host.process(8, "over", pod=POD, gib=1)
     await host.look()
@@ -162,7 +162,7 @@ async def test_a_scan_that_is_old_or_of_another_boot_is_none(host, caplog, late)
     pass_on(host.root, host.shared, clock=lambda: host.now + 100 - late)
     await host.look(scan=False)
     assert (host.monitor.strange_processes, host.events) == (None, [])
-    assert "nobody looks who has these cards open: a" in caplog.text
+    assert "the processes on these cards are not scanned: a" in caplog.text
 
 
 async def test_a_scan_that_cannot_be_read_is_none(host):
@@ -174,7 +174,7 @@ async def test_a_scan_that_cannot_be_read_is_none(host):
 
 @pytest.fixture
 def nvidia(host, standin_nvml):
-    """A card of NVIDIA's, of which its library knows processes, and nobody looks who has it open."""
+    """A card of NVIDIA's, whose processes only the library reports, without a scan."""
     standin_nvml.cards.append(StandinCard(BDF, "a"))
     standin_nvml.write()
 
@@ -191,7 +191,7 @@ async def test_over_use_of_nvidias_cards_is_seen_without_looking_into_other_proc
     host.process(7, "train", pod=POD)
     host.process(8, "miner", pod="")
     await nvidia((7, 6), (8, 3))
-    assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
+    assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, but its share is 4 GiB")]
     assert [(each.pid, each.command) for each in host.monitor.strange_processes] == [(8, "miner")]
 
 

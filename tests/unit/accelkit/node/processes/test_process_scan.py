@@ -30,7 +30,7 @@ def host(tmp_path):
 def test_what_one_container_sees_the_other_reads(host):
     agent = PassedScan(host / "shared")
     assert pass_on(host, host / "shared") is False
-    agent.ask(CARDS)
+    agent.request(CARDS)
     assert agent.read() is None
     assert agent.list_mps_daemons() == {}
     assert pass_on(host, host / "shared") is True
@@ -40,16 +40,16 @@ def test_what_one_container_sees_the_other_reads(host):
 
 def test_without_a_folder_nobody_is_asked():
     agent = PassedScan(None)
-    agent.ask(CARDS)
+    agent.request(CARDS)
     assert (agent.read(), agent.list_mps_daemons()) == (None, {})
 
 
 def test_what_cannot_be_seen_is_not_passed_on(host):
-    PassedScan(host / "shared").ask(CARDS)
+    PassedScan(host / "shared").request(CARDS)
     with pytest.raises(DevicePluginError, match="cannot be listed"):
         pass_on(host / "elsewhere", host / "shared")
     (host / "shared/cards.json").write_text("{")
-    with pytest.raises(DevicePluginError, match="what to look for cannot be read"):
+    with pytest.raises(DevicePluginError, match="the agent's cards cannot be read"):
         pass_on(host, host / "shared")
 
 
