@@ -124,7 +124,7 @@ async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sand
 def test_up_twice_leaves_the_first_alone(running):
     before = running.read_facts()
     code, said = accelkit_sandbox("up", "--root", running.root)
-    assert (code, "is up already" in said) == (0, True), said
+    assert (code, "is already running" in said) == (0, True), said
     assert running.read_facts().supervisor_pid == before.supervisor_pid
 
 
@@ -241,7 +241,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
     said = []
     options = SandboxOptions(extender_port=free_port(), apiserver_args=("--no-such-option",))
     paths = SandboxPaths(root)
-    with pytest.raises(SandboxError, match=r"kube-apiserver ended while starting:[^$]*no-such-option") as failure:
+    with pytest.raises(SandboxError, match=r"kube-apiserver exited while starting:[^$]*no-such-option") as failure:
         lifecycle.start_sandbox(paths, options, None, said.append, os.environ)
     assert "accelkit sandbox down" in failure.value.next_step
     assert said == ["starting etcd", "starting kube-apiserver", "sandbox stopped"]

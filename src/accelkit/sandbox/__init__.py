@@ -1,1 +1,1 @@
-"""The embedded cluster: a real control plane, simulated nodes."""
+"""The sandbox: an embedded cluster with a real control plane and simulated nodes."""

@@ -1,7 +1,6 @@
-"""Find the executables of the Kubernetes control plane, or build them once from our Go module.
+"""The executables of the Kubernetes control plane, found on this machine or built once from accelkit's Go module.
 
-Several of the paths in `Binaries` may be links to one binary that reads its role from its own name, so run them as
-they are and do not resolve them.
+Several paths in `Binaries` may be links to one binary that reads its role from its name, so do not resolve them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ __all__ = ["Binaries", "find_binaries", "find_cache_dir", "find_ldflags"]
 _REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _NAMES = (*_REQUIRED, "kubectl")
 _MODULE = Path(__file__).parent / "controlplane"
-_OLDEST_GO = (1, 24)  # what the module's go.mod asks for
+_OLDEST_GO = (1, 24)  # the version in the module's go.mod
 _PROGRESS_EVERY = 10.0
-_DEADLINE = 60 * 60.0  # of one go command: far above what slow machines need, it ends what hangs
+_DEADLINE = 60 * 60.0  # for one go command: far longer than slow machines need, so only a hanging command is killed
 _TAIL_LINES = 20
 
 _Say = Callable[[str], None]
@@ -40,7 +39,7 @@ _Source = Literal["KUBEBUILDER_ASSETS", "PATH", "cache", "build"]
 
 @dataclass(frozen=True)
 class Binaries:
-    """Absolute paths of executables, and the place they come from."""
+    """Absolute paths of the executables, and their source."""
 
     etcd: Path
     kube_apiserver: Path
@@ -51,7 +50,7 @@ class Binaries:
 
 
 def find_cache_dir(environ: Mapping[str, str]) -> Path:
-    """The folder of our builds: below `$ACCELKIT_CACHE`, else `$XDG_CACHE_HOME/accelkit`, else `~/.cache/accelkit`."""
+    """Return the folder of builds below `$ACCELKIT_CACHE`, `$XDG_CACHE_HOME/accelkit` or `~/.cache/accelkit`."""
     if own := environ.get("ACCELKIT_CACHE"):
         return Path(own) / "controlplane"
     if xdg := environ.get("XDG_CACHE_HOME"):
@@ -60,18 +59,19 @@ def find_cache_dir(environ: Mapping[str, str]) -> Path:
 
 
 def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[[str], None]) -> Binaries:
-    """Finds all four components in one place: `KUBEBUILDER_ASSETS`, `PATH`, an earlier build, or else builds them.
+    """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, or an earlier or new build.
 
-    Components of different places are never mixed, because their versions would differ. Only kubectl, which
-    tolerates that, comes from `PATH` where `KUBEBUILDER_ASSETS` has none.
+    Components of different sources are never mixed, because their versions would differ. Only kubectl, which supports
+    other versions, comes from `PATH` if `KUBEBUILDER_ASSETS` does not contain it.
 
     Args:
-        environ: the environment variables to look at; `go` gets them too.
-        cache_dir: where builds are kept, a folder for each state of the Go module; made if absent.
-        say: takes a line of progress for the person who waits; called in the caller's thread.
+        environ: the environment variables; `go` gets them, too.
+        cache_dir: the folder of builds, with a subfolder for each state of the Go module; created if missing.
+        say: called with each line of progress, in the caller's thread.
 
     Raises:
-        SandboxError: nothing was found and Go is absent, too old, failed or hung, or `cache_dir` is not writable.
+        SandboxError: no binaries were found, and Go is missing, too old, failed or hung, or `cache_dir` is not
+            writable.
     """
     on_path = _find_executables(environ.get("PATH", ""))
     if assets := environ.get("KUBEBUILDER_ASSETS"):
@@ -79,11 +79,11 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[
         missing = [name for name in _REQUIRED if name not in found]
         if not missing:
             return _choose_binaries(on_path | found, "KUBEBUILDER_ASSETS")
-        say(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: looking elsewhere")
+        say(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: searching PATH and earlier builds")
     if on_path.keys() >= set(_REQUIRED):
         return _choose_binaries(on_path, "PATH")
 
-    # What is hashed is what gets written out and built, so a build is never filed under another state's name.
+    # The hashed bytes are those that are built, so the folder's name always matches its content.
     sources = {name: (_MODULE / name).read_bytes() for name in ("go.sum", "main.go", "go.mod")}
     target = cache_dir.absolute() / hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     source: _Source = "cache"
@@ -116,10 +116,10 @@ def _is_built(target: Path) -> bool:
 
 
 def _find_go(environ: Mapping[str, str]) -> str:
-    """The path of a `go` that is new enough; raises SandboxError where there is none."""
+    """Return the path of a `go` that is new enough; raise SandboxError without one."""
     found = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
-        # In / no go.mod of the caller's can make `go` speak for another toolchain.
+        # In /, `go` does not read a go.mod of the caller that selects another toolchain.
         answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
         version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
         if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:
@@ -134,7 +134,7 @@ def _find_go(environ: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _lock(path: Path, say: _Say) -> Iterator[None]:
-    """Holds the lock file; the file stays, since a process may be waiting on it when we leave."""
+    """Hold a lock on a file, which is not deleted because another process may wait for it."""
     with path.open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,7 +145,7 @@ def _lock(path: Path, say: _Say) -> Iterator[None]:
 
 
 def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping[str, str], say: _Say) -> None:
-    """Makes `target`, whole or not at all: the binary and a link for each component. Call it with the lock held."""
+    """Create `target` atomically, with the binary and a link for each component. The caller holds the lock."""
     for leftover in (target, *target.parent.glob(f".{target.name}-*")):
         shutil.rmtree(leftover, ignore_errors=True)
     log = target.with_suffix(".log")
@@ -157,12 +157,12 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
             folder.mkdir()
         for file, content in sources.items():
             (module / file).write_bytes(content)
-        # A workspace of the caller's must not take the module over; a killed `go` leaves its scratch files behind.
+        # GOWORK: a workspace of the caller must not include the module. GOTMPDIR: a killed `go` leaves temporary files.
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
         run = functools.partial(_run_go, environ={**environ, **settings}, log=log, say=say)
 
         version = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", sources["go.mod"].decode())[0]
-        say(f"building the Kubernetes {version} control plane: takes 5 to 15 minutes, once")
+        say(f"building the Kubernetes {version} control plane, which takes 5 to 15 minutes once")
         in_module = [go, "-C", str(module)]
         run([*in_module, "mod", "download"], doing="downloading Go modules")
         packages = run([*in_module, "list", "-mod=readonly", "-deps", "."], doing="listing Go packages")
@@ -177,9 +177,9 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
 
 
 def find_ldflags(version: str) -> str:
-    """Linker flags that stamp a Kubernetes version, as v1.34.4, in as Kubernetes' own build scripts do."""
+    """Return the linker flags that set a Kubernetes version, such as v1.34.4, in the manner of Kubernetes' scripts."""
     major, minor, _ = version.removeprefix("v").split(".")
-    # Modules do not tell their commit, and the unset value is a git placeholder that would show up in User-Agents.
+    # Go modules have no commit, and the default is a placeholder of git that would appear in User-Agent headers.
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
@@ -188,26 +188,29 @@ def find_ldflags(version: str) -> str:
 def _run_go(
     command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, say: _Say, packages: int = 0
 ) -> int:
-    """Runs one `go` command with its output in `log`; returns how many lines that is.
+    """Run one `go` command with its output in `log`; return the number of lines.
 
-    With `packages`, progress counts the lines so far: `go build -v` prints each package it compiles, but none that
-    Go's own cache still holds, hence "up to". Raises SandboxError when the command fails or hangs.
+    With `packages`, the progress contains the number of lines, because `go build -v` prints each package that it
+    compiles. It does not print packages from Go's cache, hence "up to".
+
+    Raises:
+        SandboxError: the command failed or hung.
     """
     start = time.monotonic()
     outcome: str | None = None
     with log.open("wb") as output:
-        # A session of its own, so that the compilers can be ended together with `go`.
+        # A separate session, so that the compilers can be killed together with `go`.
         process = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     try:
         while outcome is None:
             try:
-                outcome = f"ended with status {process.wait(_PROGRESS_EVERY)}"
+                outcome = f"exited with status {process.wait(_PROGRESS_EVERY)}"
             except subprocess.TimeoutExpired:
                 elapsed = time.monotonic() - start
                 if elapsed > _DEADLINE:
-                    outcome = f"did not end within {_DEADLINE / 60:.0f} minutes"
+                    outcome = f"did not exit within {_DEADLINE / 60:.0f} minutes"
                 count = f", {len(log.read_bytes().splitlines())} of up to {packages} packages" if packages else ""
                 say(f"{doing}: {elapsed:.0f} s{count}")
     finally:

@@ -1,4 +1,4 @@
-"""The certificates and keys of the control plane, and kubeconfigs that carry them."""
+"""The certificates and keys of the control plane, and kubeconfigs that contain them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVER_NAMES = (
     *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
     *("127.0.0.1", "10.96.0.1"),
 )
-# The user and, where it has one, the group of each client certificate.
+# The user and, if it has one, the group of each client certificate.
 _USERS = {
     "admin": ("admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager",),
@@ -26,7 +26,7 @@ _USERS = {
 
 
 def write_certificates(paths: SandboxPaths, server: str) -> None:
-    """Make the authority, all certificates and the kubeconfigs."""
+    """Write the certificate authority, all certificates and the kubeconfigs."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
     pairs = {
@@ -48,14 +48,14 @@ def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
 
 
 def generate_service_account_keys() -> KeyPair:
-    """Return a key pair for service account tokens; the public key stands in the certificate's place."""
+    """Return a key pair for service account tokens, with the public key in place of the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public, encode_private_key(key))
 
 
 def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
-    """Return a kubeconfig with everything in it; JSON, which is YAML too."""
+    """Return a kubeconfig with embedded certificates, as JSON, which is also YAML."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -20,13 +20,13 @@ from accelkit.sandbox.supervisor import Supervisor
 _root = click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Its folder. Default: ACCELKIT_SANDBOX, else ~/.local/state/accelkit/sandbox.",
+    help="Folder of the sandbox. Default: ACCELKIT_SANDBOX, else ~/.local/state/accelkit/sandbox.",
 )
 
 
 @click.group(short_help="Run a whole cluster on this machine.")
 def sandbox() -> None:
-    """Run a whole cluster on this machine: a real control plane, simulated nodes with cards."""
+    """Run a whole cluster on this machine, with a real control plane and simulated nodes with cards."""
 
 
 @sandbox.command()
@@ -35,7 +35,7 @@ def sandbox() -> None:
     "--nodes",
     "nodes_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="YAML of nodes and cards.",
+    help="YAML file of nodes and cards.",
 )
 @click.option(
     "--extender-port",
@@ -44,17 +44,21 @@ def sandbox() -> None:
     type=click.IntRange(1, 65535),
     default=DEFAULT_EXTENDER_PORT,
     show_default=True,
-    help="Where the extender will listen.",
+    help="Port of the extender.",
 )
 @click.option(
     "--plugin-grace",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds a resource outlives its device plugin (kubelet: 300).",
+    help="Seconds for which a resource remains without its device plugin (kubelet: 300).",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=1), default=180.0, show_default=True, help="Seconds to wait for it."
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=180.0,
+    show_default=True,
+    help="Seconds to wait until the sandbox is ready.",
 )
 def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_grace: float, timeout: float) -> None:
     """Start the sandbox and wait until it is ready."""
@@ -68,7 +72,7 @@ def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_gr
 @sandbox.command()
 @_root
 def down(root: Path | None) -> None:
-    """Stop the sandbox and delete it; works from any state."""
+    """Stop the sandbox and delete it, in any state."""
     lifecycle.stop_sandbox(_paths(root), click.echo)
 
 
@@ -76,24 +80,24 @@ def down(root: Path | None) -> None:
 @_root
 @output_option
 def status(root: Path | None, output: str) -> None:
-    """Show what runs, and where."""
+    """Print the state and the processes of the sandbox."""
     found = lifecycle.read_status(_paths(root))
 
-    def table() -> Table:
+    def build_table() -> Table:
         state = found.facts.state if found.running else "not running"
-        shown = Table("process", "pid", "state", "MiB", title=f"sandbox: {state}", title_justify="left", box=None)
+        table = Table("process", "pid", "state", "MiB", title=f"sandbox: {state}", title_justify="left", box=None)
         for process in found.processes:
             running = "running" if process.running else "ended"
-            shown.add_row(process.name, str(process.pid), running, str(process.memory_mib))
-        shown.caption = f"KUBECONFIG={found.facts.kubeconfig}"
-        return shown
+            table.add_row(process.name, str(process.pid), running, str(process.memory_mib))
+        table.caption = f"KUBECONFIG={found.facts.kubeconfig}"
+        return table
 
-    print_value(found, output, table)
+    print_value(found, output, build_table)
 
 
 @sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
-    """Find the control plane's binaries, or build them from source, and print where they are."""
+    """Find the control plane's binaries, or build them from source, and print their folder."""
     binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
     click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
 
@@ -101,7 +105,7 @@ def build() -> None:
 @sandbox.command(hidden=True)
 @_root
 def supervise(root: Path | None) -> None:
-    """Be the sandbox's supervisor; `up` starts it."""
+    """Run the sandbox's supervisor, which `up` starts."""
     paths = _paths(root)
     binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
     asyncio.run(Supervisor(paths, paths.read_options(), binaries).run())
@@ -112,5 +116,5 @@ sandbox.add_command(fake_host)
 
 
 def _paths(root: Path | None) -> SandboxPaths:
-    # One spelling, since the processes of a sandbox are found by it.
+    # Resolved, because the processes of a sandbox are found by this path.
     return SandboxPaths((root or find_default_root(os.environ)).resolve())

@@ -1,4 +1,4 @@
-"""The control plane's processes: the options of each, and probes that tell when it is ready."""
+"""The processes of the control plane: the options of each, and its readiness probes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SERVICES = "10.96.0.0/16"
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports on the loopback address, free when they were chosen."""
+    """Ports on the loopback address, which were free when they were chosen."""
 
     etcd: int
     etcd_peer: int
@@ -46,7 +46,7 @@ class Ports:
 
 
 def render_scheduler_config(paths: SandboxPaths) -> str:
-    """Return the configuration kube-scheduler starts with, before anybody adds an extender."""
+    """Return the configuration with which kube-scheduler starts, before an extender is added."""
     return (
         "# kube-scheduler of the accelkit sandbox\n"
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
@@ -59,13 +59,13 @@ def render_scheduler_config(paths: SandboxPaths) -> str:
 
 
 def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return etcd, in memory as far as it can be: the sandbox does not outlive its machine."""
+    """Return etcd without fsync, because the sandbox does not survive a restart of the machine."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return _make_child(
         paths,
         binaries.etcd,
         "etcd",
-        # The name is that of --initial-cluster, whatever ETCD_NAME the user's environment has.
+        # The name must match --initial-cluster, even if the user's environment sets ETCD_NAME.
         *(f"--data-dir={paths.root / 'etcd'}", "--name=default", "--unsafe-no-fsync", "--log-level=warn"),
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
@@ -102,13 +102,13 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # Nodes stay reachable on a laptop that sleeps and on two busy cores.
+        # Nodes must stay ready on a laptop that sleeps and on two busy cores.
         "--node-monitor-grace-period=60s",
     )
 
 
 def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return kube-scheduler; all but its address is in its configuration file."""
+    """Return kube-scheduler, whose settings, except its address, are in its configuration file."""
     return _make_child(
         paths,
         binaries.kube_scheduler,
@@ -119,7 +119,7 @@ def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Chi
 
 
 def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
-    """Return a probe: whether `url` answers 200. Without an authority its certificate is not verified."""
+    """Return a probe whether `url` responds with 200. Without an authority, its certificate is not verified."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
         # kube-scheduler and kube-controller-manager sign their own certificates.
@@ -138,7 +138,7 @@ def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitabl
 
 
 def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
-    """Return a probe: whether kube-controller-manager has made the service account that pods get."""
+    """Return a probe whether kube-controller-manager has created the default service account of pods."""
 
     async def probe() -> bool:
         try:
@@ -152,7 +152,7 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
 
 
 def build_environment(paths: SandboxPaths) -> dict[str, str]:
-    """Return the environment of the sandbox's processes: ours, with the sandbox's root."""
+    """Return the environment of the sandbox's processes: that of this process, with the sandbox's root."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 

@@ -1,4 +1,4 @@
-"""The folders and files of a sandbox, and the facts that others read from it: `sandbox.json`."""
+"""The folders and files of a sandbox, and the facts that other programs read: `sandbox.json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
-    """The options of `accelkit sandbox up`; kept in `options.json` for the processes it starts."""
+    """The options of `accelkit sandbox up`, stored in `options.json` for the processes that it starts."""
 
     extender_port: int = DEFAULT_EXTENDER_PORT
     plugin_grace: float = 10.0
@@ -31,7 +31,7 @@ SandboxState = Literal["starting", "ready", "failed"]
 
 
 class Facts(msgspec.Struct):
-    """What others need to know of a sandbox; paths are absolute, `processes` are process ids by name."""
+    """The facts of a sandbox for other programs; paths are absolute, and `processes` has process IDs by name."""
 
     image: str
     extender_port: int
@@ -61,7 +61,7 @@ class SandboxPaths:
 
     @property
     def facts(self) -> Path:
-        """The facts that others read."""
+        """The facts for other programs."""
         return self.root / "sandbox.json"
 
     @property
@@ -71,12 +71,12 @@ class SandboxPaths:
 
     @property
     def nodes_file(self) -> Path:
-        """The user's nodes, absent where the default ones are meant."""
+        """The user's nodes; missing if the default nodes are used."""
         return self.root / "nodes.yaml"
 
     @property
     def nodes(self) -> Path:
-        """A folder per node, which is the node's `/`; its processes reach it by the run folder."""
+        """The folder with the root of each node; the processes of a node access it through the run folder."""
         return self.root / "nodes"
 
     @property
@@ -86,22 +86,22 @@ class SandboxPaths:
 
     @property
     def logs(self) -> Path:
-        """A log per process."""
+        """The folder with the log of each process."""
         return self.root / "logs"
 
     @property
     def scheduler_config(self) -> Path:
-        """The configuration of kube-scheduler, which is restarted when it changes."""
+        """The configuration of kube-scheduler. A change of the file restarts kube-scheduler."""
         return self.root / "kube-scheduler" / "config.yaml"
 
     @property
     def scheduler_state(self) -> Path:
-        """The state of kube-scheduler, and which configuration it runs with."""
+        """The state of kube-scheduler, with the digest of its current configuration."""
         return self.root / "kube-scheduler" / "state.json"
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders that `prepare` makes, by which a sandbox is known that has lost its files."""
+        """The folders that `prepare` creates. They identify a sandbox that has lost its files."""
         return self.pki, self.logs, self.nodes, self.scheduler_config.parent
 
     def build_kubeconfig_path(self, user: str) -> Path:
@@ -109,7 +109,7 @@ class SandboxPaths:
         return self.root / f"{user}.kubeconfig"
 
     def read_facts(self) -> Facts | None:
-        """Return the facts, None where there are none that can be read."""
+        """Return the facts; None if they are missing or unreadable."""
         try:
             return msgspec.json.decode(self.facts.read_bytes(), type=Facts)
         except (OSError, msgspec.MsgspecError):
@@ -119,7 +119,7 @@ class SandboxPaths:
         """Return the options of `up`.
 
         Raises:
-            SandboxError: there is no sandbox here.
+            SandboxError: the folder does not contain a sandbox.
         """
         try:
             return msgspec.json.decode(self.options.read_bytes(), type=SandboxOptions)
@@ -137,10 +137,10 @@ def find_default_root(environ: Mapping[str, str]) -> Path:
 
 
 def check_owner(paths: SandboxPaths) -> None:
-    """Refuse a root that belongs to another user; one that does not exist passes.
+    """Check that the root does not exist or belongs to the current user.
 
     Raises:
-        SandboxError: it belongs to another user, or its owner cannot be found out.
+        SandboxError: it belongs to another user, or its owner cannot be read.
     """
     try:
         owner = paths.root.stat().st_uid
@@ -151,14 +151,16 @@ def check_owner(paths: SandboxPaths) -> None:
             f"cannot use {paths.root}: {exc.strerror}", next_step="set ACCELKIT_SANDBOX to another folder"
         ) from exc
     if owner != os.geteuid():
-        raise SandboxError(f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to one of yours")
+        raise SandboxError(
+            f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to a folder of your own"
+        )
 
 
 def prepare(paths: SandboxPaths) -> None:
-    """Make the root folder and those below it, for their owner alone.
+    """Create the root folder and the folders below it, with access only for their owner.
 
     Raises:
-        SandboxError: it belongs to another user, or cannot be made.
+        SandboxError: the root belongs to another user, or cannot be created.
     """
     try:
         paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,7 +175,7 @@ def prepare(paths: SandboxPaths) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file so that a reader sees the old bytes or the new ones, never a part."""
+    """Replace a file so that a reader gets the old bytes or the new ones, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:

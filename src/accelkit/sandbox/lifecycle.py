@@ -1,4 +1,4 @@
-"""Start, stop and show a sandbox: `accelkit sandbox up`, `down` and `status`."""
+"""Start, stop and status of a sandbox: `accelkit sandbox up`, `down` and `status`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tai
 from accelkit.sandbox.run_folder import remove_run_folder
 
 _Say = Callable[[str], None]
-# They outlive this process, of which Python warns where nothing refers to them.
+# Supervisors outlive this process. The references prevent a ResourceWarning of Python.
 _supervisors: list[subprocess.Popen[bytes]] = []
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# The supervisor's own lines of progress, as accelkit.logs formats them.
+# The supervisor's lines of progress, in the format of accelkit.logs.
 _PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
 class ProcessView(msgspec.Struct, frozen=True):
-    """A process of the sandbox; memory is resident, in MiB."""
+    """A process of the sandbox, with its resident memory in MiB."""
 
     name: str
     pid: int
@@ -50,7 +50,7 @@ class ProcessView(msgspec.Struct, frozen=True):
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """The facts and the processes; `running` is whether the supervisor is alive."""
+    """The facts and the processes; `running` states whether the supervisor runs."""
 
     running: bool
     facts: Facts
@@ -60,22 +60,22 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 def start_sandbox(
     paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, say: _Say, environ: Mapping[str, str]
 ) -> Facts:
-    """Start a sandbox and wait until it is ready; one that runs already is left alone.
+    """Start a sandbox and wait until it is ready. A sandbox that already runs is not changed.
 
     Raises:
-        SandboxError: it did not start. Nothing of it runs then; its folder stays, for the logs.
+        SandboxError: it did not start. Its processes are stopped then, and its folder stays because of the logs.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
-        say(f"the sandbox in {paths.root} is up already")
+        say(f"the sandbox in {paths.root} is already running")
         return present
-    # A mistake in the user's file should not cost the sandbox that was here before.
+    # An invalid file of the user must not stop the previous sandbox.
     load_nodes(nodes)
     check_owner(paths)
     if paths.root.exists():
         stop_sandbox(paths, lambda _: None)
     _check_port(options.extender_port)
-    # In the foreground, so that the progress of a first build is seen.
+    # In the foreground, so that the user can follow the progress of a first build.
     find_binaries(environ, cache_dir=find_cache_dir(environ), say=say)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
@@ -102,16 +102,16 @@ def start_sandbox(
 
 
 def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
-    """Stop everything of a sandbox and delete its folder, whatever state it is in.
+    """Stop all processes of a sandbox and delete its folder, in any state.
 
     Raises:
-        SandboxError: a process does not end, the folder is not a sandbox's or cannot be deleted.
+        SandboxError: a process does not exit, or the folder is not that of a sandbox, or cannot be deleted.
     """
     processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
         say(f"there is no sandbox in {paths.root}")
         return
-    if not _is_ours(paths) and not processes:
+    if not _is_sandbox(paths) and not processes:
         raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
     _stop(paths, say)
     if facts := paths.read_facts():
@@ -122,27 +122,28 @@ def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
         pass
     except OSError as exc:
         raise SandboxError(f"{paths.root} cannot be deleted: {exc}") from exc
-    say(f"the sandbox in {paths.root} is gone")
+    say(f"deleted the sandbox in {paths.root}")
 
 
 def read_status(paths: SandboxPaths) -> SandboxStatus:
-    """Return what is known of a sandbox.
+    """Return the state of a sandbox.
 
     Raises:
-        SandboxError: there is none.
+        SandboxError: the sandbox does not exist.
     """
     facts = paths.read_facts()
     if facts is None:
         if paths.facts.exists():
             raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
-    # A pid alone is not enough: another process may have it by now.
-    ours = {process.pid for process in find_sandbox_processes(paths.root)}
+    # A PID alone is not enough, because another process may have it now.
+    own_pids = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
-        ProcessView(name, pid, pid in ours, _read_memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
+        ProcessView(name, pid, pid in own_pids, _read_memory_mib(pid) if pid in own_pids else 0)
+        for name, pid in pids.items()
     ]
-    return SandboxStatus(facts.supervisor_pid in ours, facts, processes)
+    return SandboxStatus(facts.supervisor_pid in own_pids, facts, processes)
 
 
 def _stop(paths: SandboxPaths, say: _Say) -> None:
@@ -151,37 +152,39 @@ def _stop(paths: SandboxPaths, say: _Say) -> None:
         process for process in find_sandbox_processes(paths.root) if facts and process.pid == facts.supervisor_pid
     ]
     if supervisor:
-        say("stopping the supervisor and what it started")
+        say("stopping the supervisor and its processes")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
-    # Whatever is left of a supervisor that was killed; more than once, for what these start before they end.
+    # Processes that a killed supervisor left. Several times, because they may start others before they exit.
     for _ in range(_SWEEPS):
         if not (left := find_sandbox_processes(paths.root)):
             return
         end_all(left, patience_seconds=5.0)
     if left := find_sandbox_processes(paths.root):
         pids = ", ".join(str(process.pid) for process in left)
-        raise SandboxError(f"processes of {paths.root} do not end: {pids}", next_step="try again as their owner")
+        raise SandboxError(f"processes of {paths.root} do not exit: {pids}", next_step="try again as their owner")
 
 
 def _await_ready(
     paths: SandboxPaths, supervisor: subprocess.Popen[bytes], log: Path, seconds: float, say: _Say
 ) -> Facts:
     deadline = time.monotonic() + seconds
-    shown = 0
+    reported = 0
     while True:
-        # Asked first, so that the last lines of one that ends are read below.
-        ended = supervisor.poll() is not None
-        # Up to the last line break: what follows is still being written.
+        # Polled first, so that the last lines of a supervisor that exits are read below.
+        exited = supervisor.poll() is not None
+        # Up to the last line break, because the last line may be incomplete.
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
-        for line in lines[shown:]:
+        for line in lines[reported:]:
             if progress := _PROGRESS.search(line):
                 say(progress[1])
-        shown = len(lines)
+        reported = len(lines)
         facts = paths.read_facts()
-        if ended:
-            why = facts.message if facts is not None and facts.message else f"its supervisor ended:\n{read_tail(log)}"
+        if exited:
+            cause = (
+                facts.message if facts is not None and facts.message else f"its supervisor exited:\n{read_tail(log)}"
+            )
             raise SandboxError(
-                f"the sandbox did not start: {why}",
+                f"the sandbox did not start: {cause}",
                 next_step=f"the logs in {paths.root} stay until `accelkit sandbox up` or `accelkit sandbox down`",
             )
         if facts is not None and facts.state == "ready":
@@ -189,7 +192,7 @@ def _await_ready(
         if time.monotonic() > deadline:
             raise SandboxError(
                 f"the sandbox was not ready in {seconds:.0f} s:\n{read_tail(log)}",
-                next_step=f"look at the logs in {paths.root}, or give it longer with --timeout",
+                next_step=f"read the logs in {paths.root}, or set a longer --timeout",
             )
         time.sleep(_POLL_SECONDS)
 
@@ -201,8 +204,8 @@ def _check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as exc:
             raise SandboxError(
-                f"port {port}, where the extender is to listen, is taken or not allowed ({exc.strerror})",
-                next_step="choose another one with --extender-port or ACCELKIT_EXTENDER_PORT",
+                f"port {port} of the extender is in use or not allowed ({exc.strerror})",
+                next_step="choose another port with --extender-port or ACCELKIT_EXTENDER_PORT",
             ) from exc
 
 
@@ -210,8 +213,8 @@ def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
     return any(process.pid == pid for process in find_sandbox_processes(paths.root))
 
 
-def _is_ours(paths: SandboxPaths) -> bool:
-    # Deleting cannot be undone: only a folder with our files or all our folders, or with nothing but these.
+def _is_sandbox(paths: SandboxPaths) -> bool:
+    # A deletion cannot be undone, so the folder must contain a sandbox's files, or all or only a sandbox's folders.
     if not paths.root.is_dir():
         return False
     if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):

@@ -1,6 +1,6 @@
-"""The simulated nodes of the embedded cluster: how many, and which cards they have.
+"""The simulated nodes of the sandbox, with their cards.
 
-A nodes file is YAML; sizes may be written with units, and equal cards as one entry with a count:
+A nodes file is YAML. Sizes may have units, and equal cards may be one entry with a count:
 
     nodes:
       - name: node-1
@@ -8,7 +8,7 @@ A nodes file is YAML; sizes may be written with units, and equal cards as one en
         cards:
           - {count: 8, memory: 16GiB, model: sim-16g, target: "hip:gfx90a"}
 
-Without a file there are three nodes: eight equal cards, cards that differ, and none.
+Without a file, the sandbox has three nodes: one with eight equal cards, one with different cards, and one without.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from accelkit.yaml import load_yaml
 
 __all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
-# The label that Node Feature Discovery gives to a node with a PCI device of a vendor.
+# The label that Node Feature Discovery sets on a node with a PCI device of a vendor.
 PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
 
 _GIB = 2**30
 _CARD_ID_LENGTH = 48
-_MOST_CARDS = 1024
+_MAX_CARDS = 1024
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _KERNEL = r"^([0-9][-A-Za-z0-9.+_~]{0,63})?$"
 _SYSTEM = "accelkit simulated node"
@@ -44,8 +44,8 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
     """One card of a simulated node.
 
     Attributes:
-        numa: None where the node has no NUMA nodes to tell.
-        target: what kernels for the card that it stands for are compiled for, as `hip:gfx90a`; empty for none.
+        numa: the NUMA node; None if the node has none.
+        target: the target of kernels for the simulated card, such as `hip:gfx90a`; empty for none.
     """
 
     id: str
@@ -56,11 +56,11 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated node: `cpu` in cores, `memory_bytes` of the host, `pods` it takes at most.
+    """One simulated node: `cpu` in cores, `memory_bytes` of the host, and the largest number of `pods`.
 
     Attributes:
-        kernel: the release that it says it runs; empty for this machine's.
-        system: what its os-release would call itself, as `Debian GNU/Linux 12 (bookworm)`.
+        kernel: the kernel release that it reports; empty for that of this machine.
+        system: the name of its system as in os-release, such as `Debian GNU/Linux 12 (bookworm)`.
     """
 
     name: str
@@ -98,10 +98,10 @@ class _NodesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_nodes(path: Path | None) -> list[NodeSpec]:
-    """Loads the nodes that `path` describes, or the default three without one.
+    """Load the nodes that `path` describes, or the three default nodes without a file.
 
     Raises:
-        SandboxError: the file cannot be read or holds something impossible; the message names the file and the place.
+        SandboxError: the file cannot be read or is invalid; the message names the file and the entry.
     """
     if path is None:
         return _make_default_nodes()
@@ -119,7 +119,7 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
 
 
 def encode_cards(spec: NodeSpec) -> bytes:
-    """Encodes `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
+    """Encode `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
     cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
     return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"
 
@@ -134,15 +134,15 @@ def _make_default_nodes() -> list[NodeSpec]:
 def _read_node(entry: _NodeEntry) -> NodeSpec:
     if not _DNS_LABEL.fullmatch(entry.name):
         raise SandboxError(
-            f"{entry.name!r} is no name for a node", next_step="use at most 63 of a-z, 0-9 and -, as in node-1"
+            f"{entry.name!r} is not a valid node name", next_step="use at most 63 of a-z, 0-9 and -, such as node-1"
         )
     if min(entry.cpu, entry.pods) < 1:
-        raise SandboxError(f"{entry.name}: cpu and pods are at least 1")
+        raise SandboxError(f"{entry.name}: cpu and pods must be at least 1")
     cards: list[SimulatedCard] = []
     for card in entry.cards:
         cards.extend(_read_cards(entry.name, card, first=len(cards)))
-    if len(cards) > _MOST_CARDS:
-        raise SandboxError(f"{entry.name} has more than {_MOST_CARDS} cards")
+    if len(cards) > _MAX_CARDS:
+        raise SandboxError(f"{entry.name} has more than {_MAX_CARDS} cards")
     return NodeSpec(
         name=entry.name,
         cards=tuple(cards),
@@ -156,10 +156,10 @@ def _read_node(entry: _NodeEntry) -> NodeSpec:
 
 
 def _read_cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
-    if not 1 <= entry.count <= _MOST_CARDS:
-        raise SandboxError(f"{node}: count is between 1 and {_MOST_CARDS}")
+    if not 1 <= entry.count <= _MAX_CARDS:
+        raise SandboxError(f"{node}: count must be between 1 and {_MAX_CARDS}")
     if entry.id and entry.count > 1:
-        raise SandboxError(f"{node}: an entry with an id is one card, so it has no count")
+        raise SandboxError(f"{node}: an entry with an id is one card; remove its count")
     memory_bytes = parse_size(entry.memory)
     model = entry.model or f"sim-{max(1, round(memory_bytes / _GIB))}g"
     return [
@@ -177,15 +177,15 @@ def _read_cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCa
 def _check_card_id(node: str, card_id: str) -> str:
     if len(card_id) > _CARD_ID_LENGTH or not _CARD_ID.fullmatch(card_id):
         raise SandboxError(
-            f"{node}: {card_id!r} is no card id",
+            f"{node}: {card_id!r} is not a valid card ID",
             next_step=f"use at most {_CARD_ID_LENGTH} letters, digits, '-', '_' and '.', or a shorter node name",
         )
     return card_id
 
 
-def _refuse_duplicates(path: Path, what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
+def _refuse_duplicates(path: Path, kind: str, names: Iterable[str]) -> None:
+    known: set[str] = set()
     for name in names:
-        if name in seen:
-            raise SandboxError(f"the nodes file {path} has the {what} {name} twice")
-        seen.add(name)
+        if name in known:
+            raise SandboxError(f"the nodes file {path} has the {kind} {name} twice")
+        known.add(name)

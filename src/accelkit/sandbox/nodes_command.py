@@ -1,4 +1,4 @@
-"""`accelkit sandbox nodes`: all simulated nodes of one sandbox in one process; its supervisor starts it."""
+"""`accelkit sandbox nodes`: all simulated nodes of one sandbox in one process, which the supervisor starts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ log = logging.getLogger(__name__)
 
 @click.command(hidden=True)
 @click.option(
-    "--root", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path), help="The sandbox's folder."
+    "--root",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the sandbox.",
 )
 def nodes(root: Path) -> None:
     """Run the simulated nodes of a sandbox until SIGTERM."""
-    asyncio.run(_run_until_told(root.absolute()))
+    asyncio.run(_run_until_signal(root.absolute()))
 
 
-async def _run_until_told(root: Path) -> None:
+async def _run_until_signal(root: Path) -> None:
     running = asyncio.create_task(_run(root))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -40,14 +43,14 @@ async def _run_until_told(root: Path) -> None:
     try:
         await running
     except asyncio.CancelledError:
-        log.info("simulated nodes ended")
+        log.info("simulated nodes stopped")
 
 
 async def _run(root: Path) -> None:
     paths = SandboxPaths(root)
     facts = paths.read_facts()
     if facts is None:
-        raise SandboxError(f"{paths.facts} cannot be read", next_step="is this the folder of a sandbox?")
+        raise SandboxError(f"{paths.facts} cannot be read", next_step="set --root to the folder of a sandbox")
     options = paths.read_options()
     specs = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
     kubeconfig = Path(facts.kubeconfig)

@@ -1,9 +1,10 @@
-"""Child processes: each is started with a log of its own, watched, and ended with its session.
+"""Child processes, which are started with separate logs, watched, and stopped with their sessions.
 
-A process is identified by its pid together with its start time: pids are used again, and only our own processes are
-signalled.
+A process is identified by its PID and its start time, because the kernel reuses PIDs, and signals must reach only the
+sandbox's processes.
 
-Why not psutil: these few reads of /proc are all that the sandbox needs of it, and every host would have to install it.
+The module does not use psutil, because the sandbox needs only a few reads of /proc, and every host would have to
+install psutil.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
 
-# Loaded here, since little is safe between fork and exec.
+# Loaded at import, because little is safe between fork and exec.
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.1
@@ -39,20 +40,20 @@ class Identity:
 
 
 def identify(pid: int) -> Identity | None:
-    """Return the identity of a running process, None where there is none or it is a zombie."""
+    """Return the identity of a running process; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command in parentheses may hold blanks; fields are counted after it.
+    # The command in parentheses may contain spaces, so the fields are counted after it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else Identity(pid, int(fields[19]))
 
 
 def find_sandbox_processes(root: Path) -> list[Identity]:
-    """Return every process that carries this sandbox's root in its environment, save ourselves and our ancestors.
+    """Return the processes with this sandbox's root in their environment, without this process and its ancestors.
 
-    A shell that has the variable, and runs `accelkit sandbox down`, is not of the sandbox.
+    A shell that has the variable and runs `accelkit sandbox down` does not belong to the sandbox.
     """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
     lineage = _trace_ancestors(os.getpid())
@@ -63,14 +64,14 @@ def find_sandbox_processes(root: Path) -> list[Identity]:
         identity = identify(int(entry.name))
         with suppress(OSError):
             variables = (entry / "environ").read_bytes().split(b"\0")
-            # Asked again, so that the environment is that of the process and not of the next one with its pid.
+            # Identified again, because the environment may be that of a later process with the same PID.
             if identity is not None and wanted in variables and identify(identity.pid) == identity:
                 found.append(identity)
     return found
 
 
 def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
-    """Ask processes to end, wait, and kill those that do not."""
+    """Terminate processes, wait, and kill those that do not exit."""
     for number, patience in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _KILL_SECONDS)):
         for process in processes:
             send(process, number)
@@ -80,13 +81,13 @@ def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
 
 
 def send(process: Identity, number: signal.Signals) -> None:
-    """Signal a process; nothing happens where it has ended, even if its pid is another's by now."""
+    """Send a signal to a process. It has no effect after the process exited, even if its PID is reused."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The descriptor holds on to one process: if the identity is right now, the signal goes to the right one.
+        # The descriptor refers to one process. If the identity matches now, the signal reaches the right process.
         if identify(process.pid) == process:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
@@ -95,7 +96,7 @@ def send(process: Identity, number: signal.Signals) -> None:
 
 
 def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """Return the last lines of a log, empty where there is none."""
+    """Return the last lines of a log; empty if it does not exist."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
@@ -106,10 +107,10 @@ class Child:
     """A child of the supervisor, with its output in a log.
 
     Args:
-        name: as in logs and messages.
-        command: what is run.
-        log: where its output goes; started afresh each time.
-        environ: its whole environment.
+        name: its name in logs and messages.
+        command: the command to run.
+        log: the file of its output, which each start truncates.
+        environ: its complete environment.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:
@@ -122,16 +123,16 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs, None before and after."""
+        """The process ID while it runs, else None."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it was started and has not exited."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> int:
-        """Start it; return its process id.
+        """Start the process; return its process ID.
 
         Raises:
             SandboxError: the executable cannot be run.
@@ -145,7 +146,7 @@ class Child:
                     stderr=output,
                     env=self._environ,
                     start_new_session=True,
-                    preexec_fn=partial(_die_with, os.getpid()),
+                    preexec_fn=partial(_exit_with_parent, os.getpid()),
                 )
             except OSError as exc:
                 raise SandboxError(f"{self._command[0]} cannot be run: {exc.strerror}") from exc
@@ -153,7 +154,7 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Wait until it ends; return its exit code.
+        """Wait until the process exits; return its exit code.
 
         Raises:
             SandboxError: it was never started.
@@ -166,15 +167,15 @@ class Child:
         """Wait until `probe` succeeds.
 
         Raises:
-            SandboxError: it ended, or the time is up.
+            SandboxError: the process exited, or was not ready in time.
         """
         deadline = time.monotonic() + seconds
         while True:
-            answered = await probe()
-            # Looked at after the answer: another process may answer where ours could not listen.
+            ready = await probe()
+            # Checked after the probe, because another process may respond on a port on which this one could not listen.
             if not self.running:
-                raise SandboxError(f"{self.name} ended while starting:\n{read_tail(self.log)}\nits log is {self.log}")
-            if answered:
+                raise SandboxError(f"{self.name} exited while starting:\n{read_tail(self.log)}\nits log is {self.log}")
+            if ready:
                 return
             if time.monotonic() > deadline:
                 raise SandboxError(
@@ -183,10 +184,10 @@ class Child:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self, *, patience_seconds: float = 10.0) -> None:
-        """End it: SIGTERM, patience, SIGKILL to its whole session.
+        """Stop the process: SIGTERM, then SIGKILL to its whole session after `patience_seconds`.
 
         Raises:
-            SandboxError: it does not end even so.
+            SandboxError: the process does not exit after SIGKILL.
         """
         process, identity = self._process, self._identity
         if process is None or process.returncode is not None:
@@ -202,7 +203,7 @@ class Child:
             try:
                 await asyncio.wait_for(process.wait(), _KILL_SECONDS)
             except TimeoutError as exc:
-                raise SandboxError(f"{self.name} ({process.pid}) does not end by SIGKILL") from exc
+                raise SandboxError(f"{self.name} ({process.pid}) does not exit after SIGKILL") from exc
 
 
 def _trace_ancestors(pid: int) -> set[int]:
@@ -216,9 +217,9 @@ def _trace_ancestors(pid: int) -> set[int]:
     return found
 
 
-def _die_with(parent: int) -> None:
-    # A supervisor that is killed must not leave an API server behind.
+def _exit_with_parent(parent: int) -> None:
+    # A killed supervisor must not leave an API server running.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It was killed before the line above, which then tells nothing.
+        # The parent was killed before prctl, which then has no effect.
         os._exit(1)

@@ -1,7 +1,7 @@
-"""The run folder of a sandbox: a short way to each of its nodes, for unix sockets.
+"""The run folder of a sandbox, which gives each of its nodes a short path for UNIX sockets.
 
-The kernel takes at most 107 bytes as a socket's address, which a sandbox below a long home folder would pass. So a node
-is reached by a link in a folder of a short name; what it holds lies in the sandbox's own folder all the same.
+The kernel accepts at most 107 bytes as the path of a socket, which the path of a sandbox may exceed. Therefore each
+node has a link in a folder with a short path. The link points to the node's folder in the sandbox.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from accelkit.sandbox.layout import SandboxPaths
 
 __all__ = ["SOCKET_PATH_BYTES", "build_node_root", "open_run_folder", "remove_run_folder"]
 
-# sun_path of sockaddr_un, less the closing zero byte.
+# sun_path of sockaddr_un, without the final zero byte.
 SOCKET_PATH_BYTES: Final = 107
 
 _PREFIX = "accelkit-"
-_RANDOM_BYTES = 8  # that tempfile adds
+_RANDOM_BYTES = 8  # added by tempfile
 _LONGEST_SOCKET = "9999/run/123456/host/var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
 @contextmanager
 def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]:
-    """Make a run folder, for its owner alone, and remove it in the end.
+    """Create a run folder with access only for its owner, and remove it at the end.
 
     Args:
-        paths: the sandbox, which is prepared; the nodes' folders are made there.
-        nodes: their names, in the order in which `build_node_root` counts them.
+        paths: the sandbox, which is prepared; the nodes' folders are created there.
+        nodes: the names of the nodes, in the order of the indexes of `build_node_root`.
 
     Raises:
         SandboxError: no folder for temporary files can be used.
     """
-    # Not XDG_RUNTIME_DIR, which is emptied when its user logs out; a sandbox stays up.
+    # Not XDG_RUNTIME_DIR, which is emptied when its user logs out, while the sandbox continues.
     for base in (Path(tempfile.gettempdir()), Path("/tmp"), paths.root):  # noqa: S108 - checked, and of a random name
         if _is_short(base) and _is_safe(base):
             break
     else:
         raise SandboxError(
-            f"no folder has a short name and is safe from other users: neither {tempfile.gettempdir()} nor /tmp nor"
-            f" {paths.root} can hold unix sockets",
-            next_step="name one in TMPDIR",
+            f"no folder has a short path and is safe from other users: neither {tempfile.gettempdir()} nor /tmp nor"
+            f" {paths.root} can contain UNIX sockets",
+            next_step="set TMPDIR to such a folder",
         )
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     except OSError as exc:
         raise SandboxError(
-            f"no folder can be made in {base}: {exc.strerror}", next_step="name another one in TMPDIR"
+            f"no folder can be created in {base}: {exc.strerror}", next_step="set TMPDIR to another folder"
         ) from exc
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # systemd-tmpfiles deletes what is old, except where somebody holds a lock.
+        # systemd-tmpfiles deletes old files, except in a locked folder.
         fcntl.flock(lock, fcntl.LOCK_SH)
         for index, name in enumerate(nodes):
             place = paths.nodes / name
@@ -70,14 +70,14 @@ def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]
 
 
 def build_node_root(folder: Path, index: int) -> Path:
-    """Return the short path of a node's `/`; `index` counts the sandbox's nodes from 0."""
-    # Not by name, which may have 63 bytes.
+    """Return the short path of a node's root; `index` counts the sandbox's nodes from 0."""
+    # The index is shorter than the name, which may have 63 bytes.
     return folder / str(index)
 
 
 def remove_run_folder(folder: Path) -> None:
-    """Remove a run folder, also after a supervisor that was killed; one of somebody else, or none, is passed over."""
-    # Links that stay do no harm, and must not keep a sandbox from being deleted.
+    """Remove a run folder, also of a killed supervisor. Ignore a missing folder, or one of another user."""
+    # Remaining links are harmless, and must not prevent the deletion of a sandbox.
     with suppress(OSError):
         found = folder.lstat()
         if not folder.name.startswith(_PREFIX) or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -94,12 +94,12 @@ def _is_short(base: Path) -> bool:
 
 
 def _is_safe(base: Path) -> bool:
-    """Whether nobody else can replace what we make there."""
+    """Return whether no other user can replace files of this user in the folder."""
     try:
         found = base.stat()
     except OSError:
         return False
-    ours = found.st_uid == os.geteuid()
+    owned = found.st_uid == os.geteuid()
     if found.st_mode & stat.S_ISVTX:
-        return ours or found.st_uid == 0
-    return ours and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return owned or found.st_uid == 0
+    return owned and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,8 +1,8 @@
-"""The supervisor starts the control plane in order, keeps kube-scheduler on its configuration, and ends all of it.
+"""The supervisor, which starts the control plane in order, applies kube-scheduler's configuration, and stops all of it.
 
-kube-scheduler is restarted whenever its configuration file changes, as a kubelet restarts a static pod; `state.json`
-beside that file shows which configuration the running one has. The simulated nodes are one process, started again
-when it ends. Any other component that ends makes the sandbox fail as a whole.
+A change of its configuration file restarts kube-scheduler, as a kubelet restarts a static pod. `state.json` beside that
+file contains the digest of the configuration in use. The simulated nodes are one process, which is restarted when it
+exits. If any other component exits, the whole sandbox fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BACK_OFF_SECONDS = (1.0, 10.0)
 
 
 class SchedulerState(msgspec.Struct):
-    """What kube-scheduler runs with. `ready` is true only for `config_sha256` and a process that answers."""
+    """The state of kube-scheduler. `ready` is true only if the process with this `config_sha256` responds."""
 
     pid: int
     config_sha256: str
@@ -47,7 +47,7 @@ class SchedulerState(msgspec.Struct):
 
 
 class Supervisor:
-    """One sandbox, from its first process to its last.
+    """Supervisor of one sandbox.
 
     Args:
         paths: its folder, which is prepared.
@@ -61,8 +61,8 @@ class Supervisor:
         self._binaries = binaries
         self._ports = control_plane.Ports.choose_free()
         self._children: list[Child] = []
-        self._at_end = ExitStack()
-        self._scheduler_serves = asyncio.Event()
+        self._exit_stack = ExitStack()
+        self._scheduler_ready = asyncio.Event()
         self._scheduler = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
         server = f"https://127.0.0.1:{self._ports.apiserver}"
         self._facts = Facts(
@@ -81,10 +81,10 @@ class Supervisor:
         )
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT, or until a component ends.
+        """Run until SIGTERM or SIGINT, or until a component exits.
 
         Raises:
-            SandboxError: something did not start, or ended.
+            SandboxError: a component did not start, or exited.
             OSError: a file below the root cannot be written.
         """
         running = asyncio.create_task(self._run())
@@ -94,25 +94,25 @@ class Supervisor:
         except asyncio.CancelledError:
             log.info("stopping the sandbox")
         except (SandboxError, OSError) as exc:
-            self._tell(state="failed", message=str(exc))
+            self._write_facts(state="failed", message=str(exc))
             raise
         finally:
             for child in reversed(self._children):
                 try:
                     await child.stop()
                 except SandboxError as exc:
-                    # One that does not end must not keep the others running.
+                    # A process that does not exit must not prevent the stop of the others.
                     log.warning("%s", exc)
-            self._at_end.close()
+            self._exit_stack.close()
             log.info("sandbox stopped")
 
     async def _run(self) -> None:
         paths, ports, binaries = self._paths, self._ports, self._binaries
-        # Read first: a mistake in the user's file should not cost the start of a control plane.
+        # Read first, because an invalid file of the user should fail before the control plane starts.
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
-        self._facts.run_folder = str(self._at_end.enter_context(open_run_folder(paths, self._facts.nodes)))
-        self._tell()
+        self._facts.run_folder = str(self._exit_stack.enter_context(open_run_folder(paths, self._facts.nodes)))
+        self._write_facts()
         write_certificates(paths, self._facts.api_server)
         write_atomically(paths.scheduler_config, control_plane.render_scheduler_config(paths).encode(), 0o644)
         server = self._facts.api_server
@@ -122,7 +122,7 @@ class Supervisor:
         apiserver = await self._start(
             control_plane.make_apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
         )
-        # The rest needs the API server alone, so it starts side by side.
+        # The other components need only the API server, so they start in parallel.
         manager = control_plane.make_controller_manager(paths, binaries, ports)
         log.info("starting %s", manager.name)
         self._children.append(manager)
@@ -146,32 +146,32 @@ class Supervisor:
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
         await manager.wait_until_ready(probe, seconds=_START_SECONDS)
-        # Without the account the API server refuses every pod.
+        # Without the service account, the API server refuses every pod.
         await manager.wait_until_ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
-        await self._scheduler_serves.wait()
-        self._tell(state="ready")
+        await self._scheduler_ready.wait()
+        self._write_facts(state="ready")
 
     async def _start(self, child: Child, url: str) -> Child:
         log.info("starting %s", child.name)
         self._children.append(child)
         await child.start()
-        self._tell()
+        self._write_facts()
         authority = self._paths.pki / "ca.crt" if child.name == "kube-apiserver" else None
         await child.wait_until_ready(control_plane.probe_http(url, authority), seconds=_START_SECONDS)
         return child
 
     async def _watch(self, child: Child) -> None:
         await child.wait()
-        raise SandboxError(f"{child.name} ended:\n{read_tail(child.log)}\nits log is {child.log}")
+        raise SandboxError(f"{child.name} exited:\n{read_tail(child.log)}\nits log is {child.log}")
 
     async def _keep_nodes(self, child: Child) -> None:
         delay, high = _BACK_OFF_SECONDS
         while True:
             log.info("starting the simulated nodes")
             await child.start()
-            self._tell()
+            self._write_facts()
             code = await child.wait()
-            log.warning("the simulated nodes ended with %d, again in %.0f s:\n%s", code, delay, read_tail(child.log))
+            log.warning("the simulated nodes exited with %d, restart in %.0f s:\n%s", code, delay, read_tail(child.log))
             await asyncio.sleep(delay)
             delay = min(high, 2 * delay)
 
@@ -182,56 +182,56 @@ class Supervisor:
                 serving = group.create_task(self._serve_scheduler(child, digest))
                 await self._wait_for_change(digest)
                 serving.cancel()
-            # The old process is still there, so "ready" is taken back before it ends.
-            self._tell_scheduler(ready=False, error="")
-            self._tell()
+            # The old process still runs, so `ready` is cleared before it is stopped.
+            self._write_scheduler_state(ready=False, error="")
+            self._write_facts()
             await child.stop()
 
     async def _serve_scheduler(self, child: Child, digest: str | None) -> None:
-        """Run kube-scheduler with one configuration until cancelled; start it again whenever it fails."""
+        """Run kube-scheduler with one configuration until cancelled, and restart it after each failure."""
         probe = control_plane.probe_http(self._facts.scheduler_url + "/readyz")
         delay, high = _BACK_OFF_SECONDS
         while True:
             log.info("starting %s", child.name)
             pid = await child.start()
             restarts = self._scheduler.restarts + 1
-            self._tell_scheduler(pid=pid, config_sha256=digest or "", ready=False, restarts=restarts)
+            self._write_scheduler_state(pid=pid, config_sha256=digest or "", ready=False, restarts=restarts)
             try:
                 await child.wait_until_ready(probe, seconds=_START_SECONDS)
             except SandboxError:
-                # Its log, below, says why.
+                # Its log, which is read below, contains the reason.
                 pass
             else:
-                self._tell_scheduler(ready=True, error="")
-                self._tell()
-                self._scheduler_serves.set()
+                self._write_scheduler_state(ready=True, error="")
+                self._write_facts()
+                self._scheduler_ready.set()
                 await child.wait()
             error = read_tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
-            self._tell_scheduler(ready=False, error=error)
-            self._tell()
-            log.warning("kube-scheduler failed, again in %.0f s or when its configuration changes", delay)
+            self._write_scheduler_state(ready=False, error=error)
+            self._write_facts()
+            log.warning("kube-scheduler failed, restart in %.0f s or when its configuration changes", delay)
             await asyncio.sleep(delay)
             delay = min(high, 2 * delay)
             await child.stop()
 
     async def _wait_for_change(self, digest: str | None) -> None:
-        while self._compute_config_digest() == digest:  # noqa: ASYNC110 - other programs write the file, no event tells
+        while self._compute_config_digest() == digest:  # noqa: ASYNC110 - other programs write the file, without an event
             await asyncio.sleep(_POLL_SECONDS)
         log.info("kube-scheduler's configuration has changed")
 
     def _compute_config_digest(self) -> str | None:
-        """Return the digest of kube-scheduler's configuration, None while it cannot be read."""
+        """Return the digest of kube-scheduler's configuration; None while it cannot be read."""
         try:
             return hashlib.sha256(self._paths.scheduler_config.read_bytes()).hexdigest()
         except OSError:
             return None
 
-    def _tell_scheduler(self, **changes: object) -> None:
+    def _write_scheduler_state(self, **changes: object) -> None:
         self._scheduler = msgspec.structs.replace(self._scheduler, **changes)
         write_atomically(self._paths.scheduler_state, msgspec.json.encode(self._scheduler))
 
-    def _tell(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
-        """Write the facts for others, with another state or message where one is given."""
+    def _write_facts(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
+        """Write the facts for other programs, with a new state or message if there is one."""
         self._facts.state = state or self._facts.state
         self._facts.message = message or self._facts.message
         self._facts.processes = {child.name: child.pid for child in self._children if child.pid is not None}

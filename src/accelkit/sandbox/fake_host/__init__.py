@@ -1,1 +1,1 @@
-"""A host whose cards are files."""
+"""A fake host, whose cards are files."""

@@ -1,4 +1,4 @@
-"""The folder tree of a fake host, and the cards in it: what its PCI devices and its drivers are both written into."""
+"""The folder tree of a fake host and its cards, into which its PCI devices and its drivers are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FakeCard", "HostFiles"]
 
 @dataclass(frozen=True, slots=True)
 class FakeCard:
-    """One card: `number` counts the vendor's cards of the host, `order` all of them."""
+    """One card; `number` is its index among the vendor's cards of the host, and `order` among all cards."""
 
     vendor: str
     model: FakeModel
@@ -25,12 +25,12 @@ class FakeCard:
 
 
 class HostFiles:
-    """Writes `sys`, `proc`, `dev` and `etc` below a root, and adds to what earlier calls wrote.
+    """Writer of `sys`, `proc`, `dev` and `etc` below a root. Each call adds to the existing files.
 
     Args:
-        root: the folder, which is made where it is not there.
-        name: the host's; machine id and serial numbers follow from it, so that hosts differ and each stays the same.
-        device_nodes: whether to make character devices, which only root may; else they are empty files.
+        root: the folder, which is created if missing.
+        name: the name of the host, which determines its machine ID and serial numbers.
+        device_nodes: whether to create character devices, which requires root; else they are empty files.
     """
 
     def __init__(self, root: Path, *, name: str = "fake-host", device_nodes: bool = False) -> None:
@@ -53,21 +53,21 @@ class HostFiles:
         file.write_text(content + "\n")
 
     def link(self, path: str, target: Path) -> None:
-        """Make a relative link below the root, as sysfs has them."""
+        """Create a relative link below the root, in the manner of sysfs."""
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.is_symlink():
             place.symlink_to(os.path.relpath(target, place.parent.resolve()))
 
     def make_device_node(self, name: str, major: int, minor: int) -> None:
-        """Make a device node in `dev`, where it is not there."""
+        """Create a device node in `dev`, unless it exists."""
         path = self.root / "dev" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             return
         if self._device_nodes:
             os.mknod(path, stat.S_IFCHR, os.makedev(major, minor))
-            # Not by mknod, which subtracts the umask: programs of every user open these.
+            # By chmod, because mknod applies the umask, and programs of all users open these nodes.
             path.chmod(0o666)
         else:
             path.touch()

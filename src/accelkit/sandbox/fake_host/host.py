@@ -1,9 +1,9 @@
-"""A host with cards that are files: what the kernel and the vendors' drivers show, below a folder.
+"""A host with simulated cards: the files of the kernel and the vendors' drivers, below a folder.
 
     FakeHost(root).add("nvidia", 8, "H200").add("amd", 4, "MI300X")
 
-Two cards hang at each PCI switch, two switches at each root complex; root complexes alternate between two NUMA nodes.
-Things can then be broken as they break on real hosts.
+Each PCI switch has two cards, and each root complex two switches. Root complexes alternate between two NUMA nodes.
+Methods cause the faults of real hosts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _AER_TOTALS = {"correctable": "COR", "nonfatal": "NONFATAL", "fatal": "FATAL"}
 
 
 class FakeHost(HostFiles):
-    """A host to which cards are added, and whose cards then fail or go away; its arguments are those of HostFiles."""
+    """A host whose cards can be added, can fail and can be removed; its arguments are those of HostFiles."""
 
     def add(self, vendor: str, count: int, model: str) -> Self:
         """Add cards of a vendor.
 
         Raises:
-            SandboxError: no such vendor or model is known.
+            SandboxError: the vendor or model is unknown.
         """
         known = find_model(vendor, model)
         for _ in range(count):
@@ -48,14 +48,14 @@ class FakeHost(HostFiles):
         return self
 
     def remove(self, bdf: str) -> None:
-        """Take a card off the bus, as when it has fallen off."""
+        """Remove a card from the PCI bus, as after a hardware fault."""
         folder = self.find_device_folder(bdf)
         self.unbind(bdf)
         (self.root / "sys/bus/pci/devices" / bdf).unlink()
         shutil.rmtree(folder)
 
     def unbind(self, bdf: str) -> None:
-        """Take its driver from a card, with what the driver showed of it."""
+        """Unbind the driver of a card, and remove the driver's files."""
         folder = self.find_device_folder(bdf)
         if (folder / "driver").exists():
             ((folder / "driver").resolve() / bdf).unlink()
@@ -70,7 +70,7 @@ class FakeHost(HostFiles):
         write_kfd(self)
 
     def bind(self, bdf: str) -> None:
-        """Give a card its driver, with what that shows of it, as when its module is loaded."""
+        """Bind the driver of a card, and write the driver's files, as after its module is loaded."""
         (card,) = (each for each in self.cards if each.bdf == bdf)
         self.without_driver.discard(bdf)
         self._link_driver(card.model, bdf)
@@ -84,19 +84,19 @@ class FakeHost(HostFiles):
         )
 
     def _insert(self, model: FakeModel, order: int) -> str:
-        """Put a PCI device into the next free place; return its address."""
+        """Add a PCI device in the next free slot; return its address."""
         switch, place = divmod(order, _CARDS_PER_SWITCH)
         complex_, port = divmod(switch, _SWITCHES_PER_COMPLEX)
         domain, complex_in_domain = divmod(complex_, _COMPLEXES_PER_DOMAIN)
         base, numa = 0x10 + 0x40 * complex_in_domain, complex_ % _NUMA_NODES
         bus = base + 1 + 8 * port
-        way = (
+        bridges = (
             (f"{domain:04x}:{base:02x}:0{1 + port}.0", _ROOT_PORT),
             (f"{domain:04x}:{bus:02x}:00.0", _PLX),
             (f"{domain:04x}:{bus + 1:02x}:0{place}.0", _PLX),
         )
         folder = self.root / "sys/devices" / f"pci{domain:04x}:{base:02x}"
-        for bdf, (vendor, device) in way:
+        for bdf, (vendor, device) in bridges:
             folder /= bdf
             self._write_pci_device(folder, vendor, device, _BRIDGE_CLASS, numa)
         bdf = f"{domain:04x}:{bus + 2 + place:02x}:00.0"

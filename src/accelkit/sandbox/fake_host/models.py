@@ -1,4 +1,4 @@
-"""The cards that a fake host can have: what sysfs and the drivers show of each model."""
+"""The models of cards that a fake host can have, with their facts in sysfs and the drivers' files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """One model: PCI ids as four hex digits, memory in bytes.
+    """One model, with PCI IDs of four hexadecimal digits, and memory in bytes.
 
     Attributes:
-        pci_class: six hex digits.
+        pci_class: the PCI class, six hexadecimal digits.
         fabric: whether XGMI connects all cards of the model.
-        memory_file: whether the driver shows the memory in a file; without one it is in the dmem controller's list.
+        memory_file: whether a file of the driver contains the memory; otherwise the dmem controller lists it.
     """
 
     vendor: str
@@ -81,11 +81,11 @@ def find_model(vendor: str, name: str) -> FakeModel:
     """Return a model by its vendor and its name.
 
     Raises:
-        SandboxError: there is none.
+        SandboxError: the vendor or model is unknown.
     """
     models = MODELS.get(vendor)
     if models is None:
-        raise SandboxError(f"no fake cards of {vendor!r} are known", next_step=f"choose one of {', '.join(MODELS)}")
+        raise SandboxError(f"unknown vendor of fake cards: {vendor!r}", next_step=f"choose one of {', '.join(MODELS)}")
     if name not in models:
-        raise SandboxError(f"no {vendor} card {name!r} is known", next_step=f"choose one of {', '.join(models)}")
+        raise SandboxError(f"unknown card of {vendor}: {name!r}", next_step=f"choose one of {', '.join(models)}")
     return models[name]

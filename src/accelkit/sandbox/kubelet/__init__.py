@@ -1,4 +1,4 @@
-"""A kubelet whose containers are simulated, but whose device manager and sockets behave as the real one's."""
+"""A kubelet with simulated containers. Its device manager and its sockets behave as those of the real kubelet."""
 
 from accelkit.sandbox.kubelet.kubelet import run_node
 

@@ -1,7 +1,7 @@
 """One simulated node, from its registration to its end.
 
-The node's root folder is its `/`: the sockets, the pods' logs and the description of its cards are in it. Everything
-else that a kubelet knows is on the API server, or in the checkpoint of the device manager.
+The node's root folder is its `/`, and contains the sockets, the pods' logs and the list of its cards. The other state
+of a kubelet is on the API server, or in the checkpoint of the device manager.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEASE_SECONDS = 10.0
 _LEASE_DURATION_SECONDS = 40
 _REGISTRATION_SECONDS = 120.0
 _LEASES = build_leases_path("kube-node-lease")
-# What every host has, so that a manifest may mount it.
+# The folders that every host has, so that manifests can mount them.
 _FOLDERS = (
     *("dev", "etc/accelkit", "proc", "usr", "var/log/pods"),
     *("sys/bus", "sys/class", "sys/devices", "sys/module", "sys/fs/cgroup"),
@@ -56,22 +56,22 @@ async def run_node(
     admin_kubeconfig: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Runs a node until cancelled; its processes are ended then, and its objects stay on the API server.
+    """Run a node until cancelled. Its processes are stopped then, and its objects stay on the API server.
 
     Args:
         spec: the node.
-        root: the folder that is the node's `/`; made if absent.
-        api: a client that may do anything.
-        image: containers of this image, of any tag, are run as processes.
-        plugin_grace_seconds: for how long a resource outlives its device plugin; 300 in a real kubelet.
-        admin_kubeconfig: tells the API server's CA.
-        environ: of which a little is passed on to the processes.
+        root: the folder that is the node's `/`; created if missing.
+        api: a client with all permissions.
+        image: the image, with any tag, whose containers run as processes.
+        plugin_grace_seconds: the time for which a resource remains without its device plugin; 300 in a real kubelet.
+        admin_kubeconfig: the kubeconfig with the API server's CA.
+        environ: the environment, of which a few variables are passed to the processes.
 
     Raises:
         SandboxError: the node cannot register or listen.
     """
     changed = asyncio.Event()
-    # Chooses among equal devices, in the same way each time.
+    # The choice among equal devices is the same in each run.
     chance = random.Random(spec.name)  # noqa: S311 - no secret
     manager = DeviceManager(clock=time.monotonic, grace_seconds=plugin_grace_seconds, chance=chance)
     node = NodeContext(
@@ -110,13 +110,13 @@ def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
         plugin_folder.mkdir(parents=True, exist_ok=True)
         (root / "etc/accelkit/simulated-cards.json").write_bytes(encode_cards(spec))
     except OSError as exc:
-        raise SandboxError(f"the root of {spec.name} cannot be made in {root}: {exc}") from exc
+        raise SandboxError(f"the root of {spec.name} cannot be created in {root}: {exc}") from exc
 
 
 async def _register(api: ApiClient, spec: NodeSpec) -> None:
     try:
         async with asyncio.timeout(_REGISTRATION_SECONDS):
-            await _retry_until_done(lambda: _create_or_update(api, spec), what=f"registration of {spec.name}")
+            await _retry_until_done(lambda: _create_or_update(api, spec), action=f"registration of {spec.name}")
     except TimeoutError as exc:
         raise SandboxError(f"{spec.name} cannot register at {api.server}") from exc
 
@@ -149,7 +149,7 @@ async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, c
 
 async def _keep_lease(api: ApiClient, name: str) -> None:
     while True:
-        await _retry_until_done(lambda: _renew(api, name), what=f"lease of {name}")
+        await _retry_until_done(lambda: _renew(api, name), action=f"renewal of the lease of {name}")
         await asyncio.sleep(_LEASE_SECONDS)
 
 
@@ -160,17 +160,17 @@ async def _renew(api: ApiClient, name: str) -> None:
     await patch_or_create(api, _LEASES, name, {"spec": spec}, lease)
 
 
-async def _retry_until_done(attempt: Callable[[], Awaitable[None]], *, what: str) -> None:
+async def _retry_until_done(attempt: Callable[[], Awaitable[None]], *, action: str) -> None:
     while True:
         try:
             await attempt()
         except ApiError as exc:
-            log.warning("%s failed, again in %.0f s: %s", what, _STATUS_RETRY_SECONDS, exc)
+            log.warning("%s failed, retry in %.0f s: %s", action, _STATUS_RETRY_SECONDS, exc)
             await asyncio.sleep(_STATUS_RETRY_SECONDS)
         else:
             return
 
 
 def _now() -> datetime:
-    # metav1.Time has whole seconds.
+    # metav1.Time has a resolution of one second.
     return datetime.now(UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""The Node object of a simulated node, and the status that its kubelet reports."""
+"""The Node object of a simulated node, and the node status that its kubelet writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSION = "v1.34.4"
 
 
 def build_node_labels(spec: NodeSpec) -> dict[str, str]:
-    """Builds the labels with which a node registers; those of its specification win."""
+    """Return the labels with which a node registers; those of its specification take precedence."""
     arch = _read_architecture()
     labels = {
         "kubernetes.io/hostname": spec.name,
@@ -38,7 +38,7 @@ def build_node_labels(spec: NodeSpec) -> dict[str, str]:
 
 
 def build_node(spec: NodeSpec) -> dict[str, Any]:
-    """Builds the Node as it is created; its status is written afterwards."""
+    """Return the Node object to create; its status is written afterwards."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -48,14 +48,14 @@ def build_node(spec: NodeSpec) -> dict[str, Any]:
 
 
 class NodeStatusBuilder:
-    """Builds status patches that name our own keys only.
+    """Builder of status patches that contain only the kubelet's keys.
 
-    A resource that is removed is written as 0 until that has arrived, and not again: whoever deletes its key from the
-    node afterwards does not get it back.
+    A removed resource is written as 0 until that patch has succeeded, and not afterwards. A client can then delete the
+    key from the node for good.
 
     Args:
-        now: tells the time in UTC, in whole seconds.
-        clock: tells seconds that only grow.
+        now: returns the time in UTC, in whole seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, spec: NodeSpec, *, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
@@ -67,7 +67,7 @@ class NodeStatusBuilder:
         self._removed: set[str] = set()
 
     def build_patch(self, resources: NodeResources) -> dict[str, Any]:
-        """Builds the merge patch of the node's status subresource."""
+        """Return the merge patch for the node's status subresource."""
         self._removed |= resources.removed
         self._removed -= resources.capacity.keys()
         own = {
@@ -90,11 +90,11 @@ class NodeStatusBuilder:
         return {"status": status}
 
     def acknowledge(self, patch: Mapping[str, Any]) -> None:
-        """Takes note that a patch has arrived: what it set to 0 as removed is not mentioned again."""
+        """Record that a patch succeeded, so that the removed resources in it are not written again."""
         self._removed -= patch["status"]["capacity"].keys()
 
     def _build_conditions(self) -> list[dict[str, str | datetime]]:
-        # An unchanged patch changes nothing on the API server, so heartbeats are rare, as the real kubelet's are.
+        # An unchanged patch has no effect on the API server, so heartbeats are rare, like those of the real kubelet.
         if self._clock() - self._heartbeat[0] >= _HEARTBEAT_SECONDS:
             self._heartbeat = (self._clock(), self._now())
         good = {
@@ -115,7 +115,7 @@ def _format_numbers(numbers: Mapping[str, int]) -> dict[str, str]:
 
 
 def _build_node_info(spec: NodeSpec) -> dict[str, str]:
-    # Stable for a name, as the identities of a machine are.
+    # Derived from the name, because the identities of a machine are stable.
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{spec.name}.simulated"))
     return {
         "architecture": _read_architecture(),

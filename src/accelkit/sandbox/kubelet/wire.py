@@ -1,4 +1,4 @@
-"""The parts of Kubernetes' objects that the kubelet reads, as they are on the wire; other fields are skipped."""
+"""The parts of Kubernetes' objects that the kubelet reads, in their JSON form; other fields are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodSt
 
 
 class PodMeta(ObjectMeta, kw_only=True, rename="camel"):
-    """metadata of a pod, with what a kubelet must know of its deletion."""
+    """The metadata of a pod, with the fields about its deletion."""
 
 
 class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -24,7 +24,7 @@ class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EnvVarSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a variable's value comes from; `field_ref` is the only source we know."""
+    """The source of a variable's value; only `field_ref` is supported."""
 
     field_ref: FieldRef | None = None
 
@@ -47,7 +47,7 @@ class HttpGet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When a container counts as ready."""
+    """A readiness probe of a container."""
 
     http_get: HttpGet | None = None
     initial_delay_seconds: int = 0
@@ -65,7 +65,7 @@ class ContainerPort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VolumeMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a volume is seen in a container."""
+    """The mount of a volume in a container."""
 
     name: str
     mount_path: str
@@ -96,44 +96,44 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sidecar(self) -> bool:
-        """Whether this init container runs beside the others."""
+        """Whether this init container is a sidecar, which runs beside the other containers."""
         return self.restart_policy == "Always"
 
 
 class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A path of the node, and what must be there; the empty type asks for nothing."""
+    """A path of the node, with its required type; the empty type has no requirement."""
 
     path: str
     type: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """A folder that lives as long as its pod; medium and size do not matter here."""
+    """A folder with the lifetime of its pod; medium and size are ignored."""
 
 
 class TokenSource(msgspec.Struct, frozen=True):
-    """A token of the pod's service account; it is always called `token` here."""
+    """A token of the pod's service account; its path is always `token`."""
 
 
 class ProjectedSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One source of a projected volume; of all kinds, tokens tell that it is a service account's."""
+    """One source of a projected volume. A token identifies the volume of a service account."""
 
     service_account_token: TokenSource | None = None
 
 
 class Projected(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume that is put together from several sources."""
+    """A volume with several sources."""
 
     sources: list[ProjectedSource] = []
 
     @property
     def account(self) -> bool:
-        """Whether it is the service account's: token, CA and namespace."""
+        """Whether it is the volume of the service account, with token, CA and namespace."""
         return any(source.service_account_token is not None for source in self.sources)
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume of one of the kinds that we know; without any it is of another kind."""
+    """A volume of a supported kind, or without any of these fields, of another kind."""
 
     name: str
     host_path: HostPath | None = None
@@ -142,7 +142,7 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the pod's author wants."""
+    """The specification of a pod."""
 
     node_name: str = ""
     service_account_name: str = "default"
@@ -153,7 +153,7 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of the pod."""
+    """The status of a pod."""
 
     phase: str = "Pending"
     start_time: datetime | None = None
@@ -169,7 +169,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod has ended for good."""
+        """Whether the pod has succeeded or failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property

@@ -128,7 +128,8 @@ def test_binaries_are_found_in_the_first_folder_that_has_all(tmp_path, cache_dir
     folder, kubectl = (each and tmp_path / each for each in found_in)
     source = "KUBEBUILDER_ASSETS" if folder == assets else "PATH"
     assert found == binaries.Binaries(*(folder / name for name in COMPONENTS), kubectl and kubectl / "kubectl", source)
-    lacks = f"KUBEBUILDER_ASSETS={assets} has no executable kube-controller-manager, kube-scheduler: looking elsewhere"
+    missing = "kube-controller-manager, kube-scheduler"
+    lacks = f"KUBEBUILDER_ASSETS={assets} has no executable {missing}: searching PATH and earlier builds"
     assert said == ([] if folder == assets else [lacks])
 
 
@@ -222,7 +223,7 @@ def test_a_failed_build_shows_its_last_lines_and_leaves_nothing_half_done(enviro
 
     message = str(caught.value)
     log = next(cache_dir.glob("*.log"))
-    assert message.startswith("compiling for the Kubernetes control plane ended with status 3; ")
+    assert message.startswith("compiling for the Kubernetes control plane exited with status 3; ")
     assert f"{log} ends with:" in message
     assert message.endswith("  line 99\n  undefined: frobnicate")
     assert "line 50" not in message
@@ -240,7 +241,7 @@ def test_a_failed_download_ends_the_build(environ, cache_dir):
 def test_a_command_that_hangs_is_ended(environ, cache_dir, gate, monkeypatch):
     monkeypatch.setattr(binaries, "_DEADLINE", 0.0)
 
-    with pytest.raises(SandboxError, match=r"^downloading Go modules .* did not end within 0 minutes;"):
+    with pytest.raises(SandboxError, match=r"^downloading Go modules .* did not exit within 0 minutes;"):
         find_binaries({**environ, "FAKE_GO_GATED": "mod"}, cache_dir=cache_dir, say=str)
 
     assert folders(cache_dir) == []

@@ -101,7 +101,7 @@ def test_up_waits_until_the_sandbox_is_ready_and_a_second_time_leaves_it_alone(m
     # It outlives the command: it has a session of its own.
     assert os.getsid(facts.supervisor_pid) == facts.supervisor_pid
     assert machine.up() == facts
-    assert machine.said[-1] == f"the sandbox in {machine.paths.root} is up already"
+    assert machine.said[-1] == f"the sandbox in {machine.paths.root} is already running"
 
 
 def test_down_ends_all_processes_and_deletes_everything(machine):
@@ -112,8 +112,8 @@ def test_down_ends_all_processes_and_deletes_everything(machine):
     assert find_sandbox_processes(machine.paths.root) == []
     assert not machine.paths.root.exists()
     assert machine.said[-2:] == [
-        "stopping the supervisor and what it started",
-        f"the sandbox in {machine.paths.root} is gone",
+        "stopping the supervisor and its processes",
+        f"deleted the sandbox in {machine.paths.root}",
     ]
     machine.down()
     assert machine.said[-1] == f"there is no sandbox in {machine.paths.root}"
@@ -180,7 +180,7 @@ def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_ane
 
 
 @pytest.mark.parametrize(
-    ("mode", "says"), [("fails", "did not start: etcd ended"), ("dies", "its supervisor ended:\n.*\nno memory")]
+    ("mode", "says"), [("fails", "did not start: etcd ended"), ("dies", "its supervisor exited:\n.*\nno memory")]
 )
 def test_a_start_that_fails_says_why_keeps_the_logs_and_leaves_nothing_running(machine, mode, says):
     with pytest.raises(SandboxError, match=f"(?s){says}") as failure:
@@ -217,7 +217,7 @@ def test_a_mistake_in_the_nodes_file_leaves_the_sandbox_that_is_there(machine, t
 def test_a_port_that_is_taken_is_named_with_the_option_that_helps(machine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SandboxError, match=f"port {port}, where the extender is to listen") as failure:
+        with pytest.raises(SandboxError, match=f"port {port} of the extender is in use") as failure:
             machine.up(extender_port=port)
     assert "--extender-port" in failure.value.next_step
     assert not machine.paths.root.exists()
@@ -227,7 +227,7 @@ def test_processes_that_do_not_end_are_named_and_nothing_is_deleted(machine, mon
     machine.up()
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "end_all", lambda _processes, patience_seconds: None)  # noqa: ARG005 - the name is given
-        with pytest.raises(SandboxError, match=r"do not end: \d+, \d+") as failure:
+        with pytest.raises(SandboxError, match=r"do not exit: \d+, \d+") as failure:
             lifecycle.stop_sandbox(machine.paths, print)
     assert "as their owner" in failure.value.next_step
     assert machine.paths.facts.exists()
@@ -287,7 +287,7 @@ def test_nodes_of_a_folder_without_a_sandbox_say_so(machine):
     done = machine.run("nodes", "--root", machine.paths.root)
     assert done.exit_code == 1
     assert "cannot be read" in done.stderr
-    assert "is this the folder of a sandbox?" in done.stderr
+    assert "set --root to the folder of a sandbox" in done.stderr
 
 
 def test_build_tells_where_the_binaries_are(machine):

@@ -106,7 +106,7 @@ async def test_one_that_ends_while_starting_is_seen_at_once_with_its_last_words(
     it = child("sh", "-c", "echo a bad option; exit 1")
     await it.start()
     begun = time.monotonic()
-    with pytest.raises(SandboxError, match="it ended while starting:\na bad option"):
+    with pytest.raises(SandboxError, match="it exited while starting:\na bad option"):
         await it.wait_until_ready(never, seconds=DEADLINE)
     assert time.monotonic() - begun < DEADLINE / 2
 
@@ -115,7 +115,7 @@ async def test_an_answer_of_somebody_else_is_not_its_answer(child):
     it = child("true")
     await it.start()
     await asyncio.wait_for(it.wait(), DEADLINE)
-    with pytest.raises(SandboxError, match="ended while starting"):
+    with pytest.raises(SandboxError, match="exited while starting"):
         await it.wait_until_ready(always, seconds=DEADLINE)
 
 

@@ -99,7 +99,10 @@ def test_a_name_that_another_user_made_before_is_not_taken(paths, base, monkeypa
 
 def test_without_any_base_it_says_what_to_set(paths, monkeypatch):
     monkeypatch.setattr(run_folder, "_is_safe", lambda _: False)
-    with pytest.raises(SandboxError, match=r"safe from other users.*name one in TMPDIR"), open_run_folder(paths, ["a"]):
+    with (
+        pytest.raises(SandboxError, match=r"safe from other users.*set TMPDIR to such a folder"),
+        open_run_folder(paths, ["a"]),
+    ):
         pass
 
 

@@ -173,7 +173,7 @@ async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandb
     task = sandbox.start()
     before = await sandbox.ready()
     os.kill(before.processes[name], signal.SIGKILL)
-    with pytest.raises(SandboxError, match=f"{name} ended:") as failure:
+    with pytest.raises(SandboxError, match=f"{name} exited:") as failure:
         await asyncio.wait_for(task, DEADLINE)
     facts = sandbox.paths.read_facts()
     assert (facts.state, facts.message) == ("failed", str(failure.value))
@@ -182,7 +182,7 @@ async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandb
 
 async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_path, monkeypatch):
     sandbox = Sandbox(tmp_path, monkeypatch, kube_apiserver=FAILS, deaf="https://")
-    with pytest.raises(SandboxError, match=r"kube-apiserver ended while starting:\nthe disk is full"):
+    with pytest.raises(SandboxError, match=r"kube-apiserver exited while starting:\nthe disk is full"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
     facts = sandbox.paths.read_facts()
     assert facts.state == "failed"

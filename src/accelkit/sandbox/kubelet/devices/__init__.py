@@ -1,1 +1,1 @@
-"""The simulated kubelet's device manager and its sockets."""
+"""The device manager of the simulated kubelet, and its sockets."""

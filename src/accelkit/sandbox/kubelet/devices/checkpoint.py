@@ -1,8 +1,8 @@
-"""The state that the kubelet keeps across its restarts: the devices of each container, and which resources it knew.
+"""The state that the kubelet preserves across restarts: the devices of each container, and its registered resources.
 
-A known resource comes back without its plugin, so its devices cannot be allocated until the plugin registers again,
-and it is removed when none does. Running pods keep what they hold. The file lies where the real kubelet keeps its own
-and is of its format, since others read it; only the checksum, which is over Go's own print of the content, is absent.
+After a restart, a resource has no plugin, so its devices cannot be allocated until the plugin registers again. Without
+a registration, it is removed. Running pods keep their devices. The file has the path and the format of the real
+kubelet's checkpoint, because other programs read it. Only its checksum is missing, which depends on Go's formatting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 
-# The NUMA node of devices whose plugin names none.
+# The NUMA node of devices whose plugin does not report one.
 _NO_NUMA = -1
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _Checkpoint(msgspec.Struct, kw_only=True):
 
 
 def save_checkpoint(path: Path, manager: DeviceManager) -> None:
-    """Writes what `load_checkpoint` needs, whole or not at all."""
+    """Write the file for `load_checkpoint` atomically."""
     entries = [
         _Entry(
             pod_uid=pod_uid,
@@ -66,7 +66,7 @@ def save_checkpoint(path: Path, manager: DeviceManager) -> None:
 
 
 def load_checkpoint(path: Path, manager: DeviceManager) -> None:
-    """Gives the manager what was saved; without a usable file it starts empty, as the real kubelet does."""
+    """Restore the saved state of the manager; without a usable file, it starts empty, like the real kubelet."""
     try:
         data = msgspec.json.decode(path.read_bytes(), type=_Checkpoint).data
         entries = [(entry, pb.ContainerAllocateResponse.FromString(entry.response)) for entry in data.entries or ()]

@@ -1,18 +1,18 @@
-"""The kubelet's device manager, without its sockets: which container gets which devices.
+"""The kubelet's device manager, without its sockets: the allocation of devices to containers.
 
-It behaves as the real one does where a device plugin notices:
+Device plugins cannot distinguish its behaviour from that of the real one:
 
-* Devices of a plain init container are offered first to the containers after it, until an app container or a
-  sidecar takes them. Only the pod allocated last has such devices.
-* Then come those the plugin prefers, of the free ones; then any free ones. "Any" is the map order of Go in the
-  real one and the injected generator here.
-* A plugin that goes away leaves its devices behind, all unhealthy: capacity stays and nothing can be allocated. After
-  the grace period the resource is gone and is reported as removed exactly once.
+* Devices of an init container that is not a sidecar are offered first to the containers after it, until an app
+  container or a sidecar gets them. Only the pod of the last allocation has such devices.
+* The next choice are the free devices that the plugin prefers, then any free devices. Their order is that of a Go map
+  in the real manager, and that of the injected generator here.
+* After a plugin disconnects, its devices stay, and are unhealthy: the capacity stays, and no device can be allocated.
+  After the grace period, the resource is removed, and is reported as removed exactly once.
 
-On one point it is stricter: a container that asks for an extended resource no plugin has registered fails, where the
-real one admits it without devices if its node's status does not name the resource.
+In one case it is stricter. A container that requests an extended resource without a registered plugin fails. The real
+manager admits it without devices if the node's status does not contain the resource.
 
-One allocation runs at a time; the caller sees to that.
+The caller ensures that only one allocation runs at a time.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class DeviceManager:
     """All plugins, devices and allocations of one node.
 
     Args:
-        clock: seconds that only grow.
-        grace_seconds: for how long a resource outlives its plugin.
-        chance: chooses among free devices where nothing else does.
+        clock: a monotonic clock in seconds.
+        grace_seconds: the time for which a resource remains without its plugin.
+        chance: the generator that chooses among equal free devices.
     """
 
     def __init__(self, *, clock: Callable[[], float], grace_seconds: float, chance: random.Random) -> None:
@@ -70,22 +70,22 @@ class DeviceManager:
         self._unhealthy: dict[str, set[str]] = {}
         self._allocated: dict[str, set[str]] = {}
         self._allocations: dict[str, dict[str, dict[str, DeviceAllocation]]] = {}
-        # The pod allocated last, and the devices that its init containers have left by resource.
+        # The pod of the last allocation, and the reusable devices of its init containers, by resource.
         self._reusable: tuple[str | None, dict[str, set[str]]] = (None, {})
 
     def connect_plugin(self, resource: str, options: PluginOptions, calls: PluginCalls) -> None:
-        """Takes in a plugin that has registered; the devices of an earlier one stay until the new one lists its own."""
+        """Add a registered plugin. The devices of an earlier plugin stay until the new one lists its devices."""
         self._endpoints[resource] = _Endpoint(options, calls)
 
     def update_devices(self, resource: str, devices: Iterable[PluginDevice]) -> None:
-        """Replaces the devices of a resource by the whole list that its plugin sent."""
+        """Replace the devices of a resource by the complete list of its plugin."""
         listed = {device.id: device for device in devices}
         self._devices[resource] = listed
         self._healthy[resource] = {device.id for device in listed.values() if device.healthy}
         self._unhealthy[resource] = listed.keys() - self._healthy[resource]
 
     def disconnect_plugin(self, resource: str) -> None:
-        """Marks all devices of a plugin whose stream has ended as unhealthy, and starts its grace period."""
+        """Mark the devices of a disconnected plugin as unhealthy, and start its grace period."""
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             return
@@ -95,7 +95,7 @@ class DeviceManager:
         endpoint.stopped_at = self._clock()
 
     def collect_resources(self) -> NodeResources:
-        """Returns the numbers for the node's status; forgets the resources whose grace period is over."""
+        """Return the numbers for the node's status; remove the resources whose grace period is over."""
         removed = frozenset(
             resource for resource in self._healthy.keys() | self._unhealthy.keys() if self._is_expired(resource)
         )
@@ -110,14 +110,14 @@ class DeviceManager:
         return NodeResources(capacity=capacity, allocatable=allocatable, removed=removed)
 
     def find_next_expiry(self) -> float | None:
-        """Returns when, on the clock, `collect_resources` will next forget one; None while all plugins are there."""
+        """Return the time when `collect_resources` will remove the next resource; None if all plugins are connected."""
         stops = [endpoint.stopped_at for endpoint in self._endpoints.values() if endpoint.stopped_at is not None]
         return min(stops) + self._grace_seconds if stops else None
 
     async def allocate(self, pod_uid: str, container: DeviceRequest) -> None:
-        """Gives a container its devices; the containers of a pod come in the order in which they start.
+        """Allocate the devices of a container; the caller passes the containers of a pod in the order of their start.
 
-        A container that has them keeps them. On failure nothing changes for this container.
+        A container that already has devices keeps them. A failure changes nothing for this container.
 
         Raises:
             DevicePluginError: the allocation failed, with the real kubelet's message.
@@ -141,29 +141,29 @@ class DeviceManager:
                 pool -= allocation.device_ids
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
-        """Tells the plugins that asked for it that a container is about to start."""
+        """Call PreStartContainer of the plugins that require it, before a container starts."""
         for resource, allocation in sorted(self.find_allocations(pod_uid, container).items()):
             endpoint = self._endpoints.get(resource)
             if endpoint is not None and endpoint.options.pre_start:
                 await _require_calls(resource, endpoint).pre_start(sorted(allocation.device_ids))
 
     def release(self, pod_uid: str) -> None:
-        """Frees all devices of a pod, if it holds any."""
+        """Free the devices of a pod."""
         self._allocations.pop(pod_uid, None)
         self._recompute()
 
     def restore(self, pod_uid: str, container: str, resource: str, allocation: DeviceAllocation) -> None:
-        """Takes over an allocation from before a restart of the kubelet."""
+        """Restore an allocation after a restart of the kubelet."""
         self._allocations.setdefault(pod_uid, {}).setdefault(container, {})[resource] = allocation
         self._recompute()
 
     def restore_resource(self, resource: str) -> None:
-        """Takes over a resource from before a restart: without devices until its plugin comes back in time."""
+        """Restore a resource after a restart, without devices until its plugin registers within the grace period."""
         self._healthy[resource], self._unhealthy[resource] = set(), set()
         self._endpoints[resource] = _Endpoint(PluginOptions(), None, stopped_at=self._clock())
 
     def list_allocations(self) -> list[tuple[str, str, str, DeviceAllocation]]:
-        """Returns every allocation, as pod UID, container, resource and devices."""
+        """Return all allocations, as pod UID, container, resource and devices."""
         return [
             (pod_uid, container, resource, allocation)
             for pod_uid, containers in self._allocations.items()
@@ -172,19 +172,19 @@ class DeviceManager:
         ]
 
     def find_allocations(self, pod_uid: str, container: str) -> Mapping[str, DeviceAllocation]:
-        """Returns the allocations of a container, by resource."""
+        """Return the allocations of a container, by resource."""
         return self._allocations.get(pod_uid, {}).get(container, {})
 
     def list_holders(self) -> frozenset[str]:
-        """Returns the UIDs of the pods that hold devices."""
+        """Return the UIDs of the pods that hold devices."""
         return frozenset(self._allocations)
 
     def find_device(self, resource: str, device_id: str) -> PluginDevice | None:
-        """Returns a device as its plugin listed it last."""
+        """Return a device from the last list of its plugin."""
         return self._devices.get(resource, {}).get(device_id)
 
     def list_healthy_devices(self) -> dict[str, list[PluginDevice]]:
-        """Returns the healthy devices of each resource, sorted by id."""
+        """Return the healthy devices of each resource, sorted by ID."""
         return {
             resource: [self._devices[resource][device_id] for device_id in sorted(ids)]
             for resource, ids in sorted(self._healthy.items())
@@ -233,12 +233,12 @@ class DeviceManager:
                 f"requested number of devices unavailable for {resource}. "
                 f"Requested: {required - len(chosen)}, Available: {len(available)}"
             )
-        preferred = await self._ask_preference(resource, available | chosen, chosen, required)
+        preferred = await self._read_preference(resource, available | chosen, chosen, required)
         chosen |= self._draw(preferred & available, required - len(chosen))
         chosen |= self._draw(available - chosen, required - len(chosen))
         return chosen
 
-    async def _ask_preference(self, resource: str, available: set[str], must_include: set[str], size: int) -> set[str]:
+    async def _read_preference(self, resource: str, available: set[str], must_include: set[str], size: int) -> set[str]:
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             raise DevicePluginError(f"endpoint not found in cache for a registered resource: {resource}")
@@ -246,13 +246,13 @@ class DeviceManager:
             return set()
         calls = _require_calls(resource, endpoint)
         try:
-            answer = await calls.prefer(available=sorted(available), must_include=sorted(must_include), size=size)
+            preferred = await calls.prefer(available=sorted(available), must_include=sorted(must_include), size=size)
         except DevicePluginError as exc:
             raise DevicePluginError(f"device plugin GetPreferredAllocation rpc failed with err: {exc}") from exc
-        return set(answer)
+        return set(preferred)
 
     def _draw(self, pool: set[str], number: int) -> set[str]:
-        # Sorted, so that the same seed makes the same choice whatever the order of the set.
+        # Sorted, so that the choice depends only on the seed, not on the order of the set.
         return set(self._chance.sample(sorted(pool), min(number, len(pool))))
 
     def _is_known(self, resource: str) -> bool:

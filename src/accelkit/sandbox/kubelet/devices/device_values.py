@@ -1,6 +1,6 @@
-"""The values the device manager works with; no I/O.
+"""The values of the device manager, without I/O.
 
-`PluginCalls` is what the manager needs of a connected plugin, so that tests and the gRPC side can both be one.
+`PluginCalls` is the interface of a connected plugin, which the gRPC connection and the tests implement.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _SUBDOMAIN_LENGTH = 253
-# The API server also counts these resources in quotas, under this prefix, and the name must stay valid with it.
+# The API server also uses these resources in quotas with this prefix, so the name must be valid with it.
 _QUOTA_PREFIX = "requests."
 
 
 class ContainerKind(StrEnum):
-    """The kind of a container, which decides for how long it holds its devices."""
+    """The kind of a container, which determines how long it holds its devices."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -43,7 +43,7 @@ class ContainerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginDevice:
-    """One device as its plugin lists it; `numa` holds the NUMA nodes, none where the plugin tells none."""
+    """One device of a plugin's list; `numa` has its NUMA nodes, and is empty if the plugin does not report any."""
 
     id: str
     healthy: bool = True
@@ -52,7 +52,7 @@ class PluginDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class PluginOptions:
-    """What a plugin answered to GetDevicePluginOptions."""
+    """A plugin's response to GetDevicePluginOptions."""
 
     preferred: bool = False
     pre_start: bool = False
@@ -60,7 +60,7 @@ class PluginOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRequest:
-    """What one container requests: `limits` maps a resource to a number of devices."""
+    """The request of one container; `limits` maps a resource to a number of devices."""
 
     name: str
     kind: ContainerKind
@@ -68,7 +68,7 @@ class DeviceRequest:
 
 
 class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A mount that a plugin asks the kubelet for."""
+    """A mount that a plugin requests from the kubelet."""
 
     container_path: str
     host_path: str
@@ -76,7 +76,7 @@ class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin's answer to Allocate for one container; `devices` are host paths."""
+    """A plugin's response to Allocate for one container; `devices` are host paths."""
 
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResources:
-    """Numbers of devices for the node's status; `removed` are gone since the last time and become 0 once."""
+    """Numbers of devices for the node's status; `removed` resources are new since the last call and become 0 once."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -98,17 +98,17 @@ class PluginCalls(Protocol):
     """The calls to one connected plugin; each raises DevicePluginError."""
 
     async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """Calls GetPreferredAllocation; the answer is a hint."""
+        """Call GetPreferredAllocation; the response is a hint."""
 
     async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
-        """Calls Allocate; returns what a container that gets these devices needs."""
+        """Call Allocate; return the settings of a container with these devices."""
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
-        """Calls PreStartContainer, before a container starts."""
+        """Call PreStartContainer, before a container starts."""
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Tells whether Kubernetes takes `name` as that of an extended resource, such as `accelkit.io/memory`."""
+    """Return whether `name` is a valid name of an extended resource in Kubernetes, such as `accelkit.io/memory`."""
     prefix, slash, rest = name.partition("/")
     if not slash or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
         return False

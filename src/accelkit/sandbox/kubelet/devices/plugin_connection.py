@@ -1,4 +1,4 @@
-"""One connection to one device plugin: the calls of v1beta1 as values, their failures as DevicePluginError."""
+"""One connection to one device plugin, with the calls of v1beta1 as values and failures as DevicePluginError."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Answer = TypeVar("Answer")
 
 _HEALTHY = "Healthy"
 _CONNECT_SECONDS = 10.0
-# The real kubelet waits for Allocate and GetPreferredAllocation without a limit; a simulation must not.
+# The real kubelet waits for Allocate and GetPreferredAllocation without a timeout, which would block the sandbox.
 _ALLOCATE_SECONDS = 60.0
 _PREFERRED_SECONDS = 30.0
 _PRE_START_SECONDS = 30.0
 
 
 class PluginConnection:
-    """A channel to the plugin behind a socket; the receive limit stays gRPC's default of 4,194,304 bytes."""
+    """A channel to the plugin at a socket, with gRPC's default limit of 4,194,304 bytes for received messages."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource = resource
         self._socket = socket
-        # Servers written in Go refuse an authority that is a path.
+        # gRPC servers in Go refuse an authority that is a path.
         options = [("grpc.default_authority", "localhost")]
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=options)
         self._plugin = DevicePluginStub(self._channel)
 
     async def connect(self) -> PluginOptions:
-        """Dials and asks for the options."""
+        """Connect, and return the plugin's options."""
         call = self._plugin.GetDevicePluginOptions(pb.Empty(), timeout=_CONNECT_SECONDS, wait_for_ready=True)
         try:
             options = await _await_answer(call)
@@ -46,7 +46,7 @@ class PluginConnection:
         return PluginOptions(preferred=options.get_preferred_allocation_available, pre_start=options.pre_start_required)
 
     async def follow_devices(self) -> AsyncIterator[list[PluginDevice]]:
-        """Yields each whole list of devices that the plugin sends; always ends by DevicePluginError."""
+        """Yield each complete list of devices that the plugin sends. The end of the stream raises DevicePluginError."""
         try:
             async for response in self._plugin.ListAndWatch(pb.Empty()):
                 yield [_read_device(device) for device in response.devices]
@@ -55,7 +55,7 @@ class PluginConnection:
         raise DevicePluginError("EOF")
 
     async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """Calls GetPreferredAllocation for one container."""
+        """Call GetPreferredAllocation for one container."""
         container = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
         )
@@ -64,7 +64,7 @@ class PluginConnection:
         return list(response.container_responses[0].deviceIDs) if response.container_responses else []
 
     async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
-        """Calls Allocate for one container."""
+        """Call Allocate for one container."""
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=device_ids)])
         response = await _await_answer(self._plugin.Allocate(request, timeout=_ALLOCATE_SECONDS))
         if not response.container_responses:
@@ -72,7 +72,7 @@ class PluginConnection:
         return read_response(response.container_responses[0])
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
-        """Calls PreStartContainer for one container."""
+        """Call PreStartContainer for one container."""
         request = pb.PreStartContainerRequest(devices_ids=device_ids)
         try:
             await _await_answer(self._plugin.PreStartContainer(request, timeout=_PRE_START_SECONDS))
@@ -80,12 +80,12 @@ class PluginConnection:
             raise DevicePluginError(f"device plugin PreStartContainer rpc failed with err: {exc}") from exc
 
     async def close(self) -> None:
-        """Closes the channel; the plugin's stream ends."""
+        """Close the channel, which ends the plugin's stream."""
         await self._channel.close()
 
 
 def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
-    """Returns a plugin's answer for one container as a value."""
+    """Return a plugin's response for one container as a value."""
     return AllocateResponse(
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
@@ -99,7 +99,7 @@ def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
 
 
 def build_response(response: AllocateResponse) -> pb.ContainerAllocateResponse:
-    """Returns the value as the kubelet keeps it."""
+    """Return the value in the form of the kubelet's checkpoint."""
     return pb.ContainerAllocateResponse(
         envs=response.environment,
         devices=[pb.DeviceSpec(host_path=path, container_path=path) for path in response.devices],
@@ -125,6 +125,6 @@ async def _await_answer(call: Awaitable[Answer]) -> Answer:
 
 
 def _convert_error(exc: grpc.aio.AioRpcError) -> DevicePluginError:
-    # As Go's gRPC writes it, which people search for.
+    # In the form of Go's gRPC, because users search for these messages.
     code = exc.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
     return DevicePluginError(f"rpc error: code = {code} desc = {exc.details()}")

@@ -1,10 +1,10 @@
-"""The kubelet's side of the device plugin sockets: it takes registrations and follows each plugin's list.
+"""The kubelet's side of the device plugin API: the registration service, and the stream of each plugin's devices.
 
-As the real kubelet it removes the sockets in its folder when it starts, and plugins have to notice that; it dials back
-while a Register is under way; it takes messages of up to gRPC's default 4,194,304 bytes and drops a plugin that sends
-more. When a plugin's stream ends while a newer registration of the resource is in place, the newer one is dropped
-too: the real kubelet looks the client up by resource when a stream ends, so a plugin that registers again has to close
-its earlier stream first, or register once more.
+Like the real kubelet, it removes the sockets in its folder when it starts, and plugins must detect that. It connects to
+a plugin during the plugin's Register call. It accepts messages up to gRPC's default of 4,194,304 bytes, and disconnects
+a plugin that sends more. When a plugin's stream ends after a newer registration of the resource, the newer one is
+dropped, too, because the real kubelet finds the client by resource when a stream ends. A plugin that registers again
+must therefore close its earlier stream first, or register once more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PluginServer:
 
     Args:
         folder: the node's `var/lib/kubelet/device-plugins`.
-        manager: is told of plugins and their devices.
+        manager: the device manager, which receives the plugins and their devices.
         on_change: called in the event loop after the node's resources may have changed.
     """
 
@@ -54,7 +54,7 @@ class PluginServer:
         self._streams: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Cleans the folder and listens on `kubelet.sock`."""
+        """Remove old sockets from the folder, and listen on `kubelet.sock`."""
         socket = self._folder / _SOCKET
         check_socket_path(socket)
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class PluginServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Stops listening and leaves all plugins."""
+        """Stop listening, and disconnect all plugins."""
         if self._server is not None:
             await self._server.stop(_STOP_SECONDS)
         for stream in self._streams:
@@ -75,10 +75,10 @@ class PluginServer:
         await asyncio.gather(*self._streams, return_exceptions=True)
 
     async def register(self, request: pb.RegisterRequest) -> None:
-        """Connects to the plugin that asks, and follows it from then on.
+        """Connect to the plugin of a request, and follow its devices.
 
         Raises:
-            DevicePluginError: the request is wrong, or the plugin does not answer on its socket.
+            DevicePluginError: the request is invalid, or the plugin does not respond on its socket.
         """
         resource = request.resource_name
         if request.version != API_VERSION:
@@ -109,7 +109,7 @@ class PluginServer:
                 self._on_change()
         except DevicePluginError as exc:
             log.warning("list of plugin ended resource=%s reason=%s", resource, exc)
-            # The one in place, which may be a newer one: see the head of this file.
+            # The current connection may be a newer one: see the module's docstring.
             current = self._current.pop(resource, None)
             if current is not None:
                 await current.close()
@@ -137,15 +137,15 @@ class _Registration(RegistrationServicer):
 
 
 async def _refuse(context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty], exc: DevicePluginError) -> NoReturn:
-    # An error without a code of its own is UNKNOWN in Go's server.
+    # Go's server returns UNKNOWN for an error without a code.
     await context.abort(grpc.StatusCode.UNKNOWN, str(exc))
     raise AssertionError
 
 
 def check_socket_path(path: Path) -> None:
-    """Raises SandboxError when a UNIX socket cannot have this path."""
+    """Raise SandboxError if the path is too long for a UNIX socket."""
     if len(str(path).encode()) > SOCKET_PATH_BYTES:
         raise SandboxError(
             f"the path of a socket has at most {SOCKET_PATH_BYTES} bytes, and {path} is longer",
-            next_step="put the sandbox into a folder with a shorter path",
+            next_step="move the sandbox to a folder with a shorter path",
         )

@@ -1,7 +1,7 @@
-"""The kubelet's pod resources socket: which container holds which devices.
+"""The kubelet's pod resources API: the devices that each container holds.
 
-Like the real one it has one entry per device and NUMA node, never a list of devices in one entry; plain init containers
-are left out, and so are pods that have ended.
+Like the real one, it returns one entry for each device and NUMA node, never a list of devices in one entry. Init
+containers that are not sidecars are omitted, and so are pods that have ended.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class PodResourcesServer:
 
     Args:
         folder: the node's `var/lib/kubelet/pod-resources`.
-        manager: knows the devices.
-        active_pods: the node's pods that have not ended.
+        manager: the device manager.
+        active_pods: returns the node's pods that have not ended.
     """
 
     def __init__(self, folder: Path, manager: DeviceManager, *, active_pods: Callable[[], Iterable[Pod]]) -> None:
@@ -43,7 +43,7 @@ class PodResourcesServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Listens on `kubelet.sock`."""
+        """Listen on `kubelet.sock`."""
         socket = self._folder / _SOCKET
         check_socket_path(socket)
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class PodResourcesServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Stops listening."""
+        """Stop listening."""
         if self._server is not None:
             await self._server.stop(_STOP_SECONDS)
 
@@ -119,7 +119,7 @@ def _iterate_entries(resource: str, device: PluginDevice) -> Iterator[pb.Contain
 
 
 async def _abort_not_found(context: grpc.aio.ServicerContext[Any, Any], request: pb.GetPodResourcesRequest) -> NoReturn:
-    # An error without a code of its own is UNKNOWN in Go's server.
+    # Go's server returns UNKNOWN for an error without a code.
     await context.abort(
         grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
     )

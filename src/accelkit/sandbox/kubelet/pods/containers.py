@@ -1,4 +1,4 @@
-"""Runs one container of a pod: simulated, or as a process that is restarted as its pod's policy says."""
+"""One container of a pod: simulated, or a process that is restarted according to the pod's policy."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ log = logging.getLogger(__name__)
 
 _BACK_OFF_SECONDS = (1.0, 30.0)
 _RETRY_SECONDS = 5.0
-# A container that ran for this long starts again from the shortest back-off.
+# After a run of this length, the back-off of a container starts from its shortest value.
 _HEALTHY_SECONDS = 600.0
-# Of a termination message, and of a log that stands for one.
+# The largest sizes of a termination message, and of the end of a log in its place.
 _MESSAGE_BYTES = 4096
 _LOG_BYTES = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """What all pods of a node share.
+    """The context that all pods of a node share.
 
     Attributes:
         root: the folder that is the node's `/`.
-        image: the image whose containers are run as processes; its tag does not matter.
+        image: the image whose containers run as processes, with any tag.
         authority: the API server's CA certificates in PEM.
-        now: tells the time in UTC, in whole seconds as Kubernetes writes it.
+        now: returns the time in UTC, in whole seconds as in Kubernetes objects.
     """
 
     name: str
@@ -54,13 +54,13 @@ class NodeContext:
     now: Callable[[], datetime]
 
     def runs_here(self, container: Container) -> bool:
-        """Tells whether the container is run as a process; all others are simulated."""
+        """Return whether the container runs as a process; all others are simulated."""
         return strip_tag(container.image) == strip_tag(self.image)
 
 
 @dataclass(kw_only=True)
 class PodContext:
-    """What the containers of a pod share; `grace_seconds` is how long a process may take to end."""
+    """The context that the containers of a pod share; `grace_seconds` is the grace period of their processes."""
 
     pod: Pod
     volumes: PodVolumes
@@ -69,10 +69,13 @@ class PodContext:
 
 
 class ContainerRunner:
-    """One container; its state is `state`.
+    """Runner of one container, with its current `state`.
 
     Args:
-        policy: Always, OnFailure or Never.
+        node: the context of the node.
+        pod: the context of the pod.
+        container: the container.
+        policy: the restart policy: Always, OnFailure or Never.
     """
 
     def __init__(self, node: NodeContext, pod: PodContext, container: Container, *, policy: str) -> None:
@@ -85,7 +88,7 @@ class ContainerRunner:
         self._message: Path | None = None
 
     async def run(self) -> int:
-        """Runs the container until it ends for good; returns its exit code. Cancelled, it ends the process."""
+        """Run the container until it is not restarted any more; return its exit code. A cancel stops its process."""
         delay, longest = _BACK_OFF_SECONDS
         while True:
             started = time.monotonic()
@@ -101,7 +104,7 @@ class ContainerRunner:
             self.state.restarts += 1
 
     async def complete(self) -> int:
-        """Runs a plain init container: a simulated one succeeds at once."""
+        """Run an init container that is not a sidecar. A simulated one succeeds at once."""
         if self._node.runs_here(self._container):
             return await self.run()
         await self._prepare()
@@ -112,7 +115,7 @@ class ContainerRunner:
         await self._prepare()
         if not self._node.runs_here(self._container):
             self._started(ready=True)
-            # Until the pod ends: whoever ends it cancels this.
+            # Wait until the end of the pod cancels this task.
             await asyncio.Event().wait()
         process = await self._start()
         self._started(ready=self._container.readiness_probe is None)
@@ -123,7 +126,7 @@ class ContainerRunner:
                 probing.cancel()
         finally:
             code = await process.stop(self._pod.grace_seconds)
-            self._ended(code, self._read_last_words(code))
+            self._ended(code, self._read_termination_message(code))
         return code
 
     async def _prepare(self) -> None:
@@ -156,7 +159,7 @@ class ContainerRunner:
         try:
             await follow_readiness(self._container, self._container.readiness_probe, self._set_ready)
         except SandboxError as exc:
-            log.warning("container never gets ready pod=%s reason=%s", self._pod.pod.path, exc)
+            log.warning("container cannot become ready pod=%s reason=%s", self._pod.pod.path, exc)
 
     def _set_ready(self, ready: bool) -> None:  # noqa: FBT001 - a callback with one parameter
         self.state.ready = ready
@@ -176,12 +179,12 @@ class ContainerRunner:
         folder = self._node.root / "var/log/pods" / f"{meta.namespace}_{meta.name}_{meta.uid}"
         return folder / f"{self._container.name}.log"
 
-    def _read_last_words(self, code: int) -> str:
-        """Reads what the process left as its termination message, as much as a kubelet does."""
-        said = _read_end(self._message, _MESSAGE_BYTES) if self._message is not None else ""
-        if not said and code and self._container.termination_message_policy == "FallbackToLogsOnError":
+    def _read_termination_message(self, code: int) -> str:
+        """Return the termination message of the process, with the size limits of a kubelet."""
+        message = _read_end(self._message, _MESSAGE_BYTES) if self._message is not None else ""
+        if not message and code and self._container.termination_message_policy == "FallbackToLogsOnError":
             return _read_end(self._name_log(), _LOG_BYTES)
-        return said
+        return message
 
     def _spec(self) -> ProcessSpec:
         allocations = self._node.manager.find_allocations(self._pod.pod.metadata.uid, self._container.name)
@@ -200,8 +203,8 @@ class ContainerRunner:
         )
 
 
-def _read_end(path: Path, most_bytes: int) -> str:
+def _read_end(path: Path, max_bytes: int) -> str:
     try:
-        return path.read_bytes()[-most_bytes:].decode(errors="replace")
+        return path.read_bytes()[-max_bytes:].decode(errors="replace")
     except OSError:
         return ""

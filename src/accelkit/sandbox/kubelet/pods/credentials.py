@@ -1,6 +1,6 @@
-"""A pod's access to the API server: the files of its service account, and the variables that lead to the server.
+"""A pod's access to the API server: the files of its service account, and the variables with the server's address.
 
-The token is bound to the pod, and renewed under the running process.
+The token is bound to the pod, and is renewed while the process runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PodCredentials:
     Args:
         api: a client that may request tokens.
         pod: the pod that the token is bound to.
-        folder: of the volume that holds them; made with access for its owner alone.
+        folder: the folder of their volume, which is created with access only for its owner.
         authority: the API server's CA certificates in PEM.
     """
 
@@ -56,10 +56,10 @@ class PodCredentials:
         self._authority = authority
 
     async def write(self) -> None:
-        """Requests a token and writes the files.
+        """Request a token and write the files.
 
         Raises:
-            ApiError: the API server grants no token.
+            ApiError: the API server does not issue a token.
         """
         token = await self._request()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class PodCredentials:
         self._replace(self._folder / "namespace", self._pod.metadata.namespace.encode())
 
     async def keep_fresh(self) -> None:
-        """Renews the token when most of its life is over, until cancelled."""
+        """Renew the token after most of its lifetime, until cancelled."""
         delay = _REFRESH_SECONDS
         while True:
             await asyncio.sleep(delay)
@@ -104,7 +104,7 @@ class PodCredentials:
 
 
 def build_api_environment(api: ApiClient) -> dict[str, str]:
-    """Builds the variables by which every process in a pod finds the API server."""
+    """Return the variables by which processes in pods find the API server."""
     server = urlsplit(api.server)
     return {
         "KUBERNETES_SERVICE_HOST": server.hostname or "",
@@ -113,7 +113,7 @@ def build_api_environment(api: ApiClient) -> dict[str, str]:
 
 
 def read_certificate_authority(kubeconfig: Path) -> bytes:
-    """Reads the CA certificates of a kubeconfig's first cluster, in PEM; empty where it has none.
+    """Return the CA certificates of a kubeconfig's first cluster, in PEM; empty if it has none.
 
     Raises:
         SandboxError: the kubeconfig cannot be read.

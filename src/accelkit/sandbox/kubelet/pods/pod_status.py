@@ -1,4 +1,4 @@
-"""The status of a pod, built from the states of its containers and written to the API server."""
+"""The status of a pod, which is built from the states of its containers and written to the API server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOO_MANY = 429
 
 @dataclass(kw_only=True)
 class ContainerState:
-    """The state of one container; its times are None until it has started and ended."""
+    """The state of one container; its times are None until it has started or ended."""
 
     state: Literal["waiting", "running", "terminated"] = "waiting"
     reason: str = "PodInitializing"
@@ -40,24 +40,24 @@ class ContainerState:
     last: dict[str, Any] = field(default_factory=dict)
 
     def run(self, now: datetime, *, ready: bool) -> None:
-        """Marks the container as running."""
+        """Mark the container as running."""
         self.state, self.started_at, self.ready = "running", now, ready
 
     def end(self, now: datetime, exit_code: int, message: str = "") -> None:
-        """Marks the container as terminated, with its last words."""
+        """Mark the container as terminated, with its termination message."""
         self.state, self.exit_code, self.finished_at, self.ready = "terminated", exit_code, now, False
         self.started_at = self.started_at or now
         self.reason = "Error" if exit_code else "Completed"
         self.message = message
 
     def wait(self, reason: str, message: str) -> None:
-        """Marks the container as waiting to be started, again if it ran before."""
+        """Mark the container as waiting for its start or restart."""
         if self.state == "terminated":
             self.last = self.encode(container_id="")
         self.state, self.reason, self.message, self.ready = "waiting", reason, message, False
 
     def encode(self, container_id: str) -> dict[str, Any]:
-        """Returns the state as a ContainerState of the API."""
+        """Return the state as a ContainerState of the API."""
         match self.state:
             case "waiting":
                 return {"waiting": {"reason": self.reason, "message": self.message}}
@@ -71,14 +71,14 @@ class ContainerState:
 
 
 class Conditions:
-    """The conditions of a pod, each with the time at which it last changed."""
+    """The conditions of a pod, each with the time of its last change."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._since: dict[str, tuple[bool, datetime]] = {}
 
     def update(self, values: Mapping[str, bool]) -> list[dict[str, str | datetime | None]]:
-        """Sets the conditions; returns them as PodConditions of the API."""
+        """Set the conditions; return them as PodConditions of the API."""
         for kind, value in values.items():
             if kind not in self._since or self._since[kind][0] != value:
                 self._since[kind] = (value, self._now())
@@ -96,7 +96,7 @@ class Conditions:
 def build_pod_status(
     pod: Pod, states: Mapping[str, ContainerState], conditions: Conditions, *, phase: str, start_time: datetime
 ) -> dict[str, Any]:
-    """Builds the whole status of an admitted pod."""
+    """Return the complete status of an admitted pod."""
     inits, apps = pod.spec.init_containers, pod.spec.containers
     initialized = all(
         states[each.name].state == "running" if each.sidecar else _has_completed(states[each.name]) for each in inits
@@ -124,15 +124,15 @@ def build_pod_status(
 
 
 def build_failed_status(message: str, *, now: datetime) -> dict[str, Any]:
-    """Builds the status of a pod that the kubelet does not admit."""
+    """Return the status of a pod that the kubelet does not admit."""
     return {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": now}
 
 
 async def write_status(
     api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a status, and annotations with it; tries until the API server has decided on it."""
-    # The UID makes the API server refuse when another pod has the name by now.
+    """Write a status and annotations of a pod; retry until the API server accepts or refuses them."""
+    # With the UID, the API server refuses the patch if another pod has the name now.
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
         metadata["annotations"] = annotations
@@ -163,12 +163,12 @@ def _build_statuses(
 
 
 def _build_container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
-    # Runtimes name containers by 64 hexadecimal digits, as what reads their cgroups expects.
+    # Container runtimes use IDs of 64 hexadecimal digits, which readers of cgroups expect.
     run = f"{pod.metadata.uid}/{container.name}/{state.restarts}"
     identity = f"simulated://{hashlib.sha256(run.encode()).hexdigest()}"
     running = state.state == "running"
     plain_init = container in pod.spec.init_containers and not container.sidecar
-    # The API server takes changes of a pod's CPU and memory in place from nodes alone that report these.
+    # The API server accepts in-place changes of a pod's CPU and memory only if its node reports these.
     resources = {"resources": msgspec.to_builtins(container.resources)} if running else {}
     return {
         **resources,

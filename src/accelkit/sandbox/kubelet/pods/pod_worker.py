@@ -1,7 +1,7 @@
-"""One admitted pod from its first container to its end: containers in order, and the status.
+"""One admitted pod from its first container to its end: its containers in order, and its status.
 
-A pod ends when its containers do, when it is deleted, when its phase is set from outside, or when it gets the
-exit annotation; the processes are ended before the pod's status shows it.
+A pod ends when its containers end, when it is deleted, when another client sets its final phase, or when it gets the
+exit annotation. The processes are stopped before the pod's status changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTLE_SECONDS = 0.02
 
 
 class Ending(Enum):
-    """The reason why a pod ends before its containers do."""
+    """The reason why a pod ends before its containers."""
 
     EXIT = auto()
     TERMINAL = auto()
@@ -42,14 +42,14 @@ class Ending(Enum):
 
 
 class PodWorker:
-    """Runs one pod, whose devices are allocated already."""
+    """Worker of one pod, whose devices are already allocated."""
 
     def __init__(self, node: NodeContext, pod: Pod) -> None:
         self._node = node
         self._changed = asyncio.Event()
         self._ending: Ending | None = None
         self._end = asyncio.Event()
-        # Without a restart of the kubelet in between, a pod that comes here is Pending.
+        # The pod is Pending, unless the kubelet was restarted.
         self._phase = "Running" if pod.status.phase == "Running" else "Pending"
         self._containers = encode_containers(node, pod)
         self._start_time = pod.status.start_time or node.now()
@@ -57,7 +57,7 @@ class PodWorker:
         self._volumes = PodVolumes(node.root, pod)
         self._context = PodContext(pod=pod, volumes=self._volumes, changed=self._changed.set)
         policy = pod.spec.restart_policy
-        # An init container is run until it succeeds, unless nothing is ever restarted.
+        # An init container is restarted until it succeeds, unless the pod's policy is Never.
         init_policy = "Never" if policy == "Never" else "OnFailure"
         self._inits = {
             each.name: self._runner(each, "Always" if each.sidecar else init_policy)
@@ -67,13 +67,13 @@ class PodWorker:
 
     @property
     def pod(self) -> Pod:
-        """The pod as it was seen last."""
+        """The last received state of the pod."""
         return self._context.pod
 
     def update(self, pod: Pod) -> None:
-        """Takes a newer state of the pod, which may end it."""
+        """Set a newer state of the pod, which may end the pod."""
         self._context.pod = pod
-        # A node that was silent for long has its pods marked as not ready by the node controller.
+        # The status may need a correction: the node controller marks pods of a node without heartbeats as not ready.
         self._changed.set()
         if pod.terminal:
             self.end(Ending.TERMINAL)
@@ -84,17 +84,17 @@ class PodWorker:
             self.end(Ending.EXIT)
 
     def mark_vanished(self) -> None:
-        """Ends the pod, since it is gone from the API server."""
+        """End the pod because it does not exist on the API server any more."""
         self._context.grace_seconds = _VANISHED_GRACE_SECONDS
         self.end(Ending.VANISHED)
 
     def end(self, ending: Ending) -> None:
-        """Ends the pod; the first reason counts."""
+        """End the pod; only the first reason counts."""
         self._ending = self._ending or ending
         self._end.set()
 
     async def run(self) -> None:
-        """Runs the pod to its end; cancelled, it ends the processes and leaves the pod's status alone."""
+        """Run the pod to its end. A cancel stops the processes without a change of the pod's status."""
         try:
             async with asyncio.TaskGroup() as group:
                 publishing = group.create_task(self._publish(), name=f"status {self.pod.path}")
@@ -161,11 +161,11 @@ class PodWorker:
         self._changed.set()
         while True:
             await self._changed.wait()
-            # Changes come in bursts, as when several containers start.
+            # Changes occur in bursts, for example when several containers start.
             await asyncio.sleep(_SETTLE_SECONDS)
             self._changed.clear()
             status = self._status()
-            if status != written or not _shows(self.pod, status):
+            if status != written or not _has_conditions(self.pod, status):
                 await self._write(status)
                 written = status
 
@@ -175,7 +175,7 @@ class PodWorker:
         for name, state in self._states().items():
             if state.state != "terminated" or (by_exit and name in self._apps):
                 state.end(self._node.now(), code if name in self._apps else 0)
-        # A sidecar is ended with its pod, so its exit code does not count.
+        # A sidecar is stopped with its pod, so its exit code does not count.
         sidecars = {each.name for each in self.pod.spec.init_containers if each.sidecar}
         failed = any(state.exit_code for name, state in self._states().items() if name not in sidecars)
         self._phase = "Failed" if failed else "Succeeded"
@@ -194,14 +194,14 @@ class PodWorker:
         )
 
 
-def _shows(pod: Pod, status: Mapping[str, Any]) -> bool:
-    """Return whether a pod, as it was seen last, has the conditions of a status."""
-    seen = {each.type: each.status for each in pod.status.conditions}
-    return all(seen.get(each["type"]) == each["status"] for each in status["conditions"])
+def _has_conditions(pod: Pod, status: Mapping[str, Any]) -> bool:
+    """Return whether the last received state of a pod has the conditions of a status."""
+    current = {each.type: each.status for each in pod.status.conditions}
+    return all(current.get(each["type"]) == each["status"] for each in status["conditions"])
 
 
 def encode_containers(node: NodeContext, pod: Pod) -> str:
-    """Encodes what each container got from device plugins, as JSON for people and tests."""
+    """Return the allocations of each container from device plugins, as JSON for users and tests."""
     containers = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         allocations = node.manager.find_allocations(pod.metadata.uid, container.name)

@@ -1,7 +1,7 @@
-"""The pods bound to one node: admitted one at a time, run, and their devices freed when they end.
+"""The pods that are bound to one node: they are admitted one at a time and run, and their devices are freed at the end.
 
-The order of admission is the order of arrival; what a list brings is taken by age, then by name. A pod whose devices
-cannot be had fails with the real kubelet's reason and message. CPU and memory are not looked at.
+Pods are admitted in the order of their arrival. Pods of one list are ordered by age, then by name. If its devices
+cannot be allocated, a pod fails with the reason and message of the real kubelet. CPU and memory are not checked.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Pods:
     """All pods of a node.
 
     Args:
-        node: what the pods share.
-        checkpoint: the file that keeps allocations across restarts.
+        node: the context that the pods share.
+        checkpoint: the file that preserves allocations across restarts.
     """
 
     def __init__(self, node: NodeContext, checkpoint: Path) -> None:
@@ -41,19 +41,19 @@ class Pods:
         self._checkpoint = checkpoint
         self._known: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        # Pods that have ended here, although the API server may not show it yet.
+        # Pods that have ended here, although their state on the API server may be older.
         self._ended: set[str] = set()
         self._arrivals: asyncio.Queue[str] = asyncio.Queue()
         self._deletions: set[str] = set()
         self._group = asyncio.TaskGroup()
 
     def list_active(self) -> list[Pod]:
-        """Returns the pods that have not ended, by namespace and name."""
+        """Return the pods that have not ended, by namespace and name."""
         pods = [pod for uid, pod in self._known.items() if not pod.terminal and uid not in self._ended]
         return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
     async def run(self) -> None:
-        """Follows the node's pods until cancelled; then the processes are ended."""
+        """Watch and run the node's pods until cancelled. A cancel stops their processes."""
         reflector = Reflector(
             self._node.api,
             PODS,
@@ -71,15 +71,15 @@ class Pods:
         for uid in (self._known.keys() | self._node.manager.list_holders()) - listed:
             self._vanish(uid)
         for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
-            self._take(pod)
+            self._update_pod(pod)
 
     def _handle_event(self, kind: str, pod: Pod) -> None:
         if kind == "DELETED":
             self._vanish(pod.metadata.uid)
         else:
-            self._take(pod)
+            self._update_pod(pod)
 
-    def _take(self, pod: Pod) -> None:
+    def _update_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         arrived = uid not in self._known
         self._known[uid] = pod
@@ -115,7 +115,7 @@ class Pods:
                 self._start(uid)
 
     async def _admit(self, pod: Pod) -> bool:
-        """Allocates a pod's devices, or fails the pod."""
+        """Allocate a pod's devices, or set its phase to Failed."""
         uid = pod.metadata.uid
         try:
             for request in read_container_requests(pod):
@@ -139,9 +139,9 @@ class Pods:
         worker = PodWorker(self._node, pod)
         worker.update(pod)
         self._workers[uid] = worker
-        self._group.create_task(self._live(uid, worker), name=pod.path)
+        self._group.create_task(self._run_worker(uid, worker), name=pod.path)
 
-    async def _live(self, uid: str, worker: PodWorker) -> None:
+    async def _run_worker(self, uid: str, worker: PodWorker) -> None:
         await worker.run()
         del self._workers[uid]
         self._free(uid)
@@ -177,7 +177,7 @@ class Pods:
 
 
 def read_container_requests(pod: Pod) -> list[DeviceRequest]:
-    """Returns what each container of a pod requests, in the order in which the kubelet looks at them.
+    """Return the device requests of the containers of a pod, in the order in which the kubelet admits them.
 
     Raises:
         QuantityError: a quantity cannot be read.
@@ -190,7 +190,7 @@ def read_container_requests(pod: Pod) -> list[DeviceRequest]:
 
 
 def _read_container_request(container: Container, kind: ContainerKind) -> DeviceRequest:
-    # The kubelet reads limits; the API server sees to it that requests of these resources are equal.
+    # The kubelet reads limits. The API server ensures that requests of these resources are equal.
     limits = {
         name: parse_quantity(amount)
         for name, amount in container.resources.limits.items()

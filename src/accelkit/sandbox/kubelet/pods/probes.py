@@ -1,4 +1,4 @@
-"""Readiness probes: a container's HTTP endpoint is asked as often as its probe says, and changes are reported."""
+"""Readiness probes: the HTTP endpoint of a container is probed periodically, and changes are reported."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _GOOD_STATUS = range(200, 400)
 
 
 async def follow_readiness(container: Container, probe: Probe, on_ready: Callable[[bool], None]) -> None:
-    """Calls `on_ready` with each change, starting from not ready, until cancelled."""
+    """Call `on_ready` after each change of the readiness, which starts as not ready, until cancelled."""
     if probe.http_get is None:
-        # Other kinds of probes are simulated: they pass.
+        # Other kinds of probes are simulated, and always succeed.
         on_ready(True)  # noqa: FBT003 - the callback has one parameter
         return
     url = build_probe_url(container, probe.http_get)
     timeout = aiohttp.ClientTimeout(total=max(1, probe.timeout_seconds))
     ready, streak, last = False, 0, False
     await asyncio.sleep(probe.initial_delay_seconds)
-    # Kubelets do not verify certificates when they probe. A connection of its own for each probe, as theirs.
+    # Like a kubelet, do not verify certificates, and use a new connection for each probe.
     connector = aiohttp.TCPConnector(ssl=False, force_close=True)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         while True:
@@ -40,7 +40,7 @@ async def follow_readiness(container: Container, probe: Probe, on_ready: Callabl
 
 
 def build_probe_url(container: Container, probe: HttpGet) -> str:
-    """Builds the URL of a probe.
+    """Return the URL of a probe.
 
     Raises:
         SandboxError: the probe names a port that the container does not have.

@@ -1,6 +1,6 @@
-"""A container of our own image as a process of this machine.
+"""A container of accelkit's image as a process of this machine.
 
-The process gets what a kubelet gives to a container: its arguments, its environment with fields of the pod, and its
+The process gets the same as a container of a kubelet: its arguments, its environment with fields of the pod, and its
 mounts, which are links in a folder (`volumes`).
 """
 
@@ -34,14 +34,14 @@ _KILL_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSpec:
-    """A command and its whole environment."""
+    """A command and its complete environment."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 def strip_tag(image: str) -> str:
-    """Returns the name of an image without its tag and digest: `a.io:5000/b` of `a.io:5000/b:1@sha256:…`."""
+    """Return the name of an image without its tag and digest: `a.io:5000/b` for `a.io:5000/b:1@sha256:…`."""
     name = image.partition("@")[0]
     last = name.rpartition("/")[2]
     return name[: len(name) - len(last) + last.find(":")] if ":" in last else name
@@ -56,21 +56,23 @@ def build_process_spec(
     plugin_environment: Mapping[str, str],
     api_environment: Mapping[str, str],
 ) -> ProcessSpec:
-    """Builds the command and environment of a container.
+    """Return the command and environment of a container.
 
     Args:
         pod: the pod, bound to its node.
         container: one of its containers.
         root: the folder that is its `/`, with its mounts.
-        environ: the kubelet's own environment, of which little is passed on.
-        plugin_environment: variables that device plugins gave to the container.
-        api_environment: variables by which it finds the API server.
+        environ: the environment of the kubelet, of which a few variables are passed to the process.
+        plugin_environment: the container's variables from device plugins.
+        api_environment: the variables by which it finds the API server.
 
     Raises:
-        SandboxError: the container needs something that a process cannot have.
+        SandboxError: the container needs a feature that a process cannot have.
     """
     if container.command not in ([], ["accelkit"]):
-        raise SandboxError(f"container {container.name}: the command of our image is accelkit, not {container.command}")
+        raise SandboxError(
+            f"container {container.name}: the command of accelkit's image is accelkit, not {container.command}"
+        )
     variables = dict(plugin_environment)
     for variable in container.env:
         variables[variable.name] = root.translate(_resolve_value(pod, variable, variables))
@@ -88,25 +90,25 @@ def build_process_spec(
 
 
 class ContainerProcess:
-    """A running process and the processes it started; make it by `start`."""
+    """A running process with its child processes; `start` creates it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, spec: ProcessSpec, *, log: Path) -> ContainerProcess:
-        """Starts the command with its output appended to `log`.
+        """Start the command with its output appended to `log`.
 
         Raises:
-            SandboxError: the operating system refuses.
+            SandboxError: the operating system cannot start it.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        # A kubelet that is killed must not leave processes behind that hold their ports.
-        tied = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
+        # A killed kubelet must not leave processes running, because they keep their ports open.
+        prefix = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
         try:
             with log.open("ab") as output:
                 process = await asyncio.create_subprocess_exec(
-                    *tied,
+                    *prefix,
                     *spec.command,
                     env=spec.environment,
                     stdin=asyncio.subprocess.DEVNULL,
@@ -119,12 +121,12 @@ class ContainerProcess:
         return cls(process)
 
     async def wait(self) -> int:
-        """Waits for the end; returns the exit code, 128 + n after signal n."""
+        """Wait for the exit of the process; return the exit code, 128 + n after signal n."""
         code = await self._process.wait()
         return 128 - code if code < 0 else code
 
     async def stop(self, grace_seconds: float) -> int:
-        """Ends the process by SIGTERM, and by SIGKILL after the grace period; returns the exit code."""
+        """Stop the process by SIGTERM, and by SIGKILL after the grace period; return the exit code."""
         try:
             self._signal(signal.SIGTERM)
             async with asyncio.timeout(grace_seconds):
@@ -137,7 +139,7 @@ class ContainerProcess:
             return await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        # The whole session, since a service may have started workers of its own.
+        # The whole session, because a service may have started workers.
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
@@ -148,7 +150,7 @@ def _resolve_value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> st
     if variable.value_from is None:
         return _expand(variable.value, defined)
     if variable.value_from.field_ref is None:
-        raise SandboxError(f"variable {variable.name}: only values and fields of the pod are known here")
+        raise SandboxError(f"variable {variable.name}: the sandbox supports only values and fields of the pod")
     return _read_field(pod, variable.value_from.field_ref.field_path)
 
 
@@ -167,7 +169,7 @@ def _read_field(pod: Pod, path: str) -> str:
     if (found := _MAP_FIELD.fullmatch(path)) is not None:
         entries = pod.metadata.labels if found[1] == "labels" else pod.metadata.annotations
         return (entries or {}).get(found[2], "")
-    raise SandboxError(f"the field {path} is not known here")
+    raise SandboxError(f"the sandbox does not support the field {path}")
 
 
 def _expand(text: str, defined: Mapping[str, str]) -> str:

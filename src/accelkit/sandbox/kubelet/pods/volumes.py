@@ -1,10 +1,9 @@
-"""The volumes of a pod, and what each of its containers sees of them.
+"""The volumes of a pod, and their mounts in its containers.
 
-A process has no mount namespace. So each container of our image has a folder in the place of its `/`, with a link for
-each mount of its manifest and nothing else; paths in its arguments and its environment that lead to a mount, or to a
-folder above one, are turned into paths below that folder. Its `/dev` has the devices that it was given, where the node
-has such files, and the file of its last words. That a mount is read-only is not enforced, nor is the user
-that a container runs as.
+A process has no mount namespace. Therefore each container of accelkit's image has a folder in place of its `/`, with a
+link for each mount of its manifest. Paths in its arguments and its environment that are at, below or above a mount are
+translated to paths below that folder. The folder also has the allocated devices, if the node has their files, and the
+file of the termination message. Read-only mounts and the user of a container are not enforced.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from accelkit.sandbox.kubelet.wire import Container, HostPath, Pod, Volume
 __all__ = ["ContainerRoot", "PodVolumes"]
 
 _PATH: Final = re.compile(r"(?:^|(?<==))/.*", re.DOTALL)
-# What a host path of a type must be before the pod may start, as kubelets check it.
+# The checks of kubelets for each type of a host path.
 _CHECKS: Final = {
     "Directory": (Path.is_dir, "a folder"),
     "File": (Path.is_file, "a file"),
@@ -33,25 +32,25 @@ _CHECKS: Final = {
 
 
 class ContainerRoot:
-    """The folder that is a container's `/`, and the paths at which its volumes are mounted."""
+    """The folder that is a container's `/`, with the paths of its mounts."""
 
     def __init__(self, folder: Path, mounts: tuple[str, ...]) -> None:
         self._folder = folder
         self._mounts = mounts
 
     def place(self, path: str) -> str:
-        """Returns where a path of the container lies here, mounted or not."""
+        """Return the path on this machine for a path of the container, mounted or not."""
         return str(self._folder / path.lstrip("/"))
 
     def translate(self, text: str) -> str:
-        """Returns an argument or a variable with its path, whole or behind a `=`, as one of this machine."""
-        # A function, because a path may have what a replacement text takes for a reference.
+        """Return an argument or a variable with its path, if it is one or has one after a `=`, translated."""
+        # A function, because a path may contain text that a replacement string would interpret as a reference.
         return _PATH.sub(lambda found: self._translate_path(found[0]), text)
 
     def _translate_path(self, path: str) -> str:
-        asked = path.rstrip("/")
-        near = any(f"{asked}/".startswith(f"{mount}/") or mount.startswith(f"{asked}/") for mount in self._mounts)
-        return self.place(path) if asked and near else path
+        bare = path.rstrip("/")
+        mounted = any(f"{bare}/".startswith(f"{mount}/") or mount.startswith(f"{bare}/") for mount in self._mounts)
+        return self.place(path) if bare and mounted else path
 
 
 class PodVolumes:
@@ -68,19 +67,19 @@ class PodVolumes:
         self._folder = root / "var/lib/kubelet/pods" / pod.metadata.uid
 
     def list_account_folders(self) -> list[Path]:
-        """Returns the folders of the volumes that hold the files of the pod's service account."""
+        """Return the folders of the volumes with the files of the pod's service account."""
         volumes = self._pod.spec.volumes
         return [self._own(each) for each in volumes if each.projected is not None and each.projected.account]
 
     def mount(self, container: Container, devices: Collection[str] = ()) -> ContainerRoot:
-        """Makes a container's `/` anew.
+        """Create a container's `/` again.
 
         Args:
-            container: one of the pod's.
-            devices: the device nodes that it was given; those that the node's folder has are seen in its `/dev`.
+            container: a container of the pod.
+            devices: the device nodes that it was allocated; those that exist in the node's folder are linked.
 
         Raises:
-            SandboxError: a host path is not what the manifest says, or a mount is one that links cannot show.
+            SandboxError: a host path has another type than in the manifest, or links cannot represent a mount.
         """
         folder = self._name_root(container)
         volumes = {volume.name: volume for volume in self._pod.spec.volumes}
@@ -90,7 +89,7 @@ class PodVolumes:
             folder.mkdir(parents=True)
             for path, volume in mounts:
                 _link(folder, folder / path.lstrip("/"), self._find(volume))
-            own = [path for path in devices if self._show_device(folder, path)]
+            own = [path for path in devices if self._link_device(folder, path)]
             message = container.termination_message_path
             if _make_room(folder, folder / message.lstrip("/")):
                 (folder / message.lstrip("/")).touch()
@@ -100,12 +99,12 @@ class PodVolumes:
         return ContainerRoot(folder, (*(path for path, _ in mounts), *own))
 
     def remove(self) -> None:
-        """Removes what is the pod's own; the token is in it."""
+        """Remove the folders of the pod, which contain its token."""
         spec = self._pod.spec
         for folder in (*map(self._name_root, (*spec.init_containers, *spec.containers)), self._folder):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _show_device(self, folder: Path, path: str) -> bool:
+    def _link_device(self, folder: Path, path: str) -> bool:
         place, source = folder / path.lstrip("/"), self._root / path.lstrip("/")
         if not source.exists() or not _make_room(folder, place):
             return False
@@ -113,7 +112,7 @@ class PodVolumes:
         return True
 
     def _name_root(self, container: Container) -> Path:
-        # Short, because the addresses of the unix sockets below it are.
+        # A short name, because the length of paths of UNIX sockets is limited.
         name = hashlib.sha256(f"{self._pod.metadata.uid}/{container.name}".encode()).hexdigest()[:6]
         return self._root / "run" / name
 
@@ -124,7 +123,9 @@ class PodVolumes:
         if volume.host_path is not None:
             return self._check(volume.host_path)
         if volume.empty_dir is None and (volume.projected is None or not volume.projected.account):
-            raise SandboxError(f"volume {volume.name}: only host paths, emptyDir and service accounts are known here")
+            raise SandboxError(
+                f"volume {volume.name}: the sandbox supports only host paths, emptyDir and service accounts"
+            )
         own = self._own(volume)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         return own
@@ -132,28 +133,28 @@ class PodVolumes:
     def _check(self, host_path: HostPath) -> Path:
         path = self._root / host_path.path.lstrip("/")
         if host_path.type in _CHECKS:
-            check, what = _CHECKS[host_path.type]
+            check, kind = _CHECKS[host_path.type]
             if not check(path):
-                raise SandboxError(f"hostPath type check failed: {host_path.path} is not {what}")
+                raise SandboxError(f"hostPath type check failed: {host_path.path} is not {kind}")
         elif host_path.type == "FileOrCreate":
             path.touch()
         elif not path.exists():
-            # The container runtime does so where the type is empty.
+            # Container runtimes do this for the empty type.
             path.mkdir(parents=True)
         return path
 
 
 def _make_room(root: Path, place: Path) -> bool:
-    """Makes the folder of a file of the container's own; False where the place is a mount's."""
+    """Create the parent folder of a file; return False if the path belongs to a mount."""
     place.parent.mkdir(parents=True, exist_ok=True)
     return place.parent.resolve().is_relative_to(root.resolve()) and not place.exists()
 
 
 def _link(root: Path, place: Path, source: Path) -> None:
     if place.resolve() == source.resolve():
-        # It lies in another mount, which shows it already.
+        # The path is in another mount, which already contains the source.
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.parent.resolve().is_relative_to(root.resolve()) or place.exists():
-        raise SandboxError(f"{place} lies in another mount, where a link cannot show other files")
+        raise SandboxError(f"{place} is in another mount, where a link cannot replace files")
     place.symlink_to(source)

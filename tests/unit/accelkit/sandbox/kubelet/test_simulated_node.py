@@ -176,7 +176,7 @@ async def test_a_node_that_cannot_register_in_time_is_an_error(api, root, monkey
 async def test_a_root_that_cannot_be_made_is_an_error(root):
     (root / "r").touch()
     async with running(WatchedApi(), root) as task:
-        with pytest.raises(SandboxError, match="the root of n cannot be made"):
+        with pytest.raises(SandboxError, match="the root of n cannot be created"):
             await asyncio.wait_for(asyncio.shield(task), DEADLINE)
 
 

@@ -75,7 +75,7 @@ def test_the_command_is_this_interpreters_accelkit_with_the_arguments():
 
 
 def test_another_command_is_refused():
-    with pytest.raises(SandboxError, match="the command of our image is accelkit"):
+    with pytest.raises(SandboxError, match="the command of accelkit's image is accelkit"):
         spec_of(Container(name="c", command=["sh", "-c", "true"]))
 
 
@@ -111,7 +111,7 @@ def test_the_fields_of_the_pod_are_known():
 
 @pytest.mark.parametrize("variable", [field("X", "spec.unknown"), EnvVar(name="X", value_from=EnvVarSource())])
 def test_a_value_from_elsewhere_is_refused(variable):
-    with pytest.raises(SandboxError, match="known here"):
+    with pytest.raises(SandboxError, match=r"the sandbox (supports|does not support)"):
         spec_of(Container(name="c", env=[variable]))
 
 

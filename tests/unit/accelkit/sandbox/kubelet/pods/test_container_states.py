@@ -118,7 +118,7 @@ async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_
 async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(node):
     node.bind("p", ours("0", command=["sh"]))
     main = await node.state("p", "waiting", reason="CreateContainerError")
-    assert "the command of our image is accelkit" in main["state"]["waiting"]["message"]
+    assert "the command of accelkit's image is accelkit" in main["state"]["waiting"]["message"]
 
 
 async def test_a_pod_without_credentials_waits_for_them_and_says_why(node):

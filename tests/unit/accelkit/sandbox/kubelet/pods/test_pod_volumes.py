@@ -92,7 +92,7 @@ def test_what_another_mount_shows_already_needs_no_link(node):
 
 def test_another_folder_within_a_mount_is_refused_and_touches_nothing(node):
     pod = pod_of({"main": {"/host": "sys", "/host/bus": "etc"}}, host("/sys"), host("/etc"))
-    with pytest.raises(SandboxError, match="lies in another mount"):
+    with pytest.raises(SandboxError, match="is in another mount"):
         mount(node, pod)
     assert [each.name for each in (node / "sys/bus").iterdir()] == ["a"]
 
