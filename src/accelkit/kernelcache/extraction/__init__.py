@@ -1,4 +1,4 @@
-"""Extraction of a verified cache image to a folder, whole or not at all."""
+"""Extraction of a verified cache image to a folder, completely or not at all."""
 
 from accelkit.kernelcache.extraction.folder import read_completed
 from accelkit.kernelcache.extraction.image import extract_image, judge_again

@@ -1,7 +1,7 @@
 """Tar archives read in one pass, with bounded memory.
 
-Headers are parsed by the standard library; the walk is ours, because `tarfile` reads extended headers of any size into
-memory and would follow more kinds of entries than a cache has.
+The standard library parses headers. This module iterates over the entries itself, because `tarfile` reads extended
+headers of any size into memory and accepts more kinds of entries than a cache has.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from accelkit.errors import CacheError
 
 _BLOCK = 512
 _MAX_EXTENDED_BYTES = 64 << 10
-# Extended headers before one entry, and the padding after the end. Both compress to nothing and are no entries, so no
-# limit on the entries stops them.
+# Limits of extended headers before one entry, and of the padding after the end. Both compress well and are not entries,
+# so the limits on entries do not apply to them.
 _MAX_EXTENDED = 8
 _MAX_PADDING_BYTES = 1 << 20
-_SHOWN_CHARACTERS = 255
+_MAX_NAME_CHARACTERS = 255
 _RECORD = re.compile(rb"([0-9]{1,9}) ([^=\n]+)=")
 _LINE_FEED = ord("\n")
 _SIZE = re.compile(r"[0-9]{1,20}", re.ASCII)
@@ -37,14 +37,14 @@ _KINDS = {
 
 
 class Pieces:
-    """A stream of pieces, taken in the sizes that a reader wants, without copying where one piece is enough."""
+    """A stream of pieces, read in the sizes that a reader requests, without a copy if one piece is enough."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
     def read_some(self, at_most: int) -> memoryview:
-        """Return the next bytes, one at least and `at_most` at most; none at the end."""
+        """Return from one to `at_most` next bytes; empty at the end of the stream."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -58,13 +58,13 @@ class Pieces:
         """Return the next `size` bytes.
 
         Raises:
-            CacheError: the stream ends before.
+            CacheError: the stream has fewer bytes.
         """
         parts = []
         while size > 0:
             part = self.read_some(size)
             if not part:
-                raise CacheError("an archive ends in the middle")
+                raise CacheError("the archive is truncated")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
@@ -75,10 +75,10 @@ class ArchiveEntry:
     """A file or a folder of an archive.
 
     Attributes:
-        name: as it stands there.
-        size: in bytes; what follows in the stream is the file's content.
-        is_folder: whether it is one.
-        modified: when it was changed, in whole seconds since 1970; 0 where the archive does not say.
+        name: the name in the archive.
+        size: the size in bytes; the content of the file follows in the stream.
+        is_folder: whether the entry is a folder.
+        modified: the modification time in whole seconds since 1970; 0 if the archive does not state it.
     """
 
     name: str
@@ -90,10 +90,10 @@ class ArchiveEntry:
 def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
     """Yield the entries of an archive. After each, its `size` bytes must be taken from `pieces` before the next one.
 
-    The stream is read to its very end, past the end of the archive, so that all of it is proven.
+    The stream is read past the end of the archive to its own end, so that all of it is verified.
 
     Raises:
-        CacheError: it is no archive, ends in the middle, or has an entry that is neither file nor folder.
+        CacheError: the stream is not an archive, is truncated, or has an entry that is neither file nor folder.
     """
     extended: dict[str, str] = {}
     headers = 0
@@ -119,40 +119,40 @@ def _check_end(pieces: Pieces) -> None:
     while rest := pieces.read_some(_MAX_PADDING_BYTES):
         padding += len(rest)
         if any(rest) or padding > _MAX_PADDING_BYTES:
-            raise CacheError("something follows the end of an archive")
+            raise CacheError("the archive has bytes after its end")
 
 
 def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[ArchiveEntry]:
-    # An empty record takes back what others said.
+    # An empty record cancels earlier records.
     name = extended.get("path") or info.name
-    shown = ascii(name[:_SHOWN_CHARACTERS])
+    quoted = ascii(name[:_MAX_NAME_CHARACTERS])
     if any(key.startswith("GNU.sparse") for key in extended):
-        raise CacheError(f"the archive has {shown}, a sparse file")
-    size = _parse_size(extended["size"], shown) if extended.get("size") else info.size
+        raise CacheError(f"the archive has {quoted}, a sparse file")
+    size = _parse_size(extended["size"], quoted) if extended.get("size") else info.size
     if info.type == tarfile.DIRTYPE:
         yield ArchiveEntry(name, 0, is_folder=True)
         return
     if info.type not in _FILES or "linkpath" in extended:
         kind = _KINDS.get(info.type, f"an entry of the type {info.type!r}")
         raise CacheError(
-            f"the archive has {shown}, {kind}; a cache has files and folders only",
-            next_step="build the image anew from the cache's folder",
+            f"the archive has {quoted}, {kind}; a cache has only files and folders",
+            next_step="build the image again from the folder of the cache",
         )
     if size < 0:
-        raise CacheError(f"the archive gives {shown} a negative size")
+        raise CacheError(f"the archive has {quoted} with a negative size")
     yield ArchiveEntry(name, size, is_folder=False, modified=_read_time(info, extended))
     pieces.read_exactly(-size % _BLOCK)
 
 
 def _read_time(info: tarfile.TarInfo, extended: dict[str, str]) -> int:
-    """Return a file's time, rounded down; a time that cannot be read says nothing."""
-    told = _TIME.fullmatch(extended["mtime"]) if extended.get("mtime") else None
-    return int(told[1]) if told else max(0, int(info.mtime))
+    """Return the modification time of a file, rounded down; an invalid extended time is ignored."""
+    time = _TIME.fullmatch(extended["mtime"]) if extended.get("mtime") else None
+    return int(time[1]) if time else max(0, int(info.mtime))
 
 
-def _parse_size(text: str, shown: str) -> int:
+def _parse_size(text: str, quoted: str) -> int:
     if not _SIZE.fullmatch(text):
-        raise CacheError(f"the archive gives {shown} no size that can be read")
+        raise CacheError(f"the archive has {quoted} with an invalid size")
     return int(text)
 
 
@@ -160,7 +160,7 @@ def _parse_header(header: bytes) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(header, "utf-8", "strict")
     except (tarfile.HeaderError, ValueError) as exc:
-        raise CacheError(f"a layer is no tar archive, or is damaged: {exc}") from exc
+        raise CacheError(f"a layer is not a tar archive, or is damaged: {exc}") from exc
 
 
 def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
@@ -172,7 +172,7 @@ def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _parse_records(content: bytes) -> dict[str, str]:
-    """Return the records of an extended header: length, key=value and a line feed, the length counting all of it."""
+    """Return the records of an extended header: length, key=value and a line feed; the length includes all three."""
     found = {}
     start = 0
     while start < len(content):

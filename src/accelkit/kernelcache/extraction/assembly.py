@@ -1,4 +1,4 @@
-"""Assembles unpacked layers: one tree, in which files name the paths that workloads see, and the cache in its place."""
+"""Assembly of unpacked layers to one cache, whose files name the paths at which workloads mount them."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 
 @dataclass(frozen=True)
 class UnpackedLayer:
-    """A layer in a folder of its own, and what its files hold, by path."""
+    """A layer in a separate folder, and the content of its files, by path."""
 
     tree: Path
     contents: Mapping[str, FileContent]
 
 
 def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer]) -> dict[str, FileContent]:
-    """Make a cache of its unpacked layers, below the partial folder of its place.
+    """Assemble a cache from its unpacked layers, below the partial folder of its place.
 
     Args:
-        labels: of the image; the format names the cache's folder in it.
-        place: where the cache goes.
-        layers: the first one lowest.
+        labels: the labels of the image; its folder with the cache is named after the format.
+        place: the place of the cache.
+        layers: the layers, the lowest one first.
 
     Returns:
-        What the cache's files hold, by path below the cache.
+        The content of the cache's files, by path below the cache.
 
     Raises:
-        CacheError: the layers contradict each other or hold no cache, or a file that names others is not as its
-            framework writes it.
+        CacheError: the layers conflict or contain no cache, or a file that names other files lacks the format of
+            its framework.
         OSError: the disk is full, or cannot be written.
     """
     tree = _merge([each.tree for each in layers])
     cache = tree / f"io.{labels.format}.cache"
     if not cache.is_dir():
-        raise CacheError(f"the image has no {cache.name}, although its labels say so")
+        raise CacheError(f"the image has no folder {cache.name}, although its labels name this format")
     manifest = tree / f"io.{labels.format}.manifest" / "manifest.json"
     if manifest.is_file():
         manifest.rename(place.partial / MANIFEST)
@@ -64,7 +64,7 @@ def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer])
 
 
 def _merge(trees: list[Path]) -> Path:
-    """Move the files of later trees into the first one, over its own, and return it."""
+    """Move the files of later trees into the first tree, replacing its files, and return it."""
     if not trees:
         raise CacheError("the image has no layers")
     first, *later = trees
@@ -83,13 +83,13 @@ def _merge(trees: list[Path]) -> Path:
 
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
-    """Tell the files that name others where workloads see these; return what they hold then."""
+    """Rewrite the files that name other files to the paths in the workload; return their new content."""
     contents = {}
-    moved = MovedTree(mount_path, {tree.sub_path: seen for tree, seen in list_trees(labels, mount_path)})
+    moved = MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):
         for path in (Path(folder) / name for name in names):
             within = path.relative_to(cache).as_posix()
-            # Only vLLM's own list has that name by right.
+            # Only vLLM writes a list with this name; another format may have an unrelated file.
             if moved.concerns(within) and (labels.format == VLLM or path.name != INDEX_NAME):
                 with path.open("rb") as file:
                     document = file.read(MOST_READ)

@@ -1,15 +1,16 @@
-"""Folders of extracted caches: one for each digest, whole or not there.
+"""Folders of extracted caches: one for each digest, either complete or missing.
 
-    DIR/.sha256-<hex>.lock            held while somebody is at it; there as long as the folder, or who is at it
-    DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next one
-    DIR/.sha256-<hex>.displaced/      what was in its way and had no record to be understood; the same
-    DIR/sha256-<hex>/cache/           the framework's files
-    DIR/sha256-<hex>/manifest.json    what the image says of them, where it says so
+    DIR/.sha256-<hex>.lock            locked by the process that extracts; exists while it runs or the folder exists
+    DIR/.sha256-<hex>.partial/        an unfinished extraction; remains only after a kill, until the next extraction
+    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; the same
+    DIR/sha256-<hex>/cache/           the files of the framework
+    DIR/sha256-<hex>/manifest.json    the image's manifest of these files, if it has one
     DIR/sha256-<hex>/complete.json    the completion record
-    DIR/sha256-<hex>/signatures.json  the signatures, so that other policies can be asked about it
+    DIR/sha256-<hex>/signatures.json  the signatures, so that they can be verified against other policies
 
-A cache that workloads see at another path than this folder gets a folder of its own, because its group files say that
-path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases took 8, which somebody can find a second path for.
+A cache that workloads mount at another path than this folder gets a separate folder, because its group files contain
+that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, for which an attacker can find a
+second path.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from accelkit.kernelcache.extraction.record import CompletionRecord, is_whole, r
 
 CACHE = "cache"
 MANIFEST = "manifest.json"
-# Of a cache, also as older releases named it.
+# Pattern for the folder of a cache, including the names of older releases.
 FOLDER_NAME: Final = r"sha256-[0-9a-f]{64}(?:-(?:[0-9a-f]{32}|[0-9a-f]{8}))?"
 _PATH_DIGITS: Final = 32
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,7 +42,7 @@ _LOCK_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Place:
-    """Where one cache goes, and the path at which workloads will see it."""
+    """The folder of one cache, and the path at which workloads mount it."""
 
     digest: str
     folder: Path
@@ -49,7 +50,7 @@ class Place:
 
     @classmethod
     def of(cls, base: Path, digest: str, mount_path: str | None) -> Place:
-        """Find the place below a base folder; without a mount path, workloads see the place itself.
+        """Return the place below a base folder; without a mount path, workloads use the folder itself.
 
         Raises:
             CacheError: the mount path is not absolute and plain.
@@ -66,46 +67,46 @@ class Place:
 
     @property
     def cache(self) -> Path:
-        """The framework's files."""
+        """The folder with the files of the framework."""
         return self.folder / CACHE
 
     @property
     def partial(self) -> Path:
-        """What is being extracted."""
+        """The folder of an unfinished extraction."""
         return self.folder.with_name(f".{self.folder.name}.partial")
 
     @property
     def displaced(self) -> Path:
-        """What was in the way of a complete cache."""
+        """The folder to which a former folder of this name is moved."""
         return self.folder.with_name(f".{self.folder.name}.displaced")
 
     @property
     def lock(self) -> Path:
-        """The file that is locked meanwhile."""
+        """The file that an extraction locks."""
         return self.folder.with_name(f".{self.folder.name}.lock")
 
     def publish(self, record: CompletionRecord, *, protected: bool = False) -> None:
-        """Make what was extracted visible, with its record, in one step.
+        """Make the extracted cache visible, with its record, in one step.
 
         Args:
-            record: of it.
-            protected: whether to protect its files before that; once they can be seen, somebody may have them open.
+            record: the record of the cache.
+            protected: whether to protect its files first; once they are visible, a process may have them open.
 
         Raises:
             OSError: the disk is full, or cannot be written.
         """
         write_record(self.partial, record)
         if protected:
-            # The folder that holds the cache's own has to be renamed, and its records are replaced; no pod mounts it.
+            # The parent folder stays unprotected: it is renamed, and its records are replaced; no pod mounts it.
             protect(self.partial / CACHE)
-        # Readers see the old folder whole, or none, or the new one whole.
+        # Readers find the complete old folder, no folder, or the complete new folder.
         if self.folder.exists():
             self.folder.rename(self.displaced)
         self.partial.rename(self.folder)
         _sync_folder(self.folder.parent)
 
     def renew(self, record: CompletionRecord) -> None:
-        """Replace the record of a complete cache; its files stay as they are, because workloads may be using them.
+        """Replace the record of a complete cache; its files do not change, because workloads may use them.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -114,19 +115,19 @@ class Place:
             write_record(self.folder, record)
 
     def clear_leftovers(self) -> None:
-        """Delete what an extraction left that did not end, and what was in its way.
+        """Delete the folders that an interrupted extraction left.
 
         Raises:
-            OSError: it cannot be deleted.
+            OSError: a folder cannot be deleted.
         """
         for path in (self.partial, self.displaced):
             delete_tree(path)
 
     def clear_abandoned(self) -> None:
-        """Delete what other extractions into the same base left when they were killed: their locks are free.
+        """Delete the folders that killed extractions left in the same base; their locks are free.
 
         Raises:
-            OSError: it cannot be deleted.
+            OSError: a folder cannot be deleted.
         """
         for partial in self.folder.parent.glob(".sha256-*.partial"):
             other = Place(self.digest, partial.with_name(partial.stem.removeprefix(".")), "")
@@ -138,14 +139,14 @@ class Place:
 
 
 def hash_path(mount_path: str) -> str:
-    """Return the hash of a mount path in its plain form; the name of its folder ends in its first digits."""
+    """Return the hash of a normalized mount path; the name of its folder ends in the first digits."""
     return hashlib.sha256(mount_path.encode()).hexdigest()
 
 
 def find_other(place: Place) -> CompletionRecord | None:
-    """Return the record of a whole cache for another mount path that lies in a place; None where there is none.
+    """Return the record of a complete cache for another mount path that occupies a place; None if there is none.
 
-    A folder without a mount path in its name may have been moved, and then it is nobody's.
+    A folder without a mount path in its name may have been moved, so that it can be replaced.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path == place.mount_path or place.folder.name == place.digest.replace(":", "-"):
@@ -162,10 +163,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_completed(place: Place) -> CompletionRecord | None:
-    """Return the record of a cache that is there whole, or None.
+    """Return the record of a complete cache; None if the cache is missing or incomplete.
 
-    A record of a newer version counts as none: what it means is unknown here. So does that of another place, since
-    folders can be copied and renamed.
+    A record of a newer version is ignored, because its meaning is unknown. A record of another place is also ignored,
+    because folders can be copied and renamed.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path != place.mount_path:
@@ -179,10 +180,10 @@ def _is_complete(record: CompletionRecord, place: Place) -> bool:
 
 @asynccontextmanager
 async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
-    """Hold a place's lock. It is the kernel's, so it ends with whoever holds it, however that ends.
+    """Hold the lock of a place; the kernel releases it when the process ends, for any reason.
 
     Raises:
-        CacheError: somebody else holds it for longer than `seconds`, or the folder cannot be written.
+        CacheError: another process holds the lock for longer than `seconds`, or the folder cannot be written.
     """
     try:
         place.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -190,8 +191,8 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
         while (file := _take_lock(place.lock)) is None:
             if asyncio.get_running_loop().time() > deadline:
                 raise CacheError(
-                    f"somebody else has been extracting {place.folder.name} for more than {seconds:.0f} s",
-                    next_step=f"wait, or find who holds {place.lock}",
+                    f"another process has been extracting {place.folder.name} for more than {seconds:.0f} s",
+                    next_step=f"wait, or find the process that locks {place.lock}",
                 )
             await asyncio.sleep(_LOCK_POLL_SECONDS)
     except OSError as exc:
@@ -203,12 +204,13 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
 
 
 def _take_lock(path: Path) -> int | None:
-    """Lock a file, made where there is none, and return it; None where somebody else holds it."""
+    """Lock a file, which is created if it is missing, and return it; None if another process holds the lock."""
     while True:
         file = os.open(path, _LOCK_FLAGS, _LOCK_MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it may have deleted it, and others have made a new one: then this one locks nothing.
+            # The former holder may have deleted the file, and another process may have created a new one: then the lock
+            # on this file has no effect.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), path.lstat()):
                     return file
@@ -222,7 +224,7 @@ def _take_lock(path: Path) -> int | None:
 
 
 def _release_lock(place: Place, file: int) -> None:
-    # Without a folder it is of no more use; whoever chooses mount paths would fill the disk with them.
+    # Without a folder, the lock file has no use, and users who choose mount paths could fill the disk with lock files.
     with contextlib.suppress(OSError):
         if not os.path.lexists(place.folder):
             place.lock.unlink()

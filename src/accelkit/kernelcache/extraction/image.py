@@ -1,7 +1,6 @@
-"""Extracts a cache image: verify, judge, fetch and unpack in one stream, publish.
+"""Extraction of a cache image: verify, check, fetch and unpack in one stream, publish.
 
-Nothing is written before a signature holds and the sizes are within limits; nothing is visible before the digest of
-every byte holds.
+Nothing is written before the signatures and the sizes are checked. Nothing is visible before all digests are verified.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from accelkit.kernelcache.extraction.assembly import UnpackedLayer, assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import CACHE, Place, find_other, lock_place, read_completed
 from accelkit.kernelcache.extraction.integrity.content import digest_contents
-from accelkit.kernelcache.extraction.kept_signatures import find_believed, judge_record, keep_signatures
+from accelkit.kernelcache.extraction.kept_signatures import find_accepted, judge_record, keep_signatures
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
@@ -40,13 +39,13 @@ _FREE_SPACE = "free some space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, request: ExtractionRequest) -> ExtractionResult:
-    """Extract a cache image, once per digest and mount path. Asked again, it costs at most the verification.
+    """Extract a cache image, once per digest and mount path; a repeated call at most verifies it again.
 
     Raises:
         UnverifiedError: its signatures do not satisfy the policies; nothing was written.
-        CacheError: it is no cache image, fits no card of the node, holds what it must not, or the disk is full;
-            nothing of it is visible.
-        RegistryError: the registry failed; the same.
+        CacheError: the image is not a cache image, fits no card of the node or has invalid content, or the disk is
+            full; nothing of it is visible.
+        RegistryError: the registry failed; nothing of the image is visible.
     """
     if request.image.digest and (found := await _find_completed(request, request.image.digest)) is not None:
         return found
@@ -60,7 +59,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
     checked = None if await asyncio.to_thread(read_completed, place) else await check_image(client, request, raw)
     async with lock_place(place, request.lock_seconds):
         try:
-            # It was there, or somebody else was faster.
+            # The cache existed before, or another process extracted it while this one waited for the lock.
             if (present := await asyncio.to_thread(read_completed, place)) is not None:
                 record = _renew_record(present, request, verification)
                 await run_to_completion(lambda: _write_renewed(place, record, verification))
@@ -77,7 +76,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
 def _renew_record(
     record: CompletionRecord, request: ExtractionRequest, verification: Verification | None
 ) -> CompletionRecord:
-    """Return the record of a cache that satisfies what is asked now; without policies, it stays as it is."""
+    """Return the record of a cache with the result of this verification; without policies, it does not change."""
     if verification is None:
         return record
     return msgspec.structs.replace(
@@ -96,48 +95,48 @@ def _write_renewed(place: Place, record: CompletionRecord, verification: Verific
 
 
 def _tidy(place: Place) -> None:
-    # What cannot be deleted now is in nobody's way, and the next try says so if it still cannot be.
+    # A leftover that cannot be deleted now does no harm. The next extraction reports the error if it persists.
     with contextlib.suppress(OSError):
         place.clear_leftovers()
         place.clear_abandoned()
 
 
 async def judge_again(request: ExtractionRequest) -> ExtractionResult | None:
-    """Judge a cache that is there by the policies and the cards of a request, without asking any registry.
+    """Check an extracted cache against the policies and the cards of a request, without a registry.
 
-    Where the policies are others than those that it satisfied, the signatures are judged that were kept of it.
+    If the cache was verified against other policies, its kept signatures are verified against these.
 
     Args:
-        request: by digest.
+        request: the request, whose image has a digest.
 
     Returns:
-        The cache; None where only the registry can tell: it is not there, no signatures of it were kept, or it is too
-        long ago that they were looked for.
+        The cache; None if the registry is required: the cache is missing, it has no kept signatures, or they were
+        fetched too long ago.
 
     Raises:
-        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have others by now, which
-            `extract_image` asks for.
-        CacheError: it fits no card of the node, or its record cannot be written.
+        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have newer signatures, which
+            `extract_image` fetches.
+        CacheError: the cache fits no card of the node, or its record cannot be written.
     """
     place = Place.of(request.base, request.image.require_digest(), request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
     if record is None:
         return None
-    judged = record if request.believes(record) else await judge_record(place.folder, record, request)
+    judged = record if request.accepts(record) else await judge_record(place.folder, record, request)
     return None if judged is None else await _renew(place, record, judged, request)
 
 
 async def _find_completed(request: ExtractionRequest, digest: str) -> ExtractionResult | None:
     place = Place.of(request.base, digest, request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
-    judged = None if record is None else await find_believed(place.folder, record, request)
+    judged = None if record is None else await find_accepted(place.folder, record, request)
     return None if record is None or judged is None else await _renew(place, record, judged, request)
 
 
 async def _renew(
     place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
 ) -> ExtractionResult | None:
-    """Return a cache after its record says what was judged; None where the cache is gone by then."""
+    """Return a cache after its record is updated; None if the cache was deleted meanwhile."""
     if judged != record:
         async with lock_place(place, request.lock_seconds):
             if await asyncio.to_thread(read_completed, place) is None:
@@ -150,11 +149,11 @@ async def _renew(
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
-    """Return a cache that is there whole. Another node may have extracted it, so that it fits no card of this one."""
+    """Return a complete cache. Another node may have extracted it, so its cards and its CPU are checked here too."""
     own = read_host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
-            f"{place.folder} holds the cache for linux/{record.cpu} of this image, and this is linux/{own}",
+            f"{place.folder} contains the cache of this image for linux/{record.cpu}, but this host is linux/{own}",
             next_step="extract to another folder",
         )
     return ExtractionResult(place, record, fresh=False, verdicts=require_fit(record.labels, request.node))
@@ -169,8 +168,8 @@ async def _extract(
 ) -> CompletionRecord:
     if (other := await asyncio.to_thread(find_other, place)) is not None:
         raise CacheError(
-            f"{place.folder} holds the cache for {other.mount_path}, and this one is for {place.mount_path}",
-            next_step="delete that folder once no workload uses it, or extract to another one",
+            f"{place.folder} contains the cache for {other.mount_path}, but this request is for {place.mount_path}",
+            next_step="delete that folder once no workload uses it, or extract to another folder",
         )
     limits = tighten_limits(image, request.limits)
     await run_to_completion(place.clear_leftovers)
@@ -200,20 +199,20 @@ async def _extract(
 
 
 def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
-    """Return labels with what images of others do not say, and their files do."""
+    """Return labels with the variables from the files, because images of other builders lack these in their labels."""
     if labels.variables or labels.format != VLLM:
         return labels
     return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:
-    """Refuse what the disk has no space for, as far as the image says what it needs."""
+    """Reject a cache that is larger than the free space, if the image states its size."""
     needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
     disk = os.statvfs(place.folder.parent)
     free = disk.f_bavail * disk.f_frsize
     if needed > free:
         raise CacheError(
-            f"{place.folder.parent} has {free} bytes left and the cache needs {needed}", next_step=_FREE_SPACE
+            f"{place.folder.parent} has {free} bytes left, but the cache needs {needed}", next_step=_FREE_SPACE
         )
 
 
@@ -221,13 +220,13 @@ async def _unpack_layers(
     client: RegistryClient, image: CacheImage, partial: Path, limits: Limits
 ) -> list[UnpackedLayer]:
     allowance = Allowance(limits)
-    turn = asyncio.Semaphore(_PARALLEL_LAYERS)
+    slots = asyncio.Semaphore(_PARALLEL_LAYERS)
     prefixes = tuple(f"io.{image.labels.format}.{each}" for each in ("cache", "manifest"))
 
     async def unpack_layer(number: int, layer: Descriptor) -> UnpackedLayer:
         tree = partial / f"layer-{number}"
         tree.mkdir()
-        async with turn:
+        async with slots:
             contents = await run_in_thread(
                 client.stream_blob(image.reference, layer),
                 lambda chunks: unpack(chunks, layer.media_type, tree, allowance, prefixes),
@@ -240,7 +239,7 @@ async def _unpack_layers(
                 group.create_task(unpack_layer(number, layer)) for number, layer in enumerate(image.manifest.layers)
             ]
     except BaseExceptionGroup as exc:
-        # One reason is enough; the others mostly follow from it.
+        # One error is enough, because the other ones mostly follow from it.
         raise exc.exceptions[0] from None
     return [task.result() for task in tasks]
 

@@ -1,4 +1,4 @@
-"""Decompresses layers as they arrive, in pieces of bounded size, whatever their compression."""
+"""Decompression of layers as they arrive, in pieces of bounded size, for all supported compressions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.oci.documents import LAYER_COMPRESSION
 
 PIECE_BYTES = 1 << 20
-# The largest window that `zstd --long` makes by default; memory of that size is reserved while reading.
+# The largest window that `zstd --long` uses by default; reading reserves memory of this size.
 _MAX_ZSTD_WINDOW = 1 << 27
-# Its stubs call it an instance.
+# The type stubs declare it as an instance.
 _ISAL_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
 def decompress(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
-    """Yield a layer's decompressed bytes in pieces of at most 1 MiB.
+    """Yield the decompressed bytes of a layer in pieces of at most 1 MiB.
 
     Args:
-        chunks: the layer as it comes.
-        media_type: of the layer.
+        chunks: the bytes of the layer as they arrive.
+        media_type: the media type of the layer.
 
     Raises:
-        CacheError: it cannot be decompressed, or something follows its end.
+        CacheError: the layer cannot be decompressed, or has bytes after its end.
     """
     compression = LAYER_COMPRESSION.get(media_type)
     if compression is None:
@@ -49,7 +49,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
         data = chunk
         while data or not inflater.needs_input:
             if inflater.eof:
-                # Several members in a row are one stream; parallel compressors write such.
+                # A stream may consist of several members; parallel compressors write these.
                 data = inflater.unused_data + data
                 if not data:
                     break
@@ -59,11 +59,11 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
             if piece:
                 yield piece
     if not begun or not inflater.eof:
-        raise EOFError("it ends in the middle")
+        raise EOFError("it is truncated")
 
 
 class _Source:
-    """Chunks as something with `read`."""
+    """Chunks as an object with `read`."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

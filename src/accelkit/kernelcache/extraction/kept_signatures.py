@@ -1,6 +1,6 @@
-"""Signatures kept beside an extracted cache, so that other policies can be asked about it without a registry.
+"""Signatures that are kept beside an extracted cache, to verify it against other policies without a registry.
 
-Nothing has to guard them: they are judged each time as those of a registry are, and hold for one digest alone.
+They need no protection: they are verified each time like those from a registry, and are valid for one digest only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.kernelcache.signatures.evidence import SignatureMaterial
 from accelkit.kernelcache.signatures.image import judge_material
 
 SIGNATURES = "signatures.json"
-# Of all of them; more are not kept, and then the registry is asked.
+# The limit for all signatures of a cache; larger sets are not kept, and then the registry is required.
 MAX_KEPT_BYTES = 8 << 20
 _MODE = 0o644
 _decoder = msgspec.json.Decoder(tuple[SignatureMaterial, ...])
@@ -44,7 +44,7 @@ def keep_signatures(folder: Path, material: Sequence[SignatureMaterial]) -> None
 
 
 def read_signatures(folder: Path) -> tuple[SignatureMaterial, ...]:
-    """Return the signatures that were kept; none where there are none that can be read."""
+    """Return the signatures that were kept; empty if they are missing or unreadable."""
     try:
         with (folder / SIGNATURES).open("rb") as file:
             content = file.read(MAX_KEPT_BYTES + 1)
@@ -54,26 +54,26 @@ def read_signatures(folder: Path) -> tuple[SignatureMaterial, ...]:
 
 
 async def judge_record(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
-    """Judge a cache that is there by the policies of a request, with the signatures that were kept of it.
+    """Verify an extracted cache against the policies of a request, with its kept signatures.
 
     Args:
-        folder: of the cache.
-        record: what the folder says of it.
-        request: by digest.
+        folder: the folder of the cache.
+        record: the record in the folder.
+        request: the request, whose image has a digest.
 
     Returns:
-        What the record should say from now on; None where the registry has to be asked: nothing was kept, or it is too
-        long ago that the signatures were looked for.
+        The updated record; None if the registry is required: no signatures were kept, or they were fetched too long
+        ago.
 
     Raises:
-        UnverifiedError: these signatures do not satisfy the policies. The registry may have others by now.
+        UnverifiedError: these signatures do not satisfy the policies. The registry may have newer signatures.
     """
     policies = request.policies
     if policies is None:
         return record
     kept = await asyncio.to_thread(read_signatures, folder)
     image, now = request.image, request.clock()
-    # What no policy covers is refused whatever signs it.
+    # An image that no policy covers is rejected regardless of its signatures.
     if policies.select(image, request.namespace) and not (kept and request.is_recent(record)):
         return None
     signatures = await asyncio.to_thread(
@@ -87,12 +87,12 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
     )
 
 
-async def find_believed(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
-    """Return what a record should say where it counts without a look at the registry; None where it does not.
+async def find_accepted(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
+    """Return the updated record if the policies accept the cache without the registry; None if they do not.
 
-    Kept signatures that do not satisfy the policies are no verdict, since the registry may have others.
+    Kept signatures that do not satisfy the policies give no verdict, because the registry may have newer signatures.
     """
-    if request.believes(record):
+    if request.accepts(record):
         return record
     try:
         return await judge_record(folder, record, request)

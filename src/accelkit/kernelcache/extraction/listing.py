@@ -1,4 +1,4 @@
-"""Lists the extracted caches below a folder."""
+"""List of the extracted caches below a folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DIGEST_CHARACTERS = len("sha256-") + 64
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies below a folder.
+    """The caches below a folder.
 
     Attributes:
-        caches: those that are there whole, by path.
-        unusable: folders named like one, without a record that can be understood here.
+        caches: the complete caches, sorted by path.
+        unusable: folders with the name of a cache, but without a valid record.
     """
 
     caches: tuple[ExtractionResult, ...] = ()
@@ -28,19 +28,19 @@ class Listing:
 
 
 def list_extracted(base: Path) -> Listing:
-    """List the caches below a folder; none where there is no such folder.
+    """Return the caches below a folder; none if the folder does not exist.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the folder cannot be read.
     """
     caches, unusable = [], []
     for folder in sorted(base.absolute().iterdir()) if base.is_dir() else ():
         if _NAME.fullmatch(folder.name) is None:
             continue
         digest, suffix = folder.name[:_DIGEST_CHARACTERS], folder.name[_DIGEST_CHARACTERS + 1 :]
-        known = read_record(folder)
-        place = Place(digest.replace("-", ":"), folder, known.mount_path if known is not None else "")
-        # One that says another mount path than its name is for nobody who asks by name.
+        stored = read_record(folder)
+        place = Place(digest.replace("-", ":"), folder, stored.mount_path if stored is not None else "")
+        # A record with another mount path than the name of its folder is never found by name.
         record = read_completed(place) if hash_path(place.mount_path).startswith(suffix) else None
         if record is None:
             unusable.append(folder)

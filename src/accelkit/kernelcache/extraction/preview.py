@@ -1,4 +1,4 @@
-"""Previews an extraction: everything is checked that is checked before a layer is fetched, and nothing written."""
+"""Preview of an extraction: the checks that precede the fetch of the layers, without writing."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts
 from accelkit.kernelcache.extraction import CompletionRecord, ExtractionRequest, read_completed
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place
-from accelkit.kernelcache.extraction.kept_signatures import find_believed
+from accelkit.kernelcache.extraction.kept_signatures import find_accepted
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What an extraction would leave.
+    """The result that an extraction would have.
 
     Attributes:
-        place: where the cache would lie.
-        image: reference with the digest.
-        format: of the cache.
-        signatures: who signed, as sentences.
-        present: the record that the cache has which lies there already; None where it would be extracted.
-        verdicts: on the node's cards, as extraction gives them.
+        place: the place of the cache.
+        image: the reference with the digest.
+        format: the format of the cache.
+        signatures: the signers, as texts for users.
+        present: the record of the cache if it already exists; None if it would be extracted.
+        verdicts: the verdicts on the node's cards, as in an extraction.
     """
 
     place: Place
@@ -38,19 +38,19 @@ class Preview:
 
 
 async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
-    """Verify and judge an image as an extraction would, and write nothing.
+    """Verify and check an image as an extraction does, without writing.
 
-    Whether the layers are sound, and fit onto the disk, only an extraction tells.
+    Only an extraction detects damaged layers and a full disk.
 
     Raises:
-        UnverifiedError: its signatures do not satisfy the policies.
-        CacheError: it is no cache image, fits no card of the node, or is too large.
+        UnverifiedError: the signatures of the image do not satisfy the policies.
+        CacheError: the image is not a cache image, fits no card of the node, or is too large.
         RegistryError: the registry failed.
     """
     if request.image.digest:
         place = Place.of(request.base, request.image.digest, request.mount_path)
         present = await asyncio.to_thread(read_completed, place)
-        if present is not None and (judged := await find_believed(place.folder, present, request)) is not None:
+        if present is not None and (judged := await find_accepted(place.folder, present, request)) is not None:
             return _preview_present(place, judged, request)
     verification = None
     if request.policies is not None:

@@ -1,7 +1,7 @@
-"""Copies an extracted cache into a folder of one pod's own, where the workload may write.
+"""Private copy of an extracted cache: a folder of one pod, in which the workload may write.
 
-The source is mounted read-only, so nobody changes it meanwhile. A marker in the copy says that it is whole; it stays as
-the workload changed it from then on, however often the containers of its pod start again.
+The source is mounted read-only, so it does not change during the copy. A marker states that the copy is complete. From
+then on, the copy keeps the changes of the workload, also when the containers of its pod restart.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 MARKER: Final = ".accelkit-private-copy.json"
 _BEGUN: Final = ".accelkit-private-copy.begun"
 _VERSION: Final = 1
-# The folder is the pod's alone, and its containers may run as any user, which nobody can know beforehand.
-_FOR_ALL_FILES, _FOR_ALL_FOLDERS = 0o666, 0o777
+# Only this pod mounts the folder, and its containers may run as any user, which is unknown here.
+_FILE_MODE, _FOLDER_MODE = 0o666, 0o777
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# FICLONE of linux/fs.h: the copy shares the blocks until one of them is written to.
+# FICLONE of linux/fs.h: source and copy share the blocks until one of the two is written.
 _SHARE_BLOCKS: Final = 0x40049409
 _PART_BYTES: Final = 64 << 20
 _BUFFER_BYTES: Final = 1 << 20
 _RESERVE_BYTES: Final = 16 << 20
-_NOT_THERE: Final = {
+_UNSUPPORTED: Final = {
     errno.EXDEV,
     errno.EINVAL,
     errno.ENOSYS,
@@ -46,19 +46,19 @@ _NOT_THERE: Final = {
     errno.EBADF,
     errno.EPERM,
 }
-# Of the file system itself, not of the cache.
+# A folder of the file system, not of the cache.
 _RECOVERED: Final = "lost+found"
 
 
 class PrivateCopy(msgspec.Struct, frozen=True):
-    """A private copy that is whole; what is newer than the file that says so was written by the workload.
+    """The marker of a complete private copy; the workload wrote all files that are newer than the marker.
 
     Attributes:
-        files: how many were copied.
-        size_bytes: of them.
-        skipped: links, devices and the like that were left out.
-        mount_path: for which files that name others were rewritten; empty where they stayed as they were.
-        version: of this record.
+        files: the number of copied files.
+        size_bytes: the size of the copied files.
+        skipped: the number of links, devices and other entries that were not copied.
+        mount_path: the path to which files that name other files were rewritten; empty if they were not rewritten.
+        version: the version of the format of this record.
     """
 
     files: int
@@ -72,7 +72,7 @@ _private_copy = msgspec.json.Decoder(PrivateCopy)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Entry:
     """A file or folder of the source."""
 
     path: str
@@ -85,43 +85,43 @@ def make_private_copy(
     """Copy a cache, once.
 
     Args:
-        source: the cache's root.
-        target: an empty folder, or one that this function has begun or finished to fill.
-        moved: where the workload sees the copy; None to leave files that name others as they are.
-        seconds: how long it may take.
+        source: the root of the cache.
+        target: an empty folder, or one with an unfinished or complete copy of this function.
+        moved: the path at which the workload mounts the copy; None to copy files that name other files unchanged.
+        seconds: the time limit.
 
     Returns:
-        What was copied, now or before; None where the workload has it since, and lets nobody else look.
+        The record of the copy, made now or before; None if the workload has denied access to the complete copy.
 
     Raises:
-        CacheError: the source is no folder, the target is in use otherwise or has too little room, it took too long, or
-            a file that names others cannot be rewritten.
+        CacheError: the source is not a folder, the target has other content or too little space, the copy took too
+            long, or a file that names other files cannot be rewritten.
         OSError: the disk is full, or cannot be written.
     """
     try:
         if (done := _read_marker(target)) is not None:
             return done
     except PermissionError:
-        # A folder of a pod is open to all of its users until one of them closes it, as `chmod -R` does.
+        # All users of the pod may access the folder until one of them denies it, for example by `chmod -R`.
         return None
     deadline = time.monotonic() + seconds
     if not source.is_dir() or not target.is_dir():
-        raise CacheError(f"{source if not source.is_dir() else target} is no folder")
+        raise CacheError(f"{source if not source.is_dir() else target} is not a folder")
     _clear(target)
-    found, skipped = _survey(source, deadline)
-    size = sum(each.status.st_size for each in found if stat.S_ISREG(each.status.st_mode))
-    _check_room(target, size)
+    entries, skipped = _list_entries(source, deadline)
+    size = sum(each.status.st_size for each in entries if stat.S_ISREG(each.status.st_mode))
+    _check_free_space(target, size)
     os.close(os.open(target / _BEGUN, _NEW, 0o600))
     files = 0
-    for each in found:
+    for each in entries:
         if stat.S_ISDIR(each.status.st_mode):
             (target / each.path).mkdir()
-            (target / each.path).chmod(_FOR_ALL_FOLDERS)
+            (target / each.path).chmod(_FOLDER_MODE)
         else:
             _copy_file(source, target, each, moved, deadline)
             files += 1
-    # What is written into a folder changes its time.
-    for each in reversed(found):
+    # Times are set last, because writing into a folder changes its time.
+    for each in reversed(entries):
         if stat.S_ISDIR(each.status.st_mode):
             os.utime(target / each.path, ns=(each.status.st_atime_ns, each.status.st_mtime_ns))
     done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "")
@@ -129,9 +129,9 @@ def make_private_copy(
     return done
 
 
-def _survey(source: Path, deadline: float) -> tuple[list[_Found], int]:
-    """Return the files and folders below a folder, folders before what is in them, and how many others there are."""
-    found: list[_Found] = []
+def _list_entries(source: Path, deadline: float) -> tuple[list[_Entry], int]:
+    """Return the files and folders below a folder, parents first, and the number of entries of other types."""
+    found: list[_Entry] = []
     skipped = 0
     pending = [""]
     most = Limits().files
@@ -147,7 +147,7 @@ def _survey(source: Path, deadline: float) -> tuple[list[_Found], int]:
             elif not stat.S_ISREG(status.st_mode):
                 skipped += 1
                 continue
-            found.append(_Found(path, status))
+            found.append(_Entry(path, status))
         if len(found) > most:
             raise CacheError(f"{source} has more than {most} files and folders")
         _check_time(deadline)
@@ -160,21 +160,21 @@ def _scan(folder: Path) -> Iterator[os.DirEntry[str]]:
         yield from entries
 
 
-def _copy_file(source: Path, target: Path, found: _Found, moved: MovedTree | None, deadline: float) -> None:
-    reading = os.open(source / found.path, _READ)
+def _copy_file(source: Path, target: Path, entry: _Entry, moved: MovedTree | None, deadline: float) -> None:
+    reading = os.open(source / entry.path, _READ)
     try:
         status = os.fstat(reading)
         if not stat.S_ISREG(status.st_mode):
-            raise CacheError(f"{found.path} has become something else than a file while it was copied")
-        writing = os.open(target / found.path, _NEW, 0o600)
+            raise CacheError(f"{entry.path} is no longer a file; it was replaced during the copy")
+        writing = os.open(target / entry.path, _NEW, 0o600)
         try:
-            if moved is not None and moved.concerns(found.path):
+            if moved is not None and moved.concerns(entry.path):
                 with os.fdopen(os.dup(reading), "rb") as file:
                     document = file.read(MOST_READ)
-                _write_all(writing, moved.rewrite(found.path, document, lambda within: (source / within).exists()))
+                _write_all(writing, moved.rewrite(entry.path, document, lambda within: (source / within).exists()))
             else:
                 _copy_content(reading, writing, status.st_size, deadline)
-            os.fchmod(writing, (status.st_mode & 0o111) | _FOR_ALL_FILES)
+            os.fchmod(writing, (status.st_mode & 0o111) | _FILE_MODE)
             os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
             os.close(writing)
@@ -183,11 +183,11 @@ def _copy_file(source: Path, target: Path, found: _Found, moved: MovedTree | Non
 
 
 def _copy_content(reading: int, writing: int, size: int, deadline: float) -> None:
-    """Copy by what the file system offers: shared blocks, a copy within the kernel, or bytes."""
+    """Copy a file by the best method that the file system supports: shared blocks, in the kernel, or by bytes."""
     try:
         fcntl.ioctl(writing, _SHARE_BLOCKS, reading)
     except OSError as exc:
-        if exc.errno not in _NOT_THERE:
+        if exc.errno not in _UNSUPPORTED:
             raise
     else:
         return
@@ -197,11 +197,11 @@ def _copy_content(reading: int, writing: int, size: int, deadline: float) -> Non
         try:
             part = os.copy_file_range(reading, writing, min(_PART_BYTES, size - copied))
         except OSError as exc:
-            if exc.errno not in _NOT_THERE:
+            if exc.errno not in _UNSUPPORTED:
                 raise
             part = 0
         if not part:
-            # Also where the kernel says that it has copied nothing, which some file systems do.
+            # Some file systems report success for a copy of zero bytes.
             _copy_bytes(reading, writing, deadline)
             return
         copied += part
@@ -221,33 +221,33 @@ def _write_all(writing: int, data: bytes) -> None:
 
 def _check_time(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise CacheError("the copy took too long", next_step="look at the node's disk, or allow more --seconds")
+        raise CacheError("the copy took too long", next_step="check the node's disk, or increase --seconds")
 
 
-def _check_room(target: Path, size: int) -> None:
-    room = os.statvfs(target)
-    free = room.f_bavail * room.f_frsize
+def _check_free_space(target: Path, size: int) -> None:
+    disk = os.statvfs(target)
+    free = disk.f_bavail * disk.f_frsize
     if free < size + _RESERVE_BYTES:
         raise CacheError(
-            f"the copy needs {size} bytes, and {target} has {free} free",
-            next_step="make room on the disk of the node's pods, or mount the cache read-only, which needs no copy",
+            f"the copy needs {size} bytes, but {target} has {free} free",
+            next_step="free some space on the disk of the node's pods, or mount the cache read-only without a copy",
         )
 
 
 def _clear(target: Path) -> None:
-    """Delete what a copy left that did not end.
+    """Delete the files of an unfinished copy.
 
     Raises:
-        CacheError: something else is there.
+        CacheError: the folder has other content.
     """
     entries = list(_scan(target))
     if not entries:
         return
-    # Where the volume is a disk of its own.
+    # A volume that is a separate disk contains the folder `lost+found`.
     foreign = [each.name for each in entries if each.name != _RECOVERED]
     if foreign and not (target / _BEGUN).is_file():
         raise CacheError(
-            f"{target} holds {foreign[0]!r}, and no copy was begun there", next_step="give an empty folder as --to"
+            f"{target} contains {foreign[0]!r}, but no unfinished copy", next_step="set --to to an empty folder"
         )
     for each in entries:
         if each.name in {_RECOVERED, _BEGUN}:
@@ -270,7 +270,7 @@ def _read_marker(target: Path) -> PrivateCopy | None:
 
 
 def _write_marker(target: Path, done: PrivateCopy) -> None:
-    # The name appears when all is there; the other goes after it.
+    # The marker appears only when the copy is complete; renaming replaces the mark of the unfinished copy by it.
     (target / _BEGUN).write_bytes(msgspec.json.encode(done))
     (target / _BEGUN).chmod(0o644)
     (target / _BEGUN).rename(target / MARKER)

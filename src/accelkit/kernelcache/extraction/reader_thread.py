@@ -1,4 +1,4 @@
-"""Threads beside an event loop that read chunks which the loop receives, and are always waited for."""
+"""Threads that read chunks from an event loop; the callers always wait for their end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Result = TypeVar("_Result")
 _DEPTH = 4
 
 
-class _GivenUpError(Exception):
-    """The stream failed, or nobody waits any more: the thread has nothing left to do."""
+class _AbandonedError(Exception):
+    """The stream failed, or the caller no longer waits: the thread must end."""
 
 
 async def run_to_completion(work: Callable[[], _Result]) -> _Result:
-    """Run `work` in a thread of its own, and come back when it has ended, even if the waiting is cancelled.
+    """Run `work` in a separate thread, and return after it has ended, even if the caller is cancelled.
 
-    A thread cannot be cancelled: who clears up, or lets go of a lock, while it still writes, gets in its way.
+    A thread cannot be cancelled. A caller that cleaned up or released a lock too early would interfere with its writes.
     """
     with ThreadPoolExecutor(1) as thread:
         working = asyncio.get_running_loop().run_in_executor(thread, work)
@@ -32,15 +32,15 @@ async def run_to_completion(work: Callable[[], _Result]) -> _Result:
 
 
 async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
-    """Run `work` in a thread of its own over chunks that come in this event loop, and return what it returns.
+    """Run `work` in a separate thread over chunks that this event loop receives, and return its result.
 
-    It ends well only if the stream has ended without an error; an error of the stream goes before the one that it
-    causes in `work`. However it ends, the thread has ended too.
+    It succeeds only if the stream has ended without an error. An error of the stream takes precedence over the error
+    that it causes in `work`. In all cases, the thread has ended too.
 
     Raises:
-        CacheError: `work` was done before the stream, so that the rest of the stream is not proven.
+        CacheError: `work` ended before the stream, so the rest of the stream is not verified.
     """
-    # Not one of the loop's own threads: those are few, and they hash the chunks that these threads wait for.
+    # The loop's own threads are few, and they hash the chunks that these threads wait for.
     with ThreadPoolExecutor(1) as thread:
         chunk_queue = _ChunkQueue()
         working = asyncio.get_running_loop().run_in_executor(thread, work, chunk_queue.read_chunks())
@@ -55,45 +55,45 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
                     chunk_queue.end()
             await asyncio.wait({working})
         finally:
-            chunk_queue.give_up()
+            chunk_queue.abandon()
             await _wait_until_done(working)
         result = working.result()
         if not chunk_queue.ended:
-            raise CacheError("a layer goes on after its end")
+            raise CacheError("a layer has bytes after its end")
         return result
 
 
 async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
-    """Wait for a thread, however often the waiting is cancelled; then it is."""
+    """Wait for a thread despite cancellations; the last one is raised after the thread has ended."""
     cancelled = None
     while not working.done():
         try:
             await asyncio.wait({working})
         except asyncio.CancelledError as exc:
             cancelled = exc
-    # Looked at, so that asyncio does not tell of an error that nobody saw.
+    # Retrieved, because asyncio otherwise logs an exception that was never retrieved.
     working.exception()
     if cancelled is not None:
         raise cancelled
 
 
 class _ChunkQueue:
-    """Chunks on their way from the event loop to the thread that reads them, a few at a time."""
+    """A bounded queue of chunks from the event loop to the thread that reads them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._space = asyncio.Semaphore(_DEPTH)
-        self._given_up = False
+        self._abandoned = False
         self.ended = False
 
     def read_chunks(self) -> Iterator[bytes]:
-        """Yield chunks to the thread. It never waits for ever: whoever puts chunks ends with `end` or `give_up`."""
-        while (chunk := self._chunks.get()) is not None and not self._given_up:
+        """Yield chunks to the thread. The wait ends, because the writer always calls `end` or `abandon` last."""
+        while (chunk := self._chunks.get()) is not None and not self._abandoned:
             self._loop.call_soon_threadsafe(self._space.release)
             yield chunk
-        if self._given_up:
-            raise _GivenUpError
+        if self._abandoned:
+            raise _AbandonedError
 
     async def wait_for_space(self, working: asyncio.Future[_Result]) -> None:
         """Wait until another chunk fits, or the reader has ended."""
@@ -114,6 +114,6 @@ class _ChunkQueue:
         self.ended = True
         self._chunks.put(None)
 
-    def give_up(self) -> None:
-        self._given_up = True
+    def abandon(self) -> None:
+        self._abandoned = True
         self._chunks.put(None)

@@ -1,4 +1,4 @@
-"""The completion record beside an extracted cache: that it is whole, and what was checked before."""
+"""The completion record beside an extracted cache, which states that it is complete and which checks it passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from accelkit.kernelcache.formats import ImageLabels
 
 VERSION = 1
 RECORD = "complete.json"
-# The folder with the record in a volume that holds one cache at its root; its locks are for who filled it alone.
+# The folder with the record in a volume with one cache at its root; only the process that fills the volume uses its
+# locks.
 HIDDEN = ".accelkit"
 _MAX_RECORD_BYTES = 1 << 20
 _RECORD_MODE = 0o644
@@ -20,24 +21,24 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """That a cache was extracted whole, and what was checked before.
+    """A record that a cache was extracted completely, with the checks that it passed.
 
     Attributes:
-        image: reference with the digest, as it was verified last.
+        image: the reference with the digest, as it was last verified.
         format: `triton`, `vllm` or `habana`.
-        mount_path: where the group files say that the cache lies.
-        files: how many.
-        size_bytes: of the files.
-        policy_digest: of the signer policies that it satisfied, under that name; empty where nobody asked for a
-            signature.
-        signatures: who signed, as sentences.
-        extracted_at: RFC 3339.
-        verified_at: when its signatures were looked for last, RFC 3339; empty where nobody asked for one.
-        labels: what the image says of it, so that it can be judged for cards without the image.
-        cpu: of the member that was taken where the image has one for each CPU; else empty.
-        boot: during which run of the kernel; empty where that is unknown.
-        content_digest: of the files, as `integrity.content` computes it; empty in records of older releases.
-        version: of this record.
+        mount_path: the path of the cache in its group files.
+        files: the number of files.
+        size_bytes: the size of the files.
+        policy_digest: the digest of the signer policies that the image satisfied under this name; empty if no signature
+            was required.
+        signatures: the signers, as texts for users.
+        extracted_at: the time of the extraction, RFC 3339.
+        verified_at: the last time at which its signatures were fetched, RFC 3339; empty if no signature was required.
+        labels: the labels of the image, so that the cache can be checked for cards without the image.
+        cpu: the CPU architecture of the chosen member of an index; empty for an image without an index.
+        boot: the boot ID of the host during the extraction; empty if it is unknown.
+        content_digest: the digest of the files that `integrity.content` computes; empty in records of older releases.
+        version: the version of the format of this record.
     """
 
     image: str
@@ -56,12 +57,12 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-# Made here, once: msgspec prepares a type at its first use, and crashes where two threads do so at once.
+# Created at import: msgspec prepares a type at its first use, and crashes if two threads do so at the same time.
 _record = msgspec.json.Decoder(CompletionRecord)
 
 
 def read_record(folder: Path) -> CompletionRecord | None:
-    """Return the record in a folder; None where there is none, or none that can be understood here."""
+    """Return the record in a folder; None if it is missing, invalid or of another version."""
     try:
         with (folder / RECORD).open("rb") as file:
             record = _record.decode(file.read(_MAX_RECORD_BYTES))
@@ -86,11 +87,11 @@ def write_record(folder: Path, record: CompletionRecord) -> None:
 
 
 def is_whole(record: CompletionRecord, cache: Path) -> bool:
-    """Whether a recorded cache can have lost nothing since.
+    """Return whether a recorded cache has lost no files since its extraction.
 
-    The files are not forced to the disk when they are written, because that would take longer than all the rest. After
-    a power cut some can be empty although the record is there. So within the same run of the kernel the record is
-    trusted, and later the files are counted. Workloads may have added some.
+    Extraction does not sync the files to the disk, because that would take longer than all other steps. After a power
+    failure, files can be empty although the record exists. Therefore the record is trusted until the next boot, and
+    afterwards the files are counted. Workloads may have added files.
     """
     if record.boot and record.boot == read_boot_id():
         return True
@@ -99,7 +100,7 @@ def is_whole(record: CompletionRecord, cache: Path) -> bool:
 
 
 def measure(cache: Path) -> tuple[int, int]:
-    """Return how many files there are below a folder, and their bytes."""
+    """Return the number of files below a folder, and their size in bytes."""
     paths = [Path(folder) / name for folder, _, names in os.walk(cache) for name in names]
     return len(paths), sum(path.lstat().st_size for path in paths)
 
@@ -110,7 +111,7 @@ def format_time(moment: datetime) -> str:
 
 
 def read_boot_id() -> str | None:
-    """Return the ID of this run of the kernel; None where it is unknown."""
+    """Return the boot ID of the host; None if it is unknown."""
     try:
         return _BOOT_ID.read_text().strip() or None
     except OSError:

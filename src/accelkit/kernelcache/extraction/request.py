@@ -22,10 +22,10 @@ class ExtractionResult:
     """An extracted cache.
 
     Attributes:
-        place: where it lies.
-        record: what was checked and written.
-        fresh: whether it was extracted now, and not found complete.
-        verdicts: on the node's cards; None where no cards were given.
+        place: the place of the cache.
+        record: the record of its extraction and its checks.
+        fresh: whether it was extracted now; False if it existed before.
+        verdicts: the verdicts on the node's cards; None if no cards were given.
     """
 
     place: Place
@@ -36,21 +36,22 @@ class ExtractionResult:
 
 @dataclass(frozen=True)
 class ExtractionRequest:
-    """What to extract, and how.
+    """The image to extract, with the options of the extraction.
 
     Attributes:
-        image: by tag or digest.
-        base: the folder that gets the digest-named one.
-        policies: who may have signed; None only where the caller said so in as many words.
-        namespace: for which namespace the policies are asked; None for no particular one.
-        mount_path: where workloads will see the cache; None for where it is extracted.
-        limits: on its size.
-        node: the cards that it is for; None to extract it whatever they are.
-        clock: now.
-        lock_seconds: how long somebody else's extraction of the same image is waited for.
-        protect: whether to let nobody write the files from the moment they are visible, where file system and rights
-            allow; where they do not, `is_protected` says so and nothing else.
-        verdict_ttl_seconds: how long an earlier verification is believed at most; None for as long as the policies say.
+        image: the image, by tag or digest.
+        base: the folder in which the folder of the digest is created.
+        policies: the signer policies; None only if the caller explicitly disabled verification.
+        namespace: the namespace for which the policies are selected; None for no particular namespace.
+        mount_path: the path at which workloads mount the cache; None for the path of its folder.
+        limits: the limits on its size.
+        node: the cards on which it must run; None to extract it for any cards.
+        clock: returns the current time.
+        lock_seconds: the longest wait for another process that extracts the same image.
+        protect: whether the files are protected against writes before they are visible, if the file system and the
+            capabilities of the process allow it; otherwise only `is_protected` reports that they are not.
+        verdict_ttl_seconds: the longest time for which an earlier verification is accepted, in addition to the limit of
+            the policies; None for the limit of the policies only.
     """
 
     image: Reference
@@ -65,33 +66,33 @@ class ExtractionRequest:
     verdict_ttl_seconds: float | None = None
     protect: bool = False
 
-    def believes(self, record: CompletionRecord) -> bool:
-        """Whether what was verified of a cache that is there still counts, without a look at the registry.
+    def accepts(self, record: CompletionRecord) -> bool:
+        """Return whether the recorded verification of a cache still applies, without a request to the registry.
 
-        It was by the same policies, and not too long ago.
+        It applies if the policies are the same and the verification is recent.
         """
         return self.policies is None or (self.policy_digest == record.policy_digest and self.is_recent(record))
 
     def is_recent(self, record: CompletionRecord) -> bool:
-        """Whether the signatures of a cache that is there were looked for not too long ago.
+        """Return whether the signatures of an extracted cache were fetched recently enough.
 
-        A time that lies ahead says that a clock is wrong, so that nothing is known of its age.
+        A time in the future means that a clock is wrong, so the age is unknown and the record is not recent.
         """
         if self.policies is None:
             return True
-        believed: float = self.policies.find_verdict_ttl(self.image, self.namespace)
+        ttl: float = self.policies.find_verdict_ttl(self.image, self.namespace)
         if self.verdict_ttl_seconds is not None:
-            believed = min(believed, self.verdict_ttl_seconds)
+            ttl = min(ttl, self.verdict_ttl_seconds)
         try:
             age = (self.clock() - datetime.fromisoformat(record.verified_at)).total_seconds()
         except (ValueError, TypeError):
             return False
-        return 0 <= age < believed
+        return 0 <= age < ttl
 
     @property
     def policy_digest(self) -> str | None:
-        """Of the policies, and of the namespace and the name they were asked for; None where there are none.
+        """The digest of the policies, with the namespace and the name of the image; None without policies.
 
-        The name decides which policies count, and one digest may go by several.
+        The name is included because it decides which policies apply, and one digest may have several names.
         """
         return f"{self.policies.digest}/{self.namespace or ''}/{self.image.name}" if self.policies is not None else None

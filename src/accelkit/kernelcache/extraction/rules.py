@@ -1,4 +1,4 @@
-"""Rules for the content of a layer: paths, sizes, how many files."""
+"""Rules for the content of a layer: paths, sizes, number of files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from accelkit.errors import CacheError
 MAX_PATH_BYTES = 1024
 _MAX_NAME_BYTES = 255
 MAX_DEPTH = 32
-# Metadata of the layers that union file systems add; we extract no such thing.
+# Prefix of deletion markers in layers of union file systems, which extraction does not support.
 _WHITEOUT = ".wh."
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a cache may be. An image beyond it is refused, however well it is signed.
+    """Limits on the size of a cache; a larger image is rejected, even with a valid signature.
 
     Attributes:
-        total_bytes: of all files together, after decompression.
-        file_bytes: of one file.
-        files: how many files and folders.
+        total_bytes: the size of all files together, after decompression.
+        file_bytes: the size of one file.
+        files: the number of files and folders.
     """
 
     total_bytes: int = 32 << 30
@@ -29,7 +29,7 @@ class Limits:
 
     @classmethod
     def of_gib(cls, gib: int) -> Limits:
-        """Limits on a cache of so many GiB, which may be a single file."""
+        """Return the limits for a cache of `gib` GiB, which may be a single file."""
         return cls(total_bytes=gib << 30, file_bytes=gib << 30)
 
 
@@ -37,7 +37,7 @@ def normalize_path(name: str) -> str:
     """Return an archive's name as a path relative to the archive's root, without a leading `./` or a trailing slash.
 
     Raises:
-        CacheError: it leads out, or is not a plain path.
+        CacheError: the path points outside the root, or is not a plain path.
     """
     path = name.rstrip("/")
     while path.startswith("./"):
@@ -46,9 +46,9 @@ def normalize_path(name: str) -> str:
         return ""
     parts = path.split("/")
     if name.startswith("/") or ".." in parts or "" in parts or "." in parts:
-        raise CacheError(f"the archive has the path {_abbreviate(name)}, which leads elsewhere")
+        raise CacheError(f"the archive has the path {_abbreviate(name)}, which points outside of it")
     if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
-        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is no plain path")
+        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is not a plain path")
     if len(parts) > MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
         raise CacheError(f"the archive has the path {_abbreviate(name)}, which is too deep or too long")
     if any(each.startswith(_WHITEOUT) for each in parts):

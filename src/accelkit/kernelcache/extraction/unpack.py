@@ -1,4 +1,4 @@
-"""Unpacks a layer below one folder, and writes nowhere else."""
+"""Unpacking of a layer below one folder, without writes outside of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITE_BYTES = 1 << 20
 
 
 class Allowance:
-    """What all layers of an image may still take, counted together."""
+    """The limits on the content of an image, counted for all of its layers together."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -34,7 +34,7 @@ class Allowance:
         """Count one entry of `size` bytes before it is written.
 
         Raises:
-            CacheError: it is too large, or there are too many.
+            CacheError: the entry is too large, or the image has too many bytes or entries.
         """
         with self._lock:
             self.files += 1
@@ -45,7 +45,7 @@ class Allowance:
         if total > self._limits.total_bytes:
             raise CacheError(
                 f"the image's files have more than {self._limits.total_bytes} bytes",
-                next_step="check who built it, and raise the limit if that is right",
+                next_step="check who built the image, and raise the limit if the size is correct",
             )
         if files > self._limits.files:
             raise CacheError(f"the image has more than {self._limits.files} files and folders")
@@ -54,24 +54,24 @@ class Allowance:
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
 ) -> dict[str, FileContent]:
-    """Write the entries of one layer that lie below some folders of the archive.
+    """Write the entries of one layer that are below some folders of the archive.
 
-    Owner and mode of the archive are not taken over: files are readable by all, writable by who extracts, and nothing
-    is executable or set-uid. Times are, but those that are not yet: ninja builds anew what looks older than its
-    sources, and those of FlashInfer lie in the image of the workload.
+    Owners and modes in the archive are ignored: all users can read the files, only the extracting user can write them,
+    and no file is executable or set-uid. Modification times are kept, except those in the future: ninja rebuilds
+    files that are older than their sources, and the sources of FlashInfer are in the image of the workload.
 
     Args:
-        chunks: the layer as it comes, still compressed.
-        media_type: of the layer.
-        folder: an empty folder of our own; nobody else may write there meanwhile.
-        allowance: shared by all layers of the image.
-        prefixes: folders of the archive, such as `io.triton.cache`; everything else is passed over.
+        chunks: the bytes of the layer as they arrive, still compressed.
+        media_type: the media type of the layer.
+        folder: an empty folder; no other process may write to it meanwhile.
+        allowance: the limits that all layers of the image share.
+        prefixes: folders of the archive, such as `io.triton.cache`; all other entries are skipped.
 
     Returns:
-        What the files hold, by path.
+        The content of the files, by path.
 
     Raises:
-        CacheError: the layer cannot be read, or holds what it must not.
+        CacheError: the layer cannot be read, or has invalid content.
         OSError: the disk is full, or cannot be written.
     """
     pieces = Pieces(decompress(chunks, media_type))
@@ -96,24 +96,24 @@ def unpack(
     return contents
 
 
-def _make_folder(root: int, path: str, known: set[str], allowance: Allowance) -> None:
-    if path in known:
+def _make_folder(root: int, path: str, created: set[str], allowance: Allowance) -> None:
+    if path in created:
         return
-    _make_parent(root, path, known, allowance)
+    _make_parent(root, path, created, allowance)
     try:
         os.mkdir(path, dir_fd=root)
         os.chmod(path, _FOLDER_MODE, dir_fd=root)
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} as a file and as a folder") from exc
-    known.add(path)
+    created.add(path)
 
 
-def _make_parent(root: int, path: str, known: set[str], allowance: Allowance) -> None:
-    """Make the folder that a path lies in. Where the archive has no entry for it, it counts all the same."""
+def _make_parent(root: int, path: str, created: set[str], allowance: Allowance) -> None:
+    """Create the parent folder of a path. It counts towards the limits even if the archive has no entry for it."""
     parent = path.rpartition("/")[0]
-    if parent not in known:
+    if parent not in created:
         allowance.take(parent, 0)
-        _make_folder(root, parent, known, allowance)
+        _make_folder(root, parent, created, allowance)
 
 
 def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: ThreadPoolExecutor) -> FileContent:
@@ -123,12 +123,12 @@ def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: T
         raise CacheError(f"the archive has {path} twice") from exc
     size, content = entry.size, StreamHash(hashing, entry.size)
     try:
-        # Whatever the umask is: other users read the cache.
+        # The umask must not restrict the mode, because other users read the cache.
         os.fchmod(file, _FILE_MODE)
         while size:
             part = pieces.read_some(min(size, _WRITE_BYTES))
             if not part:
-                raise CacheError(f"the archive ends in the middle of {path}")
+                raise CacheError(f"the archive is truncated in {path}")
             size -= len(part)
             content.update(part)
             while part:
@@ -144,5 +144,5 @@ def _skip(pieces: Pieces, size: int) -> None:
     while size:
         part = pieces.read_some(size)
         if not part:
-            raise CacheError("an archive ends in the middle")
+            raise CacheError("the archive is truncated")
         size -= len(part)

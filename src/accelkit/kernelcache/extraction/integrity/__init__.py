@@ -1,1 +1,1 @@
-"""What keeps an extracted cache as it was extracted, and finds out where it is not."""
+"""Integrity of an extracted cache: protection against changes, and detection of changes."""

@@ -1,8 +1,8 @@
-"""What an extracted cache holds, as one digest, and whether it still does.
+"""Digest of the content of an extracted cache, and the check that the content has not changed.
 
-The digest is the sha256 over one entry for each file, sorted by path: its sha256 in hexadecimal digits, a space, its
-size in decimal digits, a space, its path below the cache, a zero byte. Folders, owners, modes and times are not part of
-it.
+The digest is the SHA-256 over one entry for each file, sorted by path: the file's SHA-256 in hexadecimal digits, a
+space, its size in decimal digits, a space, its path below the cache, a zero byte. The digest does not include folders,
+owners, modes and times.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from accelkit.kernelcache.extraction.rules import MAX_DEPTH, MAX_PATH_BYTES, Lim
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PART_BYTES: Final = 4 << 20
-# Below, handing over costs more than it saves.
+# For smaller files, the hand-over to a thread costs more than it saves.
 _LARGE_BYTES: Final = 256 << 10
-_SHOWN_CHARACTERS: Final = 200
+_MAX_PATH_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """Of one file."""
+    """The size and the hash of one file."""
 
     size: int
     sha256: str
 
     @classmethod
     def of(cls, data: bytes) -> FileContent:
-        """Return the content of a file that holds these bytes."""
+        """Return the size and the hash of a file with these bytes."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True)
 class ContentVerdict:
-    """Whether a cache is as it was extracted.
+    """The result of the check of a cache's content.
 
     Attributes:
-        holds: None where its record does not say what it held.
-        difference: what differs first; empty where nothing does.
-        digest: of what it holds now; empty where it differs so much that this was not looked for.
+        holds: whether the content is unchanged; None if the record has no digest to compare with.
+        difference: the first difference; empty if there is none.
+        digest: the digest of the present content; empty if a difference made its computation unnecessary.
     """
 
     holds: bool | None
@@ -57,11 +57,11 @@ class ContentVerdict:
 
 
 class StreamHash:
-    """The sha256 of what is written in parts, which a thread beside the writer computes.
+    """The SHA-256 of a file that is written in parts, computed in a thread beside the writer.
 
     Args:
-        thread: of one worker.
-        size: of the file, in bytes.
+        thread: an executor with one worker.
+        size: the size of the file in bytes.
     """
 
     def __init__(self, thread: ThreadPoolExecutor, size: int) -> None:
@@ -70,7 +70,7 @@ class StreamHash:
         self._last: Future[None] | None = None
 
     def update(self, part: memoryview) -> None:
-        """Take the next part, which must not change; at most one is on its way."""
+        """Hash the next part, which must not change; at most one part waits for the thread."""
         if self._thread is None:
             self._hash.update(part)
             return
@@ -86,7 +86,7 @@ class StreamHash:
 
 
 def digest_contents(contents: Mapping[str, FileContent]) -> str:
-    """Return the digest of a cache whose files are these, by path below it: `sha256:…`."""
+    """Return the digest of a cache with these files, by path below the cache: `sha256:…`."""
     whole = hashlib.sha256()
     for path in sorted(contents, key=os.fsencode):
         found = contents[path]
@@ -97,23 +97,23 @@ def digest_contents(contents: Mapping[str, FileContent]) -> str:
 def verify_content(
     cache: Path, record: CompletionRecord, rest: Callable[[float], bool] = lambda _: True
 ) -> ContentVerdict | None:
-    """Compare what a cache holds with what its record says, file by file; nothing else may lie there.
+    """Compare the content of a cache with its record, file by file; additional files are a difference.
 
     Args:
-        cache: the folder of its files.
-        record: of it.
-        rest: called after each part with the seconds that it took; it may sleep, and returns whether to go on.
+        cache: the folder with the files of the cache.
+        record: the record of the cache.
+        rest: called after each part with the seconds that it took; it may sleep, and returns whether to continue.
 
     Returns:
-        The verdict; None where `rest` ended it.
+        The verdict; None if `rest` stopped the check.
 
     Raises:
-        OSError: a file cannot be read, so that nobody knows.
+        OSError: a file cannot be read, so that the result is unknown.
     """
     contents: dict[str, FileContent] = {}
     found = 0
     try:
-        files = _survey(cache, record)
+        files = _list_files(cache, record)
         for path, size in files:
             content = _read(cache, path, size, rest)
             if content is None:
@@ -123,52 +123,52 @@ def verify_content(
     except _DifferenceError as exc:
         return ContentVerdict(holds=False, difference=str(exc))
     if (len(contents), found) != (record.files, record.size_bytes):
-        told = f"{len(contents)} files of {found} bytes, and not {record.files} of {record.size_bytes}"
-        return ContentVerdict(holds=False, difference=f"there are {told}")
+        sizes = f"{len(contents)} files of {found} bytes instead of {record.files} files of {record.size_bytes} bytes"
+        return ContentVerdict(holds=False, difference=f"the cache has {sizes}")
     digest = digest_contents(contents)
     if not record.content_digest:
         return ContentVerdict(None, digest=digest)
     if digest != record.content_digest:
-        return ContentVerdict(holds=False, difference="files have other content, or other names", digest=digest)
+        return ContentVerdict(holds=False, difference="files have other content or other names", digest=digest)
     return ContentVerdict(holds=True, digest=digest)
 
 
 class _DifferenceError(Exception):
-    """It cannot be what was extracted."""
+    """The content differs from the extracted content."""
 
 
-def _survey(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
-    """Return paths and sizes of all files, as far as they can be those of the record."""
+def _list_files(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
+    """Return paths and sizes of all files, unless they already differ from the record."""
     found: list[tuple[str, int]] = []
     left, folders = record.size_bytes, 0
     for path, status in _walk(cache):
         is_folder = stat.S_ISDIR(status.st_mode)
         folders += is_folder
         if len(os.fsencode(path)) > MAX_PATH_BYTES or path.count("/") >= MAX_DEPTH or folders > Limits().files:
-            # The kubelet makes the folders of a mount's subPath where they are not there, whoever asks for it.
+            # The kubelet creates missing folders of a mount's subPath for every pod that requests them.
             if is_folder and remove_if_empty(cache, path):
                 continue
-            raise _DifferenceError(f"{_show(path)} lies deeper than any file of an image, or is one of too many")
+            raise _DifferenceError(f"{_quote(path)} is too deep or one of too many folders for a file of an image")
         if is_folder:
             continue
         if not stat.S_ISREG(status.st_mode):
-            raise _DifferenceError(f"{_show(path)} is no file")
+            raise _DifferenceError(f"{_quote(path)} is not a file")
         left -= status.st_size
         if len(found) == record.files or left < 0:
-            raise _DifferenceError(f"there are more than {record.files} files of {record.size_bytes} bytes")
+            raise _DifferenceError(f"the cache has more than {record.files} files of {record.size_bytes} bytes")
         found.append((path, status.st_size))
     return found
 
 
 def _walk(cache: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield all entries below a folder; links are not followed. What is too deep has to end it from outside."""
+    """Yield all entries below a folder without following links; the caller must limit the depth."""
     pending = [""]
     while pending:
         folder = pending.pop()
         try:
             opened = os.scandir(cache / folder)
         except FileNotFoundError:
-            # It was removed since.
+            # The folder was removed after its parent was read.
             continue
         with opened as entries:
             for entry in entries:
@@ -180,11 +180,11 @@ def _walk(cache: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _read(cache: Path, path: str, size: int, rest: Callable[[float], bool]) -> FileContent | None:
-    """Hash one file; None where it was ended."""
+    """Return the size and the hash of one file; None if `rest` stopped it."""
     file = os.open(cache / path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise _DifferenceError(f"{_show(path)} is no file")
+            raise _DifferenceError(f"{_quote(path)} is not a file")
         whole, left = hashlib.sha256(), size
         while True:
             began = time.monotonic()
@@ -192,7 +192,7 @@ def _read(cache: Path, path: str, size: int, rest: Callable[[float], bool]) -> F
             whole.update(part)
             left -= len(part)
             if left < 0 or (left and not part):
-                raise _DifferenceError(f"{_show(path)} changes its size")
+                raise _DifferenceError(f"{_quote(path)} changes its size")
             if not rest(time.monotonic() - began):
                 return None
             if not part:
@@ -201,5 +201,5 @@ def _read(cache: Path, path: str, size: int, rest: Callable[[float], bool]) -> F
         os.close(file)
 
 
-def _show(path: str) -> str:
-    return ascii(path[:_SHOWN_CHARACTERS])
+def _quote(path: str) -> str:
+    return ascii(path[:_MAX_PATH_CHARACTERS])

@@ -1,4 +1,4 @@
-"""Removes folders that hold nothing but folders, however deep they are: no path to them need fit into a system call."""
+"""Removal of folders that contain only folders, of any depth, also beyond the limit of a path in a system call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_if_empty(root: Path, path: str) -> bool:
-    """Remove a folder below a root with all that are in it; return whether it is gone.
+    """Remove a folder below a root with all folders in it; return whether it was removed.
 
-    Where something else is in it, or it cannot be removed, that stays, and so may folders beside it.
+    An entry that is not a folder, or that cannot be removed, stays, and folders beside it may stay too.
     """
-    above, _, name = path.rpartition("/")
+    parent, _, name = path.rpartition("/")
     try:
-        folder = os.open(root / above, _FOLDER)
+        folder = os.open(root / parent, _FOLDER)
     except OSError:
         return False
-    # From the folder that has it down to that which is open.
+    # The names from the parent folder down to the open folder.
     names: list[str] = []
     missing = name
     try:
@@ -45,7 +45,7 @@ def _empty(folder: int) -> str:
     """Remove the empty folders in a folder; return one that is not empty.
 
     Raises:
-        OSError: there is something else in it, or it may not be removed.
+        OSError: an entry is not a folder, or cannot be removed.
     """
     left = ""
     for entry in os.listdir(folder):
@@ -59,7 +59,7 @@ def _empty(folder: int) -> str:
 
 
 def _move(folder: int, name: str) -> int:
-    """Return the folder of a name in one, which is closed."""
+    """Open a folder relative to an open one, close that one, and return the new one."""
     found = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return found

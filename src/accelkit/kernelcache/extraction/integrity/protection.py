@@ -1,10 +1,11 @@
-"""Protection of an extracted cache against writes: files and folders that the file system lets nobody change.
+"""Protection of an extracted cache against writes by the immutable flag of the file system.
 
-The flag is FS_IMMUTABLE_FL of `chattr +i`. Setting and clearing it takes CAP_LINUX_IMMUTABLE, which no container has by
-default; with it set, root in a pod that mounts the cache writable cannot write either. Times of files stay as they are.
+The flag is FS_IMMUTABLE_FL of `chattr +i`. Setting and clearing it requires CAP_LINUX_IMMUTABLE, which no container has
+by default. With the flag, even root in a pod that mounts the cache writable cannot write. The times of files do not
+change.
 
-Files come first and the cache's own folder last, and the other way round when it is taken off: where that folder has
-the flag, all below it has it too, whatever was killed meanwhile.
+The flag is set on the files first and on the cache's folder last, and cleared in the opposite order. Therefore all
+entries below a folder with the flag have the flag too, even if a process was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-# linux/fs.h; they are declared with `long`, and take an `int`.
+# From linux/fs.h, which declares the argument as `long`; the kernel uses an `int`.
 _GET_FLAGS: Final = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # noqa: PLR2004 - bytes of a long
 _SET_FLAGS: Final = 0x40086602 if struct.calcsize("l") == 8 else 0x40046602  # noqa: PLR2004 - the same
 _IMMUTABLE: Final = 0x10
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = _FILE | os.O_DIRECTORY
 _PROBE: Final = ".protection"
-_NO_SUCH_THING: Final = {errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+_UNSUPPORTED: Final = {errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 _DENIED: Final = {errno.EPERM, errno.EACCES}
 
 
 class ProtectionState(StrEnum):
-    """Whether a cache is protected, and what is in the way.
+    """Whether a cache is protected, or why it is not.
 
-    NOT_PERMITTED: this process lacks CAP_LINUX_IMMUTABLE. NOT_SUPPORTED: the file system has no such flag. FAILED: the
-    disk failed.
+    NOT_PERMITTED: this process lacks CAP_LINUX_IMMUTABLE. NOT_SUPPORTED: the file system does not support the flag.
+    FAILED: the disk failed.
     """
 
     PROTECTED = "protected"
@@ -47,46 +48,47 @@ class ProtectionState(StrEnum):
 
 @dataclass(frozen=True)
 class Protection:
-    """How protecting a cache ended; `message` says why it is not protected, and what to do."""
+    """The result of protecting a cache; `message` has the cause and the next step if the cache is not protected."""
 
     state: ProtectionState
     message: str = ""
 
 
 def protect(cache: Path) -> Protection:
-    """Let nobody write a cache's folder and what is below it; what cannot be protected whole stays unprotected."""
+    """Protect a cache's folder and all entries below it against writes; on a failure, all of them stay unprotected."""
     begun = False
     try:
         for path in _list_upwards(cache):
             _set_immutable(path, immutable=True)
             begun = True
     except OSError as exc:
-        told = _explain(cache, exc)
+        outcome = _explain(cache, exc)
         try:
             if begun:
                 unprotect(cache)
         except OSError as failed:
-            return Protection(ProtectionState.FAILED, f"{told.message}; nor can what was done be undone: {failed}")
-        return told
+            message = f"{outcome.message}; the protected files cannot be unprotected: {failed}"
+            return Protection(ProtectionState.FAILED, message)
+        return outcome
     return Protection(ProtectionState.PROTECTED)
 
 
 def unprotect(tree: Path) -> None:
-    """Let a folder and all that is below it be written again.
+    """Remove the protection of a folder and all entries below it.
 
     Raises:
-        OSError: it cannot be, for lack of CAP_LINUX_IMMUTABLE mostly.
+        OSError: the flag cannot be cleared, mostly because the process lacks CAP_LINUX_IMMUTABLE.
     """
     for path in reversed(list(_list_upwards(tree))):
         _set_immutable(path, immutable=False)
 
 
 def probe(folder: Path) -> Protection:
-    """Try on a file of our own whether what lies in a folder could be protected."""
+    """Return whether entries of a folder can be protected, tested on a temporary file."""
     path = folder / _PROBE
     try:
         if path.exists():
-            # Left by a kill.
+            # A killed process left the file.
             _set_immutable(path, immutable=False)
         os.close(os.open(path, _FILE | os.O_CREAT, 0o600))
         _set_immutable(path, immutable=True)
@@ -98,7 +100,7 @@ def probe(folder: Path) -> Protection:
 
 
 def is_protected(cache: Path) -> bool:
-    """Whether nobody can write a cache."""
+    """Return whether a cache is protected against writes."""
     try:
         opened = os.open(cache, _FOLDER)
     except OSError:
@@ -110,10 +112,10 @@ def is_protected(cache: Path) -> bool:
 
 
 def delete_tree(tree: Path) -> None:
-    """Delete a folder with all that is in it, protected or not; anything else of that name too.
+    """Delete a folder with its content, protected or not, or an entry of another type at its path.
 
     Raises:
-        OSError: it cannot be deleted.
+        OSError: the folder cannot be deleted.
     """
     if tree.is_symlink() or not tree.is_dir():
         tree.unlink(missing_ok=True)
@@ -126,13 +128,13 @@ def delete_tree(tree: Path) -> None:
         try:
             unprotect(tree)
         except PermissionError as denied:
-            told = "its files are protected; delete it with CAP_LINUX_IMMUTABLE, or after `chattr -R -i`"
-            raise PermissionError(denied.errno, told, str(tree)) from denied
+            message = "its files are protected; delete it with CAP_LINUX_IMMUTABLE, or after `chattr -R -i`"
+            raise PermissionError(denied.errno, message, str(tree)) from denied
         shutil.rmtree(tree)
 
 
 def _list_upwards(folder: Path) -> Iterator[Path]:
-    """Yield all below a folder, each folder after what it holds, and itself; links are neither followed nor given."""
+    """Yield a folder and all entries below it, folders after their entries; links are neither followed nor yielded."""
     for path, folders, names in os.walk(folder, topdown=False, onerror=_raise):
         here = Path(path)
         yield from (here / name for name in names if stat.S_ISREG((here / name).lstat().st_mode))
@@ -156,11 +158,11 @@ def _set_immutable(path: Path, *, immutable: bool) -> None:
 
 
 def _read_flags(opened: int) -> int:
-    """Return the flags of a file; none where its file system has none."""
+    """Return the flags of a file; 0 if its file system does not support flags."""
     try:
         answer = fcntl.ioctl(opened, _GET_FLAGS, struct.pack("i", 0))
     except OSError as exc:
-        if exc.errno not in _NO_SUCH_THING:
+        if exc.errno not in _UNSUPPORTED:
             raise
         return 0
     flags: int = struct.unpack("i", answer)[0]
@@ -170,10 +172,12 @@ def _read_flags(opened: int) -> int:
 def _explain(cache: Path, exc: OSError) -> Protection:
     if exc.errno in _DENIED:
         return Protection(
-            ProtectionState.NOT_PERMITTED, "this process may not; run it as root with the capability LINUX_IMMUTABLE"
+            ProtectionState.NOT_PERMITTED,
+            "this process may not set the immutable flag; run it as root with the capability LINUX_IMMUTABLE",
         )
-    if exc.errno in _NO_SUCH_THING:
+    if exc.errno in _UNSUPPORTED:
         return Protection(
-            ProtectionState.NOT_SUPPORTED, f"the file system of {cache} cannot; take ext4, XFS or Btrfs for it"
+            ProtectionState.NOT_SUPPORTED,
+            f"the file system of {cache} does not support the immutable flag; use ext4, XFS or Btrfs",
         )
     return Protection(ProtectionState.FAILED, str(exc))

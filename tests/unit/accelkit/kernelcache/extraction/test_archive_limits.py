@@ -76,13 +76,13 @@ async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(
 ) -> None:
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: str(1 << 40)}
     layer = packed(archive(GOOD), GZIP)
-    await refused(hostile_registry, layer, GZIP, base, "says that it has 1099511627776 bytes", labels=labels)
+    await refused(hostile_registry, layer, GZIP, base, "states a size of 1099511627776 bytes", labels=labels)
     assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
 
 
 async def test_layers_announced_over_the_limit_are_not_fetched(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put(hostile_registry, image_of([(packed(archive(GOOD), GZIP), GZIP)], sizes=[1 << 40]))
-    with pytest.raises(CacheError, match="says that it has"):
+    with pytest.raises(CacheError, match="states a size of"):
         await extract(hostile_registry, unsigned(image, base))
     assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
     assert visible(base) == []

@@ -93,17 +93,17 @@ def move_bytes(cache: Path) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a byte": (flip, "other content"),
-    "a name": (rename, "other content, or other names"),
-    "two names": (swap, "other content, or other names"),
+    "a name": (rename, "other content or other names"),
+    "two names": (swap, "other content or other names"),
     "sizes": (move_bytes, "other content"),
     "one more": (lambda cache: (cache / "evil.so").touch(), "more than 4 files of 3145792 bytes"),
-    "a file less": (lambda cache: (cache / "K/empty").unlink(), "there are 3 files"),
-    "cut short": (lambda cache: os.truncate(cache / "K/k.cubin", 5), "there are 4 files of"),
+    "a file less": (lambda cache: (cache / "K/empty").unlink(), "the cache has 3 files"),
+    "cut short": (lambda cache: os.truncate(cache / "K/k.cubin", 5), "the cache has 4 files of"),
     "a sparse file without end": (lambda cache: os.truncate(cache / "K/empty", 1 << 40), "more than 4 files of"),
-    "a link": (replace_by_link, r"'K/k\.cubin' is no file"),
-    "a link to a folder": (lambda cache: (cache / "here").symlink_to("."), "'here' is no file"),
-    "a pipe": (lambda cache: os.mkfifo(cache / "pipe"), "'pipe' is no file"),
-    "deep folders": (nest, "lies deeper"),
+    "a link": (replace_by_link, r"'K/k\.cubin' is not a file"),
+    "a link to a folder": (lambda cache: (cache / "here").symlink_to("."), "'here' is not a file"),
+    "a pipe": (lambda cache: os.mkfifo(cache / "pipe"), "'pipe' is not a file"),
+    "deep folders": (nest, "is too deep"),
     "a name that is no text": (lambda cache: Path(os.fsdecode(bytes(cache / "L") + b"/\xff")).touch(), "more than 4"),
 }
 

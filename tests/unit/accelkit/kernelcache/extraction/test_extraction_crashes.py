@@ -101,7 +101,7 @@ async def test_a_process_waits_for_another_one(
     begun, go_on = stalling
     with extracting(big, base) as process:
         assert await asyncio.to_thread(begun.wait, DEADLINE)
-        with pytest.raises(CacheError, match="somebody else has been extracting"):
+        with pytest.raises(CacheError, match="another process has been extracting"):
             await extract(hostile_registry, unsigned(big, base, lock_seconds=0.1))
         ours = asyncio.ensure_future(extract(hostile_registry, unsigned(big, base)))
         go_on.set()
@@ -268,7 +268,7 @@ async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: Hostile
 async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
     hostile_registry: HostileRegistry, small_disk: Path, big: Reference
 ) -> None:
-    with pytest.raises(CacheError, match="bytes left and the cache needs"):
+    with pytest.raises(CacheError, match="bytes left, but the cache needs"):
         await extract(hostile_registry, unsigned(big, small_disk))
     assert hostile_registry.received("GET", BIG_BLOB) == []
     assert visible(small_disk) == []

@@ -158,7 +158,7 @@ def ninja(folder: Path, *options: str) -> str:
 @pytest.mark.parametrize("name", ["data", ".hidden"])
 def test_a_folder_that_holds_something_else_is_not_touched(cache, target, name):
     (target / name).write_bytes(b"somebody's")
-    with pytest.raises(CacheError, match="no copy was begun there"):
+    with pytest.raises(CacheError, match="but no unfinished copy"):
         make_private_copy(cache, target)
     assert (target / name).read_bytes() == b"somebody's"
 
@@ -243,7 +243,7 @@ def test_vllms_list_names_the_files_of_the_copy_or_there_is_none(cache, target):
 def test_too_little_room_is_known_before_anything_is_written(cache, target, monkeypatch):
     room = os.statvfs(target)
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((*room[:4], 1, *room[5:])))
-    with pytest.raises(CacheError, match=r"needs \d+ bytes, and .* has \d+ free.*read-only, which needs no copy"):
+    with pytest.raises(CacheError, match=r"needs \d+ bytes, but .* has \d+ free.*read-only without a copy"):
         make_private_copy(cache, target)
     assert list(target.iterdir()) == []
 
@@ -266,4 +266,4 @@ def test_the_command_says_what_it_did_and_what_is_wrong(cache, target):
     (target / MARKER).unlink()
     full = CliRunner().invoke(main, arguments)
     assert full.exit_code == 1
-    assert "give an empty folder as --to" in full.output
+    assert "set --to to an empty folder" in full.output

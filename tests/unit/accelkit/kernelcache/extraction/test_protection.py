@@ -184,8 +184,8 @@ async def test_what_others_left_protected_is_cleared_by_the_next_extraction(
     "refusal",
     [
         (errno.EPERM, ProtectionState.NOT_PERMITTED, "LINUX_IMMUTABLE"),
-        (errno.ENOTTY, ProtectionState.NOT_SUPPORTED, "file system .* cannot"),
-        (errno.EOPNOTSUPP, ProtectionState.NOT_SUPPORTED, "file system .* cannot"),
+        (errno.ENOTTY, ProtectionState.NOT_SUPPORTED, "file system .* does not support"),
+        (errno.EOPNOTSUPP, ProtectionState.NOT_SUPPORTED, "file system .* does not support"),
         (errno.EIO, ProtectionState.FAILED, "Input/output error"),
     ],
 )

@@ -88,7 +88,7 @@ async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
         finally:
             done.set()
 
-    with pytest.raises(CacheError, match="goes on after its end"):
+    with pytest.raises(CacheError, match="has bytes after its end"):
         await run_in_thread(late(), work)
 
 
